@@ -6,6 +6,7 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,7 @@ from bench.run import Row, Runner
 from bench.table import tables
 from scheduler.workloads.workload import Workload, WorkloadError, read
 from tests.controlplane.build import NULL_SERVER, binaries
-from tests.controlplane.cluster import Cluster, ControlPlane
+from tests.controlplane.cluster import POD_GROUPS, Cluster, ControlPlane
 from tests.controlplane.once import BuildError, UnreachableError
 
 WORKLOADS = Path(__file__).with_name("workloads")
@@ -37,6 +38,8 @@ FIRST = (
 QUICK = (*FIRST, "csi", "daemonset")
 """What a short run measures: the first table, and the two workloads where each pod is another one to the scheduler."""
 QUICK_PODS = 0.2
+SHORT_PODS, SHORT_MINUTES = 0.5, 12.0
+"""A run of at most a quarter of an hour, which is worth recording: the last workload may begin after these minutes."""
 ALL_NODES = ("basic", "hetero")
 """Workloads for which kube-scheduler is also made to score all nodes."""
 
@@ -44,6 +47,8 @@ ALL_NODES = ("basic", "hetero")
 def main() -> int:
     """Run, print, and record if asked to."""
     chosen = _options().parse_args()
+    if chosen.short and chosen.minutes is None:
+        chosen.minutes = SHORT_MINUTES
     try:
         workloads = planned(chosen)
     except WorkloadError as error:
@@ -65,7 +70,7 @@ def main() -> int:
     kinds = [kind for kind in CONTENDERS if kind.key in chosen.contenders.split(",")]
     if chosen.quick:
         kinds = [kind for kind in kinds if kind.key != "kube-all"]
-    server: Cluster = NullServer() if chosen.ceiling else ControlPlane()
+    server: Cluster = NullServer() if chosen.ceiling else ControlPlane(apiserver_args=arguments(workloads))
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as directory, server as cluster:
         contenders: list[Contender] = [kind(cluster, Path(directory)) for kind in kinds]
         runner = Runner(cluster, Path(directory), say)
@@ -78,9 +83,17 @@ def main() -> int:
             )
             if chosen.record:  # each time, so that a run that is cut short leaves what it has
                 seconds = time.monotonic() - began
-                page.write(history.record(run, rows, chosen.scale, chosen.pods, seconds, ceiling=chosen.ceiling))
+                page.write(history.record(run, rows, chosen.scale, of_all(chosen), seconds, ceiling=chosen.ceiling))
     print(tables(lines(rows), goals().of_ceiling() if chosen.ceiling else goals()))
     return 0
+
+
+def arguments(workloads: Sequence[Workload]) -> list[str]:
+    """What kube-apiserver is told for these workloads: gates, and the API of pod groups if any has some."""
+    gates = sorted({gate for workload in workloads for gate in workload.gates})
+    if not gates:
+        return []
+    return [f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}", POD_GROUPS[1]]
 
 
 def planned(chosen: argparse.Namespace) -> list[Workload]:
@@ -89,10 +102,17 @@ def planned(chosen: argparse.Namespace) -> list[Workload]:
     Raises WorkloadError.
     """
     if not chosen.quick:
-        return [workload.scaled(chosen.scale, chosen.pods) for workload in load(chosen.workloads)]
+        names = chosen.workloads or (",".join(QUICK) if chosen.short else "")
+        return [workload.scaled(chosen.scale, of_all(chosen)) for workload in load(names)]
     found = load(chosen.workloads or ",".join(QUICK))
-    scaled = [workload.scaled(chosen.scale, QUICK_PODS * chosen.pods) for workload in found]
+    scaled = [workload.scaled(chosen.scale, of_all(chosen)) for workload in found]
     return [msgspec.structs.replace(workload, modes=workload.modes[:1]) for workload in scaled]
+
+
+def of_all(chosen: argparse.Namespace) -> float:
+    """What part of each workload's pods is measured."""
+    part = QUICK_PODS if chosen.quick else SHORT_PODS if chosen.short else 1.0
+    return float(chosen.pods * part)
 
 
 def load(names: str) -> list[Workload]:
@@ -130,6 +150,12 @@ def _options() -> argparse.ArgumentParser:
         action="store_true",
         help="a fifth of the measured pods, each workload in its first mode, the first table with csi and daemonset, "
         "and no kube-scheduler that scores all nodes",
+    )
+    options.add_argument(
+        "--short",
+        action="store_true",
+        help=f"half of the measured pods, the first table with csi and daemonset, and no further workload after "
+        f"{SHORT_MINUTES:g} minutes",
     )
     options.add_argument("--minutes", type=float, help="begin no further workload after so many minutes")
     options.add_argument("--record", action="store_true", help="write bench/history, docs/benchmarks.md and its chart")

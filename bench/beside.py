@@ -46,7 +46,6 @@ ZONES = 6
 _CPU, _SLOTS = 250, 4
 """What each pod asks for, in thousandths of a core, and how many such pods a node takes."""
 _PATIENCE = 120.0
-_LIVE = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class Figures(msgspec.Struct, rename="camel"):

@@ -13,6 +13,7 @@ from tests.integration import evictor
 from tests.integration.objects import HOSTNAME, NODES, ZONE, apart, near, node, on, pod, pods_path, rather_apart
 
 RESOURCES = "/apis/resource.k8s.io/v1"
+CLAIMS_OF = f"{RESOURCES}/namespaces/{{}}/resourceclaims"
 BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
 OTHERS = "another-scheduler"
 ZONES = 4
@@ -79,9 +80,7 @@ class Churn:
             self.done[act.__name__.lstrip("_")] += 1
 
     def clear(self) -> None:
-        """Delete all pods and claims, and put the nodes back as they were."""
-        for name in list(self._claims):
-            self._free(name)
+        """Delete all pods, and put the nodes back as they were."""
         self._api.delete(self._path())
         self._api.delete(BUDGETS.format(self._namespace))
         self._pods.clear()
@@ -89,6 +88,12 @@ class Churn:
         self._api.create_many(NODES, [self._node(name) for name in self._nodes if name not in there])
         for name in self._nodes:
             self._api.patch(f"{NODES}/{name}", {"spec": {"unschedulable": False}})
+
+    def release_claims(self) -> None:
+        """Release all claims that are there: one may have been allocated just after it was released, and stays then."""
+        self._claims.clear()
+        for one in self._api.list(CLAIMS_OF.format(self._namespace)):
+            self._release(one["metadata"]["name"])
 
     def summary(self) -> str:
         """What was done, in one line."""
@@ -235,7 +240,10 @@ class Churn:
 
     def _free(self, name: str) -> None:
         """A claim goes: the work of the kubelet and of the claim controller."""
-        path = f"{RESOURCES}/namespaces/{self._namespace}/resourceclaims/{self._claims.pop(name)}"
+        self._release(self._claims.pop(name))
+
+    def _release(self, name: str) -> None:
+        path = f"{CLAIMS_OF.format(self._namespace)}/{name}"
         try:
             self._api.patch(f"{path}/status", {"status": {"allocation": None, "reservedFor": None}})
             self._api.patch(path, {"metadata": {"finalizers": None}})

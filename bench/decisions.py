@@ -45,6 +45,10 @@ class Taken(msgspec.Struct, rename="camel", frozen=True):
     most: float
     wall_p50: float
     wall_p99: float
+    gang: int = 1
+    """How many pods start together."""
+    gang_cpu: float = 0.0
+    """What all decisions about such a gang take together, on average."""
 
 
 def measure(workload: Workload, nodes: int, pods: int) -> Taken:
@@ -68,6 +72,8 @@ def measure(workload: Workload, nodes: int, pods: int) -> Taken:
         cpu[-1],
         quantile(wall, 0.5) or 0.0,
         quantile(wall, 0.99) or 0.0,
+        rehearsal.gang,
+        sum(cpu) * rehearsal.gang / rehearsal.came,
     )
 
 
@@ -100,6 +106,17 @@ def table(found: list[Taken], held: Goals) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def gangs(found: list[Taken], held: Goals) -> str:
+    """Markdown: what a whole gang takes, for the workloads that have some; empty if none has."""
+    lines = ["", "| gangs | pods | CPU of one, ms | longest turn |", "| --- | ---: | ---: | ---: |"]
+    there = [one for one in found if one.nodes == MIDDLE and one.gang > 1]
+    for one in there:
+        goal = held.workloads.get(one.workload, {}).get("gang_cpu")
+        cpu = f"{one.gang_cpu:.1f}" if goal is None else _held(one.gang_cpu, goal, digits=1)
+        lines.append(f"| {one.workload} | {one.gang:,} | {cpu} | {one.most:.2f} |")
+    return "\n".join(lines) if there else ""
 
 
 def _growth(sizes: dict[int, Taken]) -> tuple[str, str, str]:
@@ -162,7 +179,7 @@ def main() -> int:
                 file=sys.stderr,
                 flush=True,
             )
-    shown = table(found, goals())
+    shown = table(found, goals()) + "\n" + gangs(found, goals())
     print(shown)
     if chosen.record:
         replace_between(PAGE, "decisions", f"{provenance('python -m bench.decisions --record')}\n\n{shown}")

@@ -13,21 +13,24 @@ from typing import Any
 
 import msgspec
 
+from bench.contenders import profile_for
 from bench.crowd import crowd, rendered
 from bench.rehearsed_claims import KIND, Claims
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Instruction, PreBindWrite, Preempt
-from scheduler.engine.stimuli import Bound, Cycle, Gone, Put, Stimulus, Tick
-from scheduler.framework.config import ProfileConfig, SchedulerConfiguration
+from scheduler.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Stimulus, Tick
+from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder, Modelled
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import NATIVE, NATIVE_KIND
 from scheduler.plugins.registry import registry
 from scheduler.whatif import claim_templates
 from scheduler.workloads import objects
 from scheduler.workloads.workload import Churn, CreateNamespaces, CreateNodes, CreateObjects, CreatePods, Workload
 
 NAME = "bench"
+_HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 _LAG = 40
 """Decisions between a pod's own and the API server's word of it."""
 _RATE = 500
@@ -49,10 +52,12 @@ class Rehearsal:
 
     def __init__(self, workload: Workload, placed: int) -> None:
         """`placed`: pods on the nodes before the measured ones, in all."""
-        profiles = [ProfileConfig(scheduler_name=NAME)]
-        self.engine = Engine(build(SchedulerConfiguration(profiles=profiles), registry()))
+        document = {"profiles": [{"schedulerName": NAME, **profile_for(workload.gates)}]}
+        self.engine = Engine(build(decode({**_HEAD, **document}), registry()))
         self.shapes = 0
         """How many shapes the measured pods had."""
+        self.came = 0
+        """How many measured pods came."""
         self._decoder = Decoder()
         self._claims = Claims(self._decoder)
         self._workload = workload
@@ -73,8 +78,11 @@ class Rehearsal:
         """
         taken: list[Timed] = []
         shapes = set()
+        if self.gang > 1:
+            count = max(count // self.gang, 1) * self.gang
         for i, pod in zip(range(count), self._measured(), strict=False):
             shapes.add(pod.shape)
+            self.came += 1
             self._unbound.add(pod.uid)
             for churn in self._churns:
                 every = max(1, round(churn.interval * _RATE))
@@ -92,6 +100,16 @@ class Rehearsal:
             self._handle(Tick())
             taken += self._cycles()
         raise RuntimeError(f"{self._workload.name}: {len(self._unbound)} pods found no node")
+
+    @property
+    def gang(self) -> int:
+        """How many of the measured pods start together."""
+        return self._measured_step[1].gang or 1
+
+    @property
+    def _measured_step(self) -> tuple[int, CreatePods]:
+        steps = enumerate(step.create_pods for step in self._workload.steps)
+        return next((number, pods) for number, pods in steps if pods is not None and pods.measured)
 
     def _cycles(self) -> list[Timed]:
         taken = []
@@ -135,8 +153,7 @@ class Rehearsal:
     @property
     def _steady(self) -> int | None:
         """How many measured pods are there at a time; None: they stay."""
-        measured = (s.create_pods for s in self._workload.steps if s.create_pods is not None and s.create_pods.measured)
-        return next(measured).steady
+        return self._measured_step[1].steady
 
     def _end(self, pod: Pod) -> None:
         self._handle(Gone("Pod", pod.namespace, pod.name, pod.uid))
@@ -188,12 +205,23 @@ class Rehearsal:
     def _measured(self) -> Iterator[Pod]:
         for number, step in enumerate(self._workload.steps):
             if step.create_pods is not None and step.create_pods.measured:
+                if step.create_pods.gang is not None:
+                    self._groups(number, step.create_pods, step.create_pods.gang)
                 yield from self._pods(number, step.create_pods)
+
+    def _groups(self, number: int, pods: CreatePods, gang: int) -> None:
+        """The pod groups of a step: all of them are there before the first pod."""
+        self._handle(Follows(NATIVE, True))
+        document = self._within(objects.group(number, gang, pods.group), pods.namespace)
+        for raw in self._rendered(document, pods.count // gang):
+            self._handle(Put(self._decoder.of_kind(NATIVE_KIND)(raw)))
 
     def _pods(self, number: int, pods: CreatePods) -> Iterator[Pod]:
         document = objects.pod(f"pod-{number}-$(i)", "nobody" if pods.bound else NAME, pods.pod, pods.requests)
         if pods.bound:
             document["spec"]["nodeName"] = "$(pool)-node-$(i % nodes)"
+        if pods.gang is not None:
+            document = objects.in_group(document, number, pods.gang)
         namespace = pods.namespace or f"{pods.namespaces}-$(i % {self._spread[pods.namespaces or '']})"
         document = self._within(document, namespace)
         if not any(claim_templates.templated(document["spec"])):

@@ -77,6 +77,7 @@ class Runner:
                 for contender in contenders:
                     if mode in contender.modes and (contender.key != "binder" or workload.ceiling):
                         self._say(f"{workload.name}, {mode}: {contender.title}")
+                        contender.gates = workload.gates
                         rows.append(await self._measure(client, driver, workload, mode, contender))
                         await driver.clear()
             await driver.tear_down(keep_nodes=True)

@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ import yaml
 
 from bench.churn import Churn
 from bench.soaked import COLUMNS, SIZES
+from bench.telling import ASK, KEPT
 from tests.controlplane import namespaces
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane
@@ -51,10 +53,30 @@ MORE_TASKS = 8
 EMPTY = ("pods", "assumed", "inFlight", "pending", "binding", "statuses", "bindings", "calls", "devices")
 """What has to be 0 once all pods are gone."""
 PATIENCE = 120.0
+LEAST_MB = 1.0
+"""So much more may always be in use: three or four connections."""
+_TYPES = 12
+"""Types of objects that are named when there are more."""
 _LINES, _LETTERS = 40, 3000
 """What is shown of a traceback."""
 _SHARE_OF_WARM_UP = 0.25
 _ROOT = Path(__file__).parents[1]
+
+
+class Telling(Evictor):
+    """`berth evictor` that tells what it keeps (`bench.telling`)."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.argv = [sys.executable, "-m", "bench.telling", *self.argv[1:]]
+        self._env = {**environment(), "PYTHONPATH": str(_ROOT)}
+
+    def ask_kept(self) -> Object:
+        """What it keeps."""
+        before = len(self.lines(KEPT))
+        os.kill(self.pid, ASK)
+        found: Object = wait_for("the line of what is kept", lambda: self.lines(KEPT)[before:], PATIENCE)[0]
+        return found
 
 
 class Soaked(Component):
@@ -87,7 +109,7 @@ class Soaked(Component):
             lines.seek(self._read)
             while (line := lines.readline()).endswith("\n"):
                 self._read += len(line.encode())
-                if line.startswith("{") and any(f'"{one}"' in line for one in (SIZES, COLUMNS, "cache compared")):
+                if line.startswith("{") and any(f'"{one}"' in line for one in (SIZES, COLUMNS, KEPT, "cache compared")):
                     self._said.append(yaml.safe_load(line))
         return [one for one in self._said if one["event"] == event]
 
@@ -107,7 +129,7 @@ class Soak:
         self._cluster = cluster
         namespace = namespaces.create(cluster.api, "soak")
         self.churn = Churn(cluster.api, namespace, SCHEDULER, random.Random(seed), nodes, pods)
-        self._evictor = Evictor(home, SCHEDULER, cluster.kubeconfig(home / "evictor"), namespace, grace=2, **BRISK)
+        self._evictor = Telling(home, SCHEDULER, cluster.kubeconfig(home / "evictor"), namespace, grace=2, **BRISK)
         self.samples: list[dict[str, Any]] = []
         self.began = time.monotonic()
 
@@ -120,10 +142,12 @@ class Soak:
         self._evictor.wait_synced()
         self.began = time.monotonic()
         self._load(_SHARE_OF_WARM_UP * seconds, restart_every, sample_every)
-        before = self._rest()
+        before, kept_before = self._rest(), self._kept()
         self._load((1 - _SHARE_OF_WARM_UP) * seconds, restart_every, sample_every)
-        after = self._rest()
+        after, kept_after = self._rest(), self._kept()
         wrong = grown(before, after, growth) + left_over(after)
+        for name, was in kept_before.items():
+            wrong += more_kept(name, was, kept_after[name], growth)
         compared = self.berth.ask(signal.SIGUSR2, "cache compared")
         if compared["differences"]:
             wrong.append(f"the cache differs from a fresh list: {compared['first']}")
@@ -159,6 +183,7 @@ class Soak:
         self.churn.clear()
 
         def rests() -> bool:
+            self.churn.release_claims()  # as the claim controller, which does not look at a claim only once
             said = self.berth.ask(signal.SIGUSR1, SIZES)
             return not any(said[name] for name in EMPTY)
 
@@ -168,6 +193,15 @@ class Soak:
             print("something is left over", flush=True)
         time.sleep(5.0)  # idle connections and finished tasks go
         return self._sample("rest")
+
+    def _kept(self) -> dict[str, Object]:
+        """What each process keeps once its cycles are freed. After `_rest`: this would hide what only cycles keep."""
+        found = {self.berth.name: self.berth.ask(ASK, KEPT), "berth evictor": self._evictor.ask_kept()}
+        descriptors = {
+            "berth evictor": used(self._evictor)["descriptors"],
+            self.berth.name: used(self.berth)["descriptors"],
+        }
+        return {name: {**one, "descriptors": descriptors[name]} for name, one in found.items()}
 
     def _sample(self, when: str) -> dict[str, Any]:
         for process in (self.berth, self._evictor):
@@ -205,6 +239,24 @@ def in_use(sample: dict[str, Any]) -> dict[str, float]:
     if "heapUsed" not in sample:
         return {}
     return {"in use": (sample["heapUsed"] - CONNECTION_KIB * sample["descriptors"]) / 1024}
+
+
+def more_kept(name: str, before: Object, after: Object, growth: float = GROWTH) -> list[str]:
+    """What a process keeps beyond what it may once its cycles are freed, with the types that grew most."""
+    wrong = []
+    if after["objects"] > growth * before["objects"]:
+        more: Counter[str] = Counter(after["types"])
+        more.subtract(before["types"])
+        most = ", ".join(f"{count:+d} {kind}" for kind, count in more.most_common(_TYPES) if count > 0)
+        wrong.append(
+            f"{name} keeps {after['objects']} objects, {before['objects']} after the first quarter, "
+            f"want at most {growth * before['objects']:.0f}: {most}"
+        )
+    was, now = (in_use(one).get("in use", 0.0) for one in (before, after))
+    bound = max(growth * was, was + LEAST_MB)
+    if now > bound:
+        wrong.append(f"{name} has {now:.4g} MB in use, {was:.4g} after the first quarter, want at most {bound:.4g}")
+    return wrong
 
 
 def tracebacks(process: Process) -> list[str]:

@@ -1,19 +1,19 @@
 """`berth run` that tells of itself: `python -m bench.soaked CONFIG KUBECONFIG`, which `bench.soak` starts.
 
 SIGUSR1 has it log a line with the sizes of all that it keeps, SIGWINCH one with what `validate` finds in its columns.
-SIGUSR2 compares its cache with a fresh list, as of any `berth run`.
+SIGUSR2 compares its cache with a fresh list, as of any `berth run`. SIGPROF is `bench.telling`'s.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import signal
 import sys
 
 import structlog
 
+from bench.telling import heap, tell_when_asked
 from scheduler.cli.inputs import configuration
 from scheduler.cli.services import log_at
 from scheduler.controller.comparer import Comparer
@@ -32,27 +32,6 @@ SIZES, COLUMNS = "sizes", "columns"
 """The events of both lines."""
 
 log = structlog.get_logger("soak")
-
-
-class _Heap(ctypes.Structure):
-    """What glibc's mallinfo2 returns."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "used", "free", "keepcost")
-    )
-
-
-def heap() -> dict[str, int]:
-    """KiB that C code and large Python objects have in use, and KiB that are free within; nothing without glibc."""
-    library = ctypes.CDLL(None)
-    try:
-        info = library.mallinfo2
-    except AttributeError:
-        return {}
-    info.restype = _Heap
-    found = info()
-    return {"heapUsed": (found.used + found.hblkhd) >> 10, "heapFree": found.free >> 10}
 
 
 def sizes(scheduler: Scheduler) -> dict[str, int]:
@@ -80,7 +59,7 @@ def sizes(scheduler: Scheduler) -> dict[str, int]:
         "statuses": len(scheduler.writer.statuses),
         "bindings": len(scheduler.writer.bindings),
         "calls": len(scheduler.calls),
-        "watched": sum(len(reflector) for reflector in scheduler.reflectors),
+        "watched": sum(len(reflector) for reflector in scheduler.watch.reflectors),
     }
 
 
@@ -115,4 +94,5 @@ async def schedule(config: str, kubeconfig: str) -> None:
 
 if __name__ == "__main__":
     log_at("info")
+    tell_when_asked()
     sys.exit(run_service(schedule(*sys.argv[1:])))

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from bench.hostile import engines, live, others, page, ports
+from bench.hostile import engines, live, natives, others, page, ports
 from bench.hostile.meters import Cpu
 from bench.hostile.recipe import found
 from bench.hostile.row import Chosen, Row, Say
@@ -29,10 +29,11 @@ PARTS: dict[str, Callable[[Chosen, Say], Iterator[Row]]] = {
     "scheduler": _scheduler,
     "live": live.rows,
     "admission": others.admission,
+    "native": natives.rows,
     "ports": ports.rows,
     "operator": others.policies,
 }
-"""Who measures what. `live` needs a control plane (make controlplane)."""
+"""Who measures what. `live` and `native` need a control plane (make controlplane)."""
 SEARCHED = 1_000
 """Nodes of the town that a search looks in."""
 

@@ -26,6 +26,7 @@ PATHS = {
     "StatefulSet": f"/apis/apps/v1/namespaces/{TENANT}/statefulsets",
     "PodDisruptionBudget": f"/apis/policy/v1/namespaces/{TENANT}/poddisruptionbudgets",
     "PodGroup": f"/apis/scheduling.k8s.io/v1beta1/namespaces/{TENANT}/podgroups",
+    "CompositePodGroup": f"/apis/scheduling.k8s.io/v1alpha3/namespaces/{TENANT}/compositepodgroups",
     "Node": "/api/v1/nodes",
     "Namespace": "/api/v1/namespaces",
 }
@@ -40,8 +41,12 @@ def refusals(api: Api, scenarios: Iterable[Scenario]) -> Iterator[tuple[str, str
                 largest[write.kind] = write.raw
         for kind, raw in largest.items():
             document = _new(msgspec.json.decode(raw), f"{scenario.name}-{kind.lower()}")
+            later = document["spec"].pop("ephemeralContainers", None) if kind == "Pod" else None
             try:
                 api.create(PATHS[kind], document)
+                if later:
+                    containers = {"spec": {"ephemeralContainers": later}}
+                    api.patch(f"{PATHS[kind]}/{document['metadata']['name']}/ephemeralcontainers", containers)
                 if status := document.pop("status", None):
                     api.patch(f"{PATHS[kind]}/{document['metadata']['name']}/status", {"status": status})
                 api.delete(f"{PATHS[kind]}/{document['metadata']['name']}")
@@ -57,5 +62,6 @@ def _new(document: Object, name: str) -> Object:
     if document["kind"] == "Namespace":
         del document["metadata"]["labels"]["kubernetes.io/metadata.name"]
     if document["kind"] in ("Pod", "PodGroup"):
-        document["spec"].pop("priority", None)  # of a class, which the server looks up
+        for given in ("priority", "preemptionPolicy"):  # by a class, which the server looks up
+            document["spec"].pop(given, None)
     return document

@@ -71,10 +71,9 @@ class Machine:
         self._number = 0
         self.doing = ""
 
-    @property
-    def waiting(self) -> int:
-        """Pods of others that are not bound."""
-        return len(self._arrived)
+    def waiting(self, longer: float = 0.0) -> int:
+        """Pods of others that are not bound, and came so many seconds ago."""
+        return sum(self.now - came >= longer for came in self._arrived.values())
 
     def run(self, writes: Iterator[Write], others: Iterator[bytes], every: float, seconds: float) -> None:
         """Apply the writes from half of the time of the others' first pods on; others come at their own pace."""
@@ -88,15 +87,26 @@ class Machine:
                 self._handle("Tick", Tick())
             if self._heap and self._heap[0][0] <= self.now:
                 heapq.heappop(self._heap)[2]()
-            elif self._engine.has_work and self._engine.in_flight < MOST_IN_FLIGHT:
-                self._handle("Cycle", Cycle())
-            elif getattr(self._engine.queue, "has_pending_work", False):
-                self._handle("Tick", Tick())
+            elif not self._engine.rests(self.now) and self._may_work():
+                self._work()
             elif not ticks:
                 first = self._heap[0][0] if self._heap else None
                 if first is None and (due is None or not self._arrived):
                     return
                 self.now = min(at for at in (first, due) if at is not None)
+
+    def _may_work(self) -> bool:
+        engine = self._engine
+        return (engine.has_work and engine.in_flight < MOST_IN_FLIGHT) or engine.queue.has_pending_work
+
+    def _work(self) -> None:
+        engine, began, taken = self._engine, self.now, self._engine.queue.turns.taken
+        if engine.has_work and engine.in_flight < MOST_IN_FLIGHT:
+            self._handle("Cycle", Cycle())
+        else:
+            self._handle("Tick", Tick())
+        if engine.queue.turns.taken != taken:
+            engine.queue.turns.rest(self.now - began, self.now)
 
     def _at(self, when: float, do: Callable[[], None]) -> None:
         self._number += 1

@@ -56,6 +56,7 @@ var kinds = []kind{
 	of("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", false),
 	of("resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules", false),
 	of("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false),
+	of("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", true),
 	of("coordination.k8s.io", "v1", "Lease", "leases", true),
 	of("events.k8s.io", "v1", "Event", "events", true),
 }

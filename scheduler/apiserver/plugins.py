@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.apiserver import podgroups
-from scheduler.apiserver.resources import Registry
+from scheduler.apiserver.priority_classes import priority_class
+from scheduler.apiserver.resources import Registry, Resource
 from scheduler.apiserver.status import StatusError, forbidden
 from scheduler.apiserver.storage import Store
 
@@ -40,9 +41,9 @@ class Plugins:
         if labels := self.topology_labels(pod["spec"].get("nodeName", "")):
             pod["metadata"].setdefault("labels", {}).update(labels)
 
-    def create_pod_group(self, group: JsonObject) -> None:
+    def create_pod_group(self, resource: Resource, group: JsonObject) -> None:
         """All that happens to a new pod group, in place."""
-        podgroups.drop_gated(group)
+        podgroups.drop_gated(resource, group)
         podgroups.admit(group, self._classes())
 
     def _classes(self) -> dict[str, JsonObject]:
@@ -99,14 +100,9 @@ def default_tolerations(obj: JsonObject) -> None:
 def priority(obj: JsonObject, classes: dict[str, JsonObject]) -> None:
     """The Priority admission plugin: the class decides the number, the pod may not."""
     spec = obj["spec"]
-    name = spec.get("priorityClassName", "")
-    if not name:
-        default = next((item for item in classes.values() if item.get("globalDefault")), None)
-        if default is not None:
-            name = spec["priorityClassName"] = default["metadata"]["name"]
-    found = classes.get(name) if name else {}
+    found = priority_class(spec, classes)
     if found is None:
-        raise _refused(obj, f"no PriorityClass with name {name} was found")
+        raise _refused(obj, f"no PriorityClass with name {spec['priorityClassName']} was found")
     value = found.get("value", 0)
     policy = found.get("preemptionPolicy", "PreemptLowerPriority")
     if spec.get("priority") not in {None, value}:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.apiserver import names
+from scheduler.apiserver.priority_classes import priority_class
 from scheduler.apiserver.resources import Resource
 from scheduler.apiserver.status import (
     FieldError,
@@ -26,10 +27,18 @@ GATE = "GenericWorkload"
 PROTECTION = "scheduling.k8s.io/podgroup-protection"
 HIGHEST_PRIORITY = 1_000_000_000
 MESSAGE_LIMIT = 32 << 10
-_GATED = ("schedulingConstraints", "resourceClaims", "preemptionPolicy", "parentCompositePodGroupName")
 _MODES, _POLICIES = ("single", "all"), ("basic", "gang")
 
-POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True, status=True, unconditional=False)
+POD_GROUPS = Resource(
+    "scheduling.k8s.io",
+    "v1beta1",
+    "podgroups",
+    "PodGroup",
+    True,
+    status=True,
+    unconditional=False,
+    dropped=("schedulingConstraints", "resourceClaims", "preemptionPolicy", "parentCompositePodGroupName"),
+)
 
 
 def is_group(resource: Resource) -> bool:
@@ -42,23 +51,18 @@ def set_defaults(obj: JsonObject) -> None:
     obj.setdefault("spec", {}).setdefault("disruptionMode", {"single": {}})
 
 
-def drop_gated(obj: JsonObject) -> None:
+def drop_gated(resource: Resource, obj: JsonObject) -> None:
     """Fields of gates that are off are not kept."""
-    for name in _GATED:
+    for name in resource.dropped:
         obj.get("spec", {}).pop(name, None)
 
 
 def admit(obj: JsonObject, classes: dict[str, JsonObject]) -> None:
     """The admission plugins Priority and PodGroupProtection, on a new group."""
     spec, metadata = obj["spec"], obj["metadata"]
-    name = spec.get("priorityClassName", "")
-    if not name:
-        default = next((item for item in classes.values() if item.get("globalDefault")), None)
-        if default is not None:
-            name = spec["priorityClassName"] = default["metadata"]["name"]
-    found = classes.get(name) if name else {}
+    found = priority_class(spec, classes)
     if found is None:
-        raise _refused(metadata, f"no PriorityClass with name {name} was found")
+        raise _refused(metadata, f"no PriorityClass with name {spec['priorityClassName']} was found")
     value = found.get("value", 0)
     if spec.get("priority") not in {None, value}:
         raise _refused(

@@ -39,6 +39,8 @@ class Resource:
     storage: str = ""
     singular: str = ""
     list_kind: str = ""
+    dropped: tuple[str, ...] = ()
+    """Fields of the spec that are not kept, as their feature gates are off."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     schema: Mapping[str, Any] = field(default_factory=dict)
 

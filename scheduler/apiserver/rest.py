@@ -180,7 +180,7 @@ class Writes:
             if resource.kind == "Pod" and not resource.custom:
                 self._plugins.create_pod(obj)
             elif podgroups.is_group(resource):
-                self._plugins.create_pod_group(obj)
+                self._plugins.create_pod_group(resource, obj)
         request = target.admission("CREATE", metadata.get("name", ""))
         obj = await self._admission.mutate(request, obj, None, lambda changed: self._default(resource, changed))
         metadata = obj["metadata"]

@@ -192,8 +192,13 @@ class Store:
             collection.compact(self.compacted)
 
     def drop(self, name: str) -> None:
-        """Forget a collection altogether, when its CRD went away."""
-        self._collections.pop(name, None)
+        """Forget a collection altogether, when its CRD went away; its objects are deleted, which watches show."""
+        collection = self._collections.pop(name, None)
+        if collection is None:
+            return
+        for stored in collection.ordered():
+            self.revision += 1
+            collection.record(Change("DELETED", stored.at(self.revision), stored))
 
     def objects(self, name: str) -> list[JsonObject]:
         """The parsed objects of a collection, for tests that look inside; don't change them."""

@@ -147,7 +147,7 @@ def prepare_update(resource: Resource, new: JsonObject, old: JsonObject) -> None
     if resource.kind == "Namespace" and not resource.custom:
         _keep(new, old, "spec")
     if podgroups.is_group(resource):
-        podgroups.drop_gated(new)
+        podgroups.drop_gated(resource, new)
     if (resource.generation or resource.custom) and _content(new) != _content(old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 

@@ -37,6 +37,7 @@ def admission(
     allow_prefix: services.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
+    stamp: services.Stamp = True,
     workers: Annotated[
         int,
         typer.Option(help="How many processes judge large objects and costly policies; 0: threads judge them instead."),
@@ -124,6 +125,7 @@ def admission(
         allowed_prefixes=tuple(allow_prefix or ()),
         reserved_prefixes=tuple(prefix.lower() for prefix in reserve_prefix or ()),
         reserve_known=reserve_known,
+        stamp=stamp,
         workers=workers,
         scheduler_lease=scheduler_lease,
         profiles=tuple(profile or ()),

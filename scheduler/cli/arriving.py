@@ -1,13 +1,14 @@
 """What the files of `-f` ask for: pods to create, and objects to add."""
 
 from scheduler.cli.errors import about, complain
-from scheduler.cli.inputs import documents, named, refuse_what_the_api_would
+from scheduler.cli.inputs import named
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.report.wording import count
 from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch, batches, refuse_twins
+from scheduler.whatif.documents import Document
 from scheduler.whatif.gangs.workloads import groups_made, in_groups
 from scheduler.whatif.world import World
 
@@ -32,12 +33,9 @@ class Asked:
         """Whether there is nothing of which a simulation would show anything."""
         return not self.batches and all(isinstance(each, Selecting | Namespace) for each in self.added)
 
-    def read(self, file: str, *, validate: bool) -> None:
+    def add(self, file: str, held: list[Document]) -> None:
         """Add what a file holds. Raises InputError."""
-        held = documents(file)
         with about(named(file)):
-            if validate:
-                refuse_what_the_api_would(held)
             problems = len(self._there.problems)
             made = groups_made(held)
             self.notes += made.notes
@@ -45,8 +43,9 @@ class Asked:
             complain([f"{named(file)}: {line}" for line in self._there.problems[problems:][:_PROBLEMS]])
             self.not_simulated += manifest.without_pods(held)
             found = in_groups(manifest.workloads(held), made.jobs)
-            self.batches += batches(found, self._there, self._framework, self._namespace, self._usual)
-            refuse_twins(self.batches, self._there)
+            made_here = batches(found, self._there, self._framework, self._namespace, self._usual)
+            earlier, self.batches = self.batches, [*self.batches, *made_here]
+            refuse_twins(made_here, earlier, self._there)
             known = manifest.KINDS
-            counted = zip(found, self.batches[-len(found) :], strict=False)
+            counted = zip(found, made_here, strict=True)
             self.notes += [f"{b.owner}: counted as {count(b.count, 'pod')}" for w, b in counted if w.kind not in known]

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from scheduler.cli.capacity_gangs import about_gangs, capacity_of_gangs, print_gangs
-from scheduler.cli.errors import FOUND, InputError, about, complain
-from scheduler.cli.inputs import configuration, documents, named, refuse_what_the_api_would, world
+from scheduler.cli.errors import FOUND, about
+from scheduler.cli.given import given
+from scheduler.cli.inputs import named
 from scheduler.cli.options import (
     ClusterFiles,
     ConfigFile,
@@ -19,10 +20,6 @@ from scheduler.cli.options import (
     Validate,
 )
 from scheduler.cli.output import PageOutput, as_data, as_table
-from scheduler.framework.profiles import build
-from scheduler.model.kinds import Decoder
-from scheduler.plugins.annotation_affinity import annotated
-from scheduler.plugins.registry import registry
 from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.capacity import MOST, capacity
@@ -30,7 +27,6 @@ from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.manifest import Workload
 
 app = typer.Typer(add_completion=False)
-_PROBLEMS = 8
 
 
 @app.command("capacity")
@@ -62,29 +58,24 @@ def _capacity(
     Of a file with a PodGroup and its pods, it is shown how many more such gangs fit. Nobody is preempted for them, and
     pods that wait are not counted as placed. Nothing is written.
     """
-    settings = configuration(config)
-    with about(named(config) if config else "configuration"):
-        frameworks = build(settings, registry())
-    if scheduler is not None and scheduler not in frameworks:
-        raise InputError(f"--scheduler: {scheduler}: expected one of the profiles {', '.join(frameworks)}")
-    framework = frameworks[scheduler] if scheduler is not None else next(iter(frameworks.values()))
-    decoder = Decoder(annotated(frameworks))
-    if cluster:
-        there, usual = world(cluster, decoder), "default"
-    else:
-        from scheduler.cli.live import listed
-
-        path = kubeconfig or settings.client_connection.kubeconfig or None
-        there, _, usual = listed(path, context, decoder, timeout=timeout)
-    complain(there.problems[:_PROBLEMS])
-    held = documents(file)
+    all_given = given(
+        config,
+        cluster,
+        [file],
+        scheduler=scheduler,
+        validate=validate,
+        kubeconfig=kubeconfig,
+        context=context,
+        timeout=timeout,
+    )
+    there, usual, held = all_given.world, all_given.usual, all_given.files[file]
+    framework = all_given.frameworks[scheduler] if scheduler else next(iter(all_given.frameworks.values()))
     with about(named(file)):
-        if validate:
-            refuse_what_the_api_would(held)
         if about_gangs(held, name):
             gangs = capacity_of_gangs(held, name, there, framework, namespace, usual)
             print_gangs(gangs, output, everything=everything)
             return 0 if gangs.gangs >= at_least else FOUND
+        there.add_what_pods_are_made_with(held)
         workload = _chosen(manifest.workloads(held), name)
         batch = Batch(workload, there, namespace, usual, framework.profile.name)
         answer = capacity(there.cluster, framework, batch, most=MOST)

@@ -3,16 +3,17 @@
 import gzip
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from scheduler.cli.errors import InputError, complain
+from scheduler.cli.errors import Faults, InputError, about, complain
 from scheduler.cli.inputs import documents, named
 from scheduler.cli.options import Context, Kubeconfig, RequestTimeout
+from scheduler.whatif.documents import plain
 from scheduler.whatif.mask import Masks
 from scheduler.whatif.smallest import smallest
 
@@ -53,7 +54,7 @@ def dump(
         raise InputError("--mask-table: expected only together with --mask")
     if table is not None and table == file:
         raise InputError(f"--mask-table: {table}: expected another file than the dump")
-    items = [made for found in _objects(cluster, kubeconfig, context, timeout) if (made := smallest(found))]
+    items = list(_smallest(_objects(cluster, kubeconfig, context, timeout)))
     if mask:
         masks = Masks(items)
         items = [masks.masked(each) for each in items]
@@ -70,6 +71,18 @@ def dump(
     complain([f"{file}: {len(items):,} objects"])
 
 
+def _smallest(objects: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """The smaller objects. Raises InputError with a line for each that can't be made smaller."""
+    faults = Faults()
+    for where, found in objects:
+        made: dict[str, Any] | None = None
+        with faults.noting(), about(where):
+            made = smallest(found)
+        if made is not None:
+            yield made
+    faults.tell()
+
+
 def _write_table(path: str, table: dict[str, str]) -> None:
     """A file of its own, so that nobody has it open who could read an older one."""
     try:
@@ -82,17 +95,17 @@ def _write_table(path: str, table: dict[str, str]) -> None:
 
 def _objects(
     cluster: list[str] | None, kubeconfig: str | None, context: str | None, timeout: str
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Where each object is, and the object."""
     if cluster:
         for path in cluster:
-            for kind, raw, place in documents(path):
-                found = msgspec.json.decode(raw)
-                if not isinstance(found, dict):
-                    raise InputError(f"{named(path)}: {place}: expected an API object")
-                yield {**found, "kind": kind}
+            for document in documents(path):
+                where = ": ".join(filter(None, (named(path), document.place, document.kind)))
+                yield where, {**plain(document), "kind": document.kind}
         return
     from scheduler.cli.live import fetched
 
     for resource, items in fetched(kubeconfig, context, timeout):
         for item in items:
-            yield {**msgspec.json.decode(item), "kind": resource.kind, "apiVersion": resource.api_version}
+            found = {**msgspec.json.decode(item), "kind": resource.kind, "apiVersion": resource.api_version}
+            yield resource.kind, found

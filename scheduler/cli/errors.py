@@ -1,6 +1,7 @@
 """Turns wrong input into one line for each problem on stderr, and an exit code.
 
-0: fine. 1: the command found something (a pod that fits on no node). 2: wrong input. A traceback is a bug in Berth.
+0: fine. 1: the command found something (a pod that fits on no node). 2: wrong input, or a plugin failed. A traceback
+is a bug in Berth.
 """
 
 import errno
@@ -17,6 +18,8 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """click's own; typer brings click along under its own name, and exports only this child."""
 
 
+_TOLD = 100
+"""Lines of wrong input that are told at once."""
 _NUMBERS = {
     "Input should be a valid integer, unable to parse string as an integer": "want a whole number",
     "Input should be a valid number, unable to parse string as a number": "want a number",
@@ -26,6 +29,36 @@ _NUMBERS = {
 
 class InputError(Exception):
     """Wrong input; each line of the text is a problem that names file, field and value."""
+
+
+class Faults:
+    """Wrong input that is gathered, so that all of it is told at once."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note what is wrong with the input that is read inside the block, and go on after it."""
+        try:
+            yield
+        except Exception as error:
+            lines = _lines(error)
+            if lines is None:
+                raise
+            self._lines += lines
+
+    @property
+    def noted(self) -> bool:
+        """Whether there is anything."""
+        return bool(self._lines)
+
+    def tell(self, most: int | None = _TOLD) -> None:
+        """Raise InputError if anything was noted. `most`: lines, None where somebody else counts them."""
+        told = list(dict.fromkeys(self._lines))
+        more = [f"and {len(told) - most:,} more faults"] if most is not None and len(told) > most else []
+        if told:
+            raise InputError("\n".join([*told[:most], *more]))
 
 
 @contextmanager
@@ -108,14 +141,19 @@ def _lines(error: Exception) -> list[str] | None:
 
 def _rooms_errors() -> tuple[type[Exception], ...]:
     """The rooms' own exceptions. Asked only when something went wrong, so that a good start imports none of them."""
+    from scheduler.engine.budget import TooCostlyError
     from scheduler.framework import config
+    from scheduler.framework.status import PluginError
     from scheduler.kube import errors as kube
     from scheduler.policy import settings
     from scheduler.telemetry import listening
     from scheduler.whatif import documents
+    from scheduler.whatif.simulation import UndecidedError
 
+    undecided = (PluginError, TooCostlyError, UndecidedError)
     cluster = (kube.ConfigError, kube.ApiError, kube.Unreachable)
-    return (config.ConfigError, documents.ObjectError, listening.ServingError, settings.SettingsError, *cluster)
+    given = (config.ConfigError, documents.ObjectError, listening.ServingError, settings.SettingsError)
+    return (*given, *cluster, *undecided)
 
 
 def _mute(stream: object) -> None:

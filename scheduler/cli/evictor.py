@@ -88,10 +88,9 @@ def evictor(
     from scheduler.cli.errors import FOUND, InputError, about, complain
     from scheduler.cli.inputs import configuration, named, world
     from scheduler.engine.eviction.settings import OWNER_BACKOFF_MOST, Settings
-    from scheduler.framework.profiles import build
+    from scheduler.framework.profiles import annotated, build
     from scheduler.kube.config import connect
     from scheduler.model.kinds import Decoder
-    from scheduler.plugins.annotation_affinity import annotated
     from scheduler.plugins.registry import registry
 
     services.log_at(log_level, quiet=dry_run)

@@ -1,14 +1,15 @@
 """`berth explain`: why a pod goes where it goes, or nowhere."""
 
 import sys
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Annotated
 
 import typer
 
-from scheduler.cli.errors import FOUND, InputError, about, complain
+from scheduler.cli.errors import FOUND, InputError, complain
+from scheduler.cli.given import given
 from scheduler.cli.group import explain_and_print, find_group, group_from_file, group_named, holds_group, member_note
-from scheduler.cli.inputs import configuration, named, world
 from scheduler.cli.options import (
     ClusterFiles,
     ConfigFile,
@@ -23,23 +24,17 @@ from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.cli.pods import from_cluster, from_file
 from scheduler.cli.which import owner, waiting
 from scheduler.engine.eviction.settings import Settings
-from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
-from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
-from scheduler.plugins.annotation_affinity import annotated
-from scheduler.plugins.registry import registry
 from scheduler.whatif.explain import explain as explained
 from scheduler.whatif.explanation import FITS, Explanation
+from scheduler.whatif.gangs.reserved import kept_from
 from scheduler.whatif.pending import Pending, pending
 from scheduler.whatif.promises import wanted_by
 from scheduler.whatif.races import Races
-from scheduler.whatif.world import World
+from scheduler.whatif.running import running, seen_by
 
 app = typer.Typer(add_completion=False)
-_PROBLEMS = 8
-_ALWAYS = "default-scheduler"
-"""Every cluster has it."""
 
 
 @app.command()
@@ -48,7 +43,7 @@ def explain(
         str | None,
         typer.Argument(
             help="The pod: its name, or namespace/name; or what owns pods, such as deploy/web or job/x; or a group: "
-            "podgroup/train.",
+            "podgroup/train, or cpg/job for a CompositePodGroup.",
             show_default=False,
         ),
     ] = None,
@@ -101,49 +96,50 @@ def explain(
         raise InputError("--pending and -l are about pods that wait: they don't go with -f or the name of a pod")
     if all_namespaces and namespace is not None:
         raise InputError("-n and -A: expected one of them")
-    settings = configuration(config)
-    with about(named(config) if config else "configuration"):
-        frameworks = build(settings, registry())
+    all_given = given(
+        config,
+        cluster,
+        [file] if file is not None else (),
+        scheduler=scheduler,
+        validate=validate,
+        kubeconfig=kubeconfig,
+        context=context,
+        timeout=timeout,
+        classes=file is not None,
+    )
+    settings, frameworks, there, where, usual, files, path = all_given
+    held = files[file] if file is not None else []
     notes: list[str] = []
-    path = kubeconfig or settings.client_connection.kubeconfig or None
-    decoder = Decoder(annotated(frameworks))
     if settings.extenders:
         addresses = ", ".join(extender.url_prefix for extender in settings.extenders)
         notes.append(f"HTTP extenders are not asked here, and may reject nodes or change scores: {addresses}")
     if settings.percentage_of_nodes_to_score or any(p.percentage_of_nodes_to_score for p in settings.profiles):
         notes.append("percentageOfNodesToScore is set: the scheduler may score fewer nodes than are shown here")
-    if cluster:
-        there, where, usual = world(cluster, decoder), ", ".join(map(named, cluster)), "default"
-    else:
-        from scheduler.cli.live import listed
-
-        there, where, usual = listed(path, context, decoder, classes=file is not None, timeout=timeout)
-    complain(there.problems[:_PROBLEMS])
     if several:
         inside = None if all_namespaces else namespace or usual
         pods = waiting(there, namespace=inside, of=of, selector=selector)
-        found = pending(pods, there, frameworks, _ran(there), notes=notes)
+        found = pending(pods, there, frameworks, running(there.placed.values()), notes=notes)
         if not pods and inside is not None and of is None:
             more = len(waiting(there, namespace=None, of=None, selector=selector))
             found.notes.append(f"no pod waits in the namespace {inside}; in all namespaces (-A): {more:,}")
         print_pending(found, output, everything=everything)
         return FOUND if pods else 0
-    if group is not None or (file is not None and pod is None and holds_group(file)):
+    if group is not None or (file is not None and pod is None and holds_group(held)):
         if file is not None:
-            gang = group_from_file(file, group, namespace, there, notes, usual, validate=validate)
+            gang = group_from_file(file, held, group, namespace, there, notes, usual)
         else:
             assert group is not None
             gang = find_group(group, namespace, there, where, usual)
         first = next(iter((*gang.waiting, *gang.running)), None)
-        framework = (
-            next(iter(frameworks.values())) if first is None else _framework(frameworks, scheduler, first, notes)
-        )
-        seen = first is None or scheduler is not None or _claimed(first, frameworks, there, notes)
+        framework, instead = next(iter(frameworks.values())), list[str]()
+        if first is not None:
+            ran = running(there.placed.values())
+            framework, instead = _view(frameworks, scheduler, first, ran, notes)
         return explain_and_print(
-            gang, framework, there, notes, output, claimed=seen, from_file=file is not None, everything=everything
+            gang, framework, there, notes, output, instead=instead, from_file=file is not None, everything=everything
         )
     if file is not None:
-        asked, node, written = from_file(file, pod, namespace, there, notes, usual, validate=validate)
+        asked, node, written = from_file(file, held, pod, namespace, there, notes, usual)
     else:
         races = Races(there.cluster, frameworks)
 
@@ -151,9 +147,11 @@ def explain(
             notes.extend(filter(None, [races.note(placed)]))
 
         asked, node, written = from_cluster(pod or "", namespace, there, where, usual, look=look)
-    framework = _framework(frameworks, scheduler, asked, notes)
-    claimed = node is not None or scheduler is not None or _claimed(asked, frameworks, there, notes)
-    notes += filter(None, [member_note(asked, there, framework) if node is None else ""])
+    ran = running([*there.placed.values(), *([] if node is None else [asked])])
+    framework, instead = _view(frameworks, scheduler, asked, ran, notes)
+    if node is None:
+        notes += filter(None, [member_note(asked, there, framework)])
+        notes += kept_from(asked.priority, asked.scheduling_group, there.cluster)
     known = None
     if node is not None and wanted_by(asked, framework) is not None:
         from scheduler.cli.history import past
@@ -168,7 +166,7 @@ def explain(
         node=node,
         notes=notes,
         past=known,
-        claimed=claimed,
+        instead=instead,
         others=others,
         written=written,
     )
@@ -176,43 +174,25 @@ def explain(
     return 0 if answer.outcome == FITS else FOUND
 
 
-def _claimed(pod: Pod, frameworks: dict[str, Framework], there: World, notes: list[str]) -> bool:
-    """Whether anything shows that somebody runs the scheduler that the pod names."""
-    name = pod.scheduler_name
-    ran = _ran(there)
-    if not name or name in frameworks or name in ran:
-        return True
-    known = {*frameworks, *ran} - {""}
-    near = get_close_matches(name, known, n=1)
-    notes.append(
-        f"no pod here was placed by {name}, which is no profile of this configuration"
-        + (f"; did you mean {near[0]}?" if near else f": known are {', '.join(sorted(known))}")
-    )
-    return False
+def _view(
+    frameworks: dict[str, Framework], wanted: str | None, pod: Pod, ran: Mapping[str, int], notes: list[str]
+) -> tuple[Framework, list[str]]:
+    """The profile by which the pod is looked at, and the schedulers that it could name if nobody runs its own.
 
-
-def _ran(there: World) -> frozenset[str]:
-    """The schedulers that somebody runs, as far as placed pods show."""
-    return frozenset((_ALWAYS, *(placed.scheduler_name for placed in there.placed.values())))
-
-
-def _framework(frameworks: dict[str, Framework], wanted: str | None, pod: Pod, notes: list[str]) -> Framework:
-    """The profile that was asked for, else the one that the pod names, else the first.
-
-    Raises InputError for an unknown one.
+    `wanted`: the profile that was asked for; `ran`: scheduler → how many pods it placed.
     """
     if wanted is not None:
-        if wanted not in frameworks:
-            raise InputError(f"--scheduler: {wanted}: expected one of the profiles {', '.join(frameworks)}")
-        return frameworks[wanted]
-    found = frameworks.get(pod.scheduler_name)
-    if found is None:
-        found = next(iter(frameworks.values()))
-        if pod.scheduler_name:
-            notes.append(
-                f"the pod asks for the scheduler {pod.scheduler_name}; this is how {found.profile.name} sees it"
-            )
-    return found
+        return frameworks[wanted], []
+    name = pod.scheduler_name
+    framework, instead = seen_by(pod, frameworks, ran)
+    if name and name not in frameworks:
+        notes.append(f"the pod asks for the scheduler {name}; this is how {framework.profile.name} sees it")
+    if instead:
+        near = next(iter(get_close_matches(name, instead, n=1)), "")
+        too = "" if ran.get(near) else ", which placed none either"
+        meant = f"; did you mean {near}{too}?" if near else f": known are {', '.join(sorted(instead))}"
+        notes.append(f"no pod here was placed by {name}, which is no profile of this configuration{meant}")
+    return framework, instead
 
 
 def _print(answer: Explanation, output: PageOutput, *, everything: bool) -> None:

@@ -1,25 +1,35 @@
 """`berth explain podgroup/NAME`: which pod group of a cluster or a file is meant, and what is printed of it."""
 
 import sys
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from scheduler.cli.errors import FOUND, InputError, about
-from scheduler.cli.inputs import documents, named, refuse_what_the_api_would
+from scheduler.cli.inputs import named
 from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COSCHEDULING, NATIVE, POD_GROUP_KINDS, GroupKey, PodGroup
+from scheduler.model.pod_group import (
+    COMPOSITE,
+    COMPOSITE_KIND,
+    COSCHEDULING,
+    NATIVE,
+    POD_GROUP_KINDS,
+    GroupKey,
+    PodGroup,
+)
 from scheduler.whatif import claim_templates, manifest
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.commands import Written
 from scheduler.whatif.documents import Document, ObjectError
-from scheduler.whatif.gangs.answer import GOOD, GroupExplanation
+from scheduler.whatif.gangs.answer import GOOD, UNSCHEDULABLE, GroupExplanation
+from scheduler.whatif.gangs.attempt import attempted
 from scheduler.whatif.gangs.explain import explain_group, in_short
 from scheduler.whatif.gangs.gang import Gang, gang_of
+from scheduler.whatif.gangs.tree import with_tree
+from scheduler.whatif.misspelt import near_names
 from scheduler.whatif.world import World
 
 _ALIASES = {
@@ -30,6 +40,9 @@ _ALIASES = {
     f"podgroups.{NATIVE}": NATIVE,
     f"podgroup.{COSCHEDULING}": COSCHEDULING,
     f"podgroups.{COSCHEDULING}": COSCHEDULING,
+    "compositepodgroup": COMPOSITE,
+    "compositepodgroups": COMPOSITE,
+    "cpg": COMPOSITE,
 }
 MEMBERS = 10_000
 """Pods of one workload of a file that are looked at as members."""
@@ -44,22 +57,22 @@ class Named(NamedTuple):
 
 
 def group_named(argument: str | None) -> Named | None:
-    """`podgroup/train`, `pg/train`; None for anything else."""
+    """`podgroup/train`, `pg/train`, `cpg/job`; None for anything else."""
     first, slash, name = (argument or "").partition("/")
     api = _ALIASES.get(first.lower()) if slash else None
     return None if api is None else Named(api, name)
 
 
-def holds_group(file: str) -> list[Document]:
-    """The PodGroups that a file holds. Raises InputError."""
-    return [document for document in documents(file) if document.kind == _PODGROUP]
+def holds_group(held: Iterable[Document]) -> bool:
+    """Whether a file holds a PodGroup."""
+    return any(document.kind == _PODGROUP for document in held)
 
 
 def find_group(asked: Named, namespace: str | None, world: World, where: str, usual: str) -> Gang:
-    """A group of a cluster, with its pods. Raises InputError."""
+    """A group of a cluster, with its pods; of a group of groups, one of those below it. Raises InputError."""
     known = {key for state in world.cluster.pod_groups if (key := state.key) and state.object is not None}
     inside = namespace or usual
-    fitting = [key for key in known if key.name == asked.name and asked.api in ("", key.api)]
+    fitting = [key for key in known if key.name == asked.name and (asked.api or _one_of_pods(key.api)) == key.api]
     here = [key for key in fitting if key.namespace == inside]
     found = here or ([] if namespace else fitting)
     if len({key.namespace for key in found}) > 1:
@@ -69,22 +82,37 @@ def find_group(asked: Named, namespace: str | None, world: World, where: str, us
             f"{asked.name}: there is one in {NATIVE} and one in {COSCHEDULING}: "
             f"name podgroup.{NATIVE}/{asked.name} or podgroup.{COSCHEDULING}/{asked.name}"
         )
-    gang = gang_of(found[0], world) if found else None
+    gang = _gang(found[0], world) if found else None
     if gang is None:
-        near = get_close_matches(asked.name, {key.name for key in known}, n=3)
+        near = near_names(asked.name, sorted(key.name for key in known))
         meant = f" (did you mean {', '.join(near)}?)" if near else ""
-        raise InputError(f"PodGroup {inside}/{asked.name}: no such pod group in {where}{meant}")
+        kind = COMPOSITE_KIND if asked.api == COMPOSITE else _PODGROUP
+        raise InputError(f"{kind} {inside}/{asked.name}: no such pod group in {where}{meant}")
     return gang
 
 
+def _one_of_pods(api: str) -> str:
+    """The same, unless it is a group of groups: these are meant only where that is said."""
+    return NATIVE if api == COMPOSITE else api
+
+
+def _gang(key: GroupKey, world: World) -> Gang | None:
+    """A group with its pods; of a group of groups the first one below it of which pods wait, or else that has any."""
+    below = [gang for leaf in world.cluster.pod_groups.trees.below(key) if (gang := gang_of(leaf, world)) is not None]
+    return max(below, key=lambda gang: (bool(gang.waiting), bool(gang.running)), default=None)
+
+
 def group_from_file(
-    file: str, asked: Named | None, namespace: str | None, world: World, notes: list[str], usual: str, *, validate: bool
+    file: str,
+    held: list[Document],
+    asked: Named | None,
+    namespace: str | None,
+    world: World,
+    notes: list[str],
+    usual: str,
 ) -> Gang:
     """A group of a file, with the pods that name it there and in the cluster. Raises InputError."""
-    held = documents(file)
     with about(named(file)):
-        if validate:
-            refuse_what_the_api_would(held)
         keys = add_groups(held, namespace, world, usual)
         keys = [key for key in keys if asked is None or (key.name == asked.name and asked.api in ("", key.api))]
         if len(keys) != 1:
@@ -108,7 +136,12 @@ def add_groups(held: Iterable[Document], namespace: str | None, world: World, us
         if document.kind in POD_GROUP_KINDS:
             group = world.decode_raw(document.kind, document.raw, document.place)
             assert isinstance(group, PodGroup)
-            key = group.key._replace(namespace=namespace or group.namespace or usual)
+            if namespace and group.namespace and group.namespace != namespace:
+                raise ObjectError(
+                    f"{document.kind} {group.name}: metadata.namespace: {group.namespace}: expected {namespace}, "
+                    "as --namespace says"
+                )
+            key = group.key._replace(namespace=group.namespace or namespace or usual)
             world.add(replace(group, key=key))
             keys.append(key)
     return keys
@@ -150,7 +183,7 @@ def explain_and_print(
     notes: list[str],
     output: PageOutput,
     *,
-    claimed: bool,
+    instead: Sequence[str],
     from_file: bool,
     everything: bool,
 ) -> int:
@@ -160,7 +193,12 @@ def explain_and_print(
         found: Mapping[str, object] | None = world.written(pod)
         return None if found is None or from_file else Written(found, world.decode)
 
-    answer = explain_group(gang, framework, world.cluster, notes=notes, claimed=claimed, written=written)
+    answer = explain_group(gang, framework, world.cluster, notes=notes, instead=instead, written=written)
+    if gang.group.parent is not None and framework.profile.composite_groups:
+        answer = with_tree(answer, gang.group, framework, world.cluster)
+    elif answer.outcome == UNSCHEDULABLE:
+        more = attempted(gang, framework, world.cluster)
+        answer = replace(answer, notes=[*answer.notes, more] if more else answer.notes)
     if from_file:
         answer = replace(answer, remedies=[replace(remedy, commands=[]) for remedy in answer.remedies])
     _print(answer, output, everything=everything)

@@ -1,13 +1,16 @@
 """Files that commands read: dumps of a cluster, pods, configurations. Every complaint names the file."""
 
+import os
+import select
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scheduler.cli.errors import InputError, about, complain
+from scheduler.cli.errors import Faults, InputError, about, complain
 from scheduler.framework.config import SchedulerConfiguration, decode, default_configuration
-from scheduler.whatif.documents import Document, ObjectError, parse, read
+from scheduler.whatif.documents import Document, ObjectError, parse, readable
 
 if TYPE_CHECKING:
     from scheduler.model.kinds import Decoder
@@ -16,6 +19,10 @@ if TYPE_CHECKING:
 STDIN = "-"
 _LARGE = 4 << 20
 """YAML of this size is read for seconds."""
+_UNPACKED, _TIMES = 64 << 20, 200
+"""A packed file may unpack to so many bytes, or to so many times its size."""
+_NO_WRITER = 3_000
+"""Milliseconds that a pipe is waited for to which nobody writes."""
 
 
 def content(path: str) -> bytes:
@@ -26,17 +33,52 @@ def content(path: str) -> bytes:
     if path == STDIN:
         return sys.stdin.buffer.read()
     try:
-        raw = Path(path).read_bytes()
+        raw = _bytes(path)
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or type(error).__name__).lower()}") from None
-    if not path.endswith(".gz"):
-        return raw
-    import gzip
+    except ValueError:
+        raise InputError(f"{path}: expected the name of a file") from None
+    return _unpacked(path, raw) if path.endswith(".gz") else raw
 
+
+def _bytes(path: str) -> bytes:
+    """What a file holds, or a pipe. Raises OSError, InputError."""
+    mode = Path(path).stat().st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise InputError(f"{path}: expected a file, got a device")
+    return _piped(path) if stat.S_ISFIFO(mode) else Path(path).read_bytes()
+
+
+def _piped(path: str) -> bytes:
+    """All that somebody writes to a pipe; if nobody has it open, that is said."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as pipe:
+        waiting = select.poll()
+        waiting.register(pipe, select.POLLIN)
+        begun: bytes | None = None
+        if not waiting.poll(_NO_WRITER):
+            begun = pipe.read(1)
+            if begun == b"":  # somebody who has it open and has not written yet is waited for
+                raise InputError(f"{path}: nobody writes to this pipe")
+        os.set_blocking(pipe.fileno(), True)
+        return (begun or b"") + pipe.readall()
+
+
+def _unpacked(path: str, raw: bytes) -> bytes:
+    import gzip
+    import io
+    import zlib
+
+    most = max(_UNPACKED, _TIMES * len(raw))
     try:
-        return gzip.decompress(raw)
-    except (OSError, EOFError, ValueError) as error:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+            found = packed.read(most + 1)
+    except zlib.error:
+        raise InputError(f"{path}: expected a gzip file: it is damaged") from None
+    except (OSError, EOFError) as error:
         raise InputError(f"{path}: expected a gzip file: {error}") from None
+    if len(found) > most:
+        raise InputError(f"{path}: unpacks to more than {_TIMES} times its size")
+    return found
 
 
 def named(path: str) -> str:
@@ -45,26 +87,47 @@ def named(path: str) -> str:
 
 
 def documents(path: str) -> list[Document]:
-    """The API objects of a file, or of all files of a directory.
+    """The API objects of a file.
 
     Raises InputError.
     """
-    with about(named(path)):
+    faults = Faults()
+    held = documents_of(path, faults)
+    faults.tell(most=None)
+    return held
+
+
+def documents_of(path: str, faults: Faults) -> list[Document]:
+    """The API objects of a file that can be read; `faults` gets what is wrong with the others."""
+    held: list[Document] = []
+    with faults.noting(), about(named(path)):
         text = content(path)
         if len(text) > _LARGE and text.lstrip()[:1] not in (b"{", b"["):
             complain(
                 [f"{named(path)}: {len(text) >> 20} MB of YAML takes a while; JSON (kubectl get -o json) does not"]
             )
-        return read(text)
+        held, wrong = readable(text)
+        if wrong:
+            raise ObjectError("\n".join(wrong))
+    return held
 
 
-def refuse_what_the_api_would(held: list[Document]) -> None:
-    """Raise ObjectError with a line for everything in these objects that the API server would refuse."""
+def judged(path: str) -> list[Document]:
+    """The same, where the API server would take them all.
+
+    Raises InputError with a line for everything that it would refuse.
+    """
     from scheduler.whatif.judging import judge  # dumps are not judged
 
-    wrong = [line for document in held for line in judge(document)]
-    if wrong:
-        raise ObjectError("\n".join(wrong))
+    faults = Faults()
+    held = documents_of(path, faults)
+    for document in held:
+        with faults.noting(), about(named(path)):
+            wrong = judge(document)
+            if wrong:
+                raise ObjectError("\n".join(wrong))
+    faults.tell(most=None)
+    return held
 
 
 def world(paths: list[str], decoder: "Decoder | None" = None) -> "World":
@@ -75,10 +138,12 @@ def world(paths: list[str], decoder: "Decoder | None" = None) -> "World":
     from scheduler.whatif.world import World  # `berth run` reads a configuration only
 
     found = World(decoder)
+    faults = Faults()
     for path in paths:
-        held = documents(path)
-        with about(named(path)):
+        held = documents_of(path, faults)
+        with faults.noting(), about(named(path)):
             found.add_documents(held, named(path))
+    faults.tell(most=None)
     if not found.cluster.nodes.count:
         files = ", ".join(map(named, paths))
         raise InputError(f"{files}: holds no Node: expected what `kubectl get nodes,pods,namespaces -A -o yaml` prints")

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from scheduler.cli.errors import InputError, complain
+from scheduler.cli.options import NO_LIMIT, seconds
 from scheduler.kube.client import Client
 from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
@@ -30,16 +31,6 @@ _EXPIRED = 410
 _NO_SUCH_KIND = 404
 SILENCE = 3.0
 """Seconds after which it is said that the server does not answer."""
-_UNITS = {"s": 1, "m": 60, "h": 3600}
-_NO_LIMIT = 86_400.0
-
-
-def seconds(text: str) -> float:
-    """`--request-timeout` as kubectl takes it: 5, 5s, 2m, 1h; 0 is no limit. Raises InputError."""
-    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
-    if not number.isdecimal():
-        raise InputError(f"--request-timeout: {text}: expected seconds, or a time such as 30s or 2m")
-    return int(number) * _UNITS[unit] or _NO_LIMIT
 
 
 def listed(
@@ -116,14 +107,18 @@ async def _lists(
     connection: Connection, problems: list[str], limit: float, kinds: Sequence[Resource]
 ) -> list[tuple[Resource, list[msgspec.Raw]]]:
     async with Client(connection, timeout=limit) as client:
-        lists = [asyncio.ensure_future(_all(client, kind)) for kind in kinds]
-        answered, _ = await asyncio.wait(lists, timeout=SILENCE, return_when=asyncio.FIRST_COMPLETED)
+        needed = [asyncio.ensure_future(_all(client, kind)) for kind in kinds if kind in _NEEDED]
+        answered, _ = await asyncio.wait(needed, timeout=SILENCE, return_when=asyncio.FIRST_COMPLETED)
         if not answered:
-            until = "" if limit == _NO_LIMIT else f"; --request-timeout ends it after {limit:g} s"
+            until = "" if limit == NO_LIMIT else f"; --request-timeout ends it after {limit:g} s"
             complain([f"{connection.host} has not answered yet{until}"])
-        answers = await asyncio.gather(*lists, return_exceptions=True)
+        answers = await asyncio.gather(*needed, return_exceptions=True)
+        if not any(isinstance(each, BaseException) for each in answers):
+            # Others are not asked for before: they would be waited for, one after the other, if nobody answers.
+            rest = [_all(client, kind) for kind in kinds[len(needed) :]]
+            answers += await asyncio.gather(*rest, return_exceptions=True)
     found: list[tuple[Resource, list[msgspec.Raw]]] = []
-    for kind, items in zip(kinds, answers, strict=True):
+    for kind, items in zip(kinds, answers, strict=False):
         if isinstance(items, ApiError | Unreachable):
             if kind in _NEEDED:
                 raise InputError(f"{connection.source}: can't list {kind.plural} of {connection.host}: {items}")

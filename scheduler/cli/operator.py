@@ -34,6 +34,7 @@ def operator(
     allow_prefix: services.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
+    stamp: services.Stamp = True,
     enforcement: Annotated[
         str,
         typer.Option(
@@ -108,6 +109,7 @@ def operator(
         allowed_prefixes=tuple(allow_prefix or ()),
         reserved_prefixes=tuple(prefix.lower() for prefix in reserve_prefix or ()),
         reserve_known=reserve_known,
+        stamp=stamp,
         enforcement=enforcement,
         release=release,
         webhook=webhook,

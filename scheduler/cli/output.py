@@ -52,5 +52,5 @@ def as_table(table: "RenderableType") -> None:
 
     console = console_for(sys.stdout)
     with console.capture() as captured:
-        console.print(table)
+        console.print(table, crop=False)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())

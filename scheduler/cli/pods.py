@@ -1,25 +1,24 @@
 """Which pod a command is about: one of a cluster, by name, or one that is written in a file."""
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from scheduler.cli.errors import InputError, about
-from scheduler.cli.inputs import STDIN, documents, named, refuse_what_the_api_would
+from scheduler.cli.inputs import STDIN, named
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.commands import Written
-from scheduler.whatif.documents import ObjectError
+from scheduler.whatif.documents import Document, ObjectError
 from scheduler.whatif.manifest import Workload
+from scheduler.whatif.misspelt import near_names
 from scheduler.whatif.templates import path_of
 from scheduler.whatif.world import World
 
 _LISTED = 8
-_CLOSE = 3
 
 
 class Asked(NamedTuple):
@@ -70,13 +69,19 @@ def from_cluster(
         look(pod)
         world.take(pod)
         return Asked(replace(pod, node_name=""), pod.node_name)
-    names = get_close_matches(name, {key.partition("/")[2] for key in _keys(world)}, n=_CLOSE)
+    names = near_names(name, (key.partition("/")[2] for key in _keys(world)))
     near = [key for close in names for key in _keys(world) if key.partition("/")[2] == close]
     raise InputError(f"{key}: no such pod in {where}{f' (did you mean {_list(near)}?)' if near else ''}")
 
 
 def from_file(
-    file: str, name: str | None, namespace: str | None, world: World, notes: list[str], usual: str, *, validate: bool
+    file: str,
+    held: list[Document],
+    name: str | None,
+    namespace: str | None,
+    world: World,
+    notes: list[str],
+    usual: str,
 ) -> Asked:
     """The pod (or the first of a workload) of a manifest, completed as the API server would on creation.
 
@@ -84,10 +89,7 @@ def from_file(
 
     Raises InputError.
     """
-    held = documents(file)
     with about(named(file)):
-        if validate:
-            refuse_what_the_api_would(held)
         found = manifest.workloads(held)
         if not found:
             strange = manifest.without_pods(held)
@@ -96,6 +98,7 @@ def from_file(
         if len(chosen) != 1:
             known = _list([each.name for each in found])
             raise ObjectError(f"expected one pod named {name}, got {known}" if name else f"holds {known}: name one")
+        world.add_what_pods_are_made_with(held)
         workload = chosen[0] if chosen[0].claims else chosen[0]._replace(kind="PodTemplate")
         batch = Batch(workload, world, namespace, usual)
         for thing in batch.objects(0):

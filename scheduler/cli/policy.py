@@ -12,6 +12,7 @@ from scheduler.cli import policy_output as out
 from scheduler.cli import services
 from scheduler.cli.errors import FOUND, WRONG, InputError
 from scheduler.cli.inputs import lines, named
+from scheduler.cli.options import RequestTimeout, seconds
 from scheduler.cli.output import Output, as_data
 from scheduler.cli.policy_compile import compile_policies
 from scheduler.cli.policy_inputs import (
@@ -156,6 +157,7 @@ def preview(
     ] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file of the live cluster.")] = None,
     context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
+    timeout: RequestTimeout = "30s",
     scheduler: shared.Live = None,
     owner: shared.Owner = None,
     own_namespace: shared.OwnNamespace = "",
@@ -187,6 +189,7 @@ def preview(
             kind or [],
             namespace,
             settings,
+            seconds(timeout),
         )
     as_data(result, output) if output is not Output.TABLE else out.impact(result)
     return FOUND if result.total.rejected else 0

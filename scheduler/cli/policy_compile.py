@@ -43,6 +43,7 @@ def compile_policies(
     allow_prefix: services.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
+    stamp: services.Stamp = True,
     output: Annotated[Form, typer.Option("-o", "--output", help="The form of the objects.")] = Form.YAML,
 ) -> int:
     """Write policies as the API server's own admission policies (Kubernetes 1.36 and newer), which need no webhook.
@@ -57,7 +58,7 @@ def compile_policies(
     allowed = tuple(allow_prefix or ())
     reserved = Reserved(reserve_known, tuple(prefix.lower() for prefix in reserve_prefix or ()), allowed)
     compiled = [
-        (place, compile_namespace(here, place, release, reserved))
+        (place, compile_namespace(here, place, release, reserved, stamp=stamp))
         for place, here in _by_namespace(read_policies(files, allowed), namespace)
     ]
     objects = [one for _, found in compiled for one in found.objects]

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from scheduler.cli.errors import InputError, about
-from scheduler.cli.inputs import STDIN, content, named
+from scheduler.cli.errors import Faults, InputError, about
+from scheduler.cli.inputs import STDIN, content, documents_of, named
 from scheduler.model.selectors import LabelSelector
 from scheduler.policy import cases, exempt, expect, objects, options
 from scheduler.policy.objects import ShapeError, check
@@ -18,45 +18,54 @@ from scheduler.whatif import documents
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
-def _files(paths: list[str]) -> Iterator[str]:
-    """The files themselves; those of directories that look like manifests, test files apart."""
+def _files(paths: list[str]) -> Iterator[tuple[str, bool]]:
+    """(file, whether it was named): the files themselves, and those of directories that look like manifests."""
     for path in paths:
         if path != STDIN and Path(path).is_dir():
-            yield from (str(found) for found in sorted(Path(path).iterdir()) if found.suffix in _ENDINGS)
+            yield from ((str(found), False) for found in sorted(Path(path).iterdir()) if found.suffix in _ENDINGS)
         else:
-            yield path
+            yield path, True
 
 
 def policy_documents(paths: list[str]) -> Iterator[tuple[str, Any]]:
     """Every MetadataPolicy, and where it stands.
 
-    Raises InputError for an object of another kind.
+    Raises InputError at the end, with a line for what can't be read, and for each object of another kind in a file that
+    was named; directories may hold others.
     """
+    faults = Faults()
+    yield from _policies(paths, faults)
+    faults.tell()
+
+
+def _policies(paths: list[str], faults: Faults) -> Iterator[tuple[str, Any]]:
     found = False
-    for path in _files(paths):
-        with about(named(path)):
-            for document in documents.read(content(path)):
-                place = ": ".join(part for part in (named(path), document.place) if part)
-                if document.kind != KIND:
-                    where = f"{document.place}: " if document.place else ""
-                    raise documents.ObjectError(f"{where}kind: {document.kind[:40]}: expected {KIND}")
+    for path, was_named in _files(paths):
+        for document in documents_of(path, faults):
+            place = ": ".join(part for part in (named(path), document.place) if part)
+            if document.kind == KIND:
                 found = True
                 yield place, msgspec.json.decode(document.raw)
-    if not found:
+            elif was_named:
+                with faults.noting():
+                    raise InputError(f"{place}: kind: {document.kind[:40]}: expected {KIND}")
+    if not found and not faults.noted:
         raise InputError(f"{', '.join(map(named, paths))}: holds no {KIND}")
 
 
 def read_policies(paths: list[str], allowed: tuple[str, ...] = ()) -> Policies:
     """The policies of files.
 
-    Raises InputError for one that can't be accepted.
+    Raises InputError with a line for each problem of those that can't be read, or can't be accepted.
     """
-    accepted = []
-    for place, document in policy_documents(paths):
-        try:
-            accepted.append(parse(document, allowed))
-        except PolicyError as error:
-            raise InputError(f"{place}: {error.line}") from None
+    accepted, faults = list[Policy](), Faults()
+    for place, document in _policies(paths, faults):
+        with faults.noting():
+            try:
+                accepted.append(parse(document, allowed))
+            except PolicyError as error:
+                raise InputError("\n".join(f"{place}: {problem}" for problem in error.problems)) from None
+    faults.tell()
     return Policies(accepted)
 
 

@@ -39,6 +39,7 @@ def cluster_impact(
     kinds: list[str],
     namespace: str | None,
     options: Options,
+    limit: float = 30.0,
 ) -> Impact:
     """The impact of policies (None: the cluster's own) on its objects of these kinds (none: those of an audit).
 
@@ -54,9 +55,9 @@ def cluster_impact(
         from rich.console import Console
 
         with Console(stderr=True).status(f"Listing objects of {connection.host}"):
-            found = asyncio.run(_listed(connection, wanted, namespace, given is None))
+            found = asyncio.run(_listed(connection, wanted, namespace, given is None, limit))
     else:
-        found = asyncio.run(_listed(connection, wanted, namespace, given is None))
+        found = asyncio.run(_listed(connection, wanted, namespace, given is None, limit))
     policies = _accepted(found, options.allowed_prefixes) if given is None else given
     if found.problems:
         complain([f"{problem}; left out" for problem in found.problems])
@@ -73,9 +74,11 @@ def _accepted(found: _Listed, allowed_prefixes: tuple[str, ...]) -> Policies:
     return Policies(accepted)
 
 
-async def _listed(connection: Connection, kinds: list[Resource], namespace: str | None, policies: bool) -> _Listed:
+async def _listed(
+    connection: Connection, kinds: list[Resource], namespace: str | None, policies: bool, limit: float
+) -> _Listed:
     found = _Listed([], [], Known(), [])
-    async with Client(connection) as client:
+    async with Client(connection, timeout=limit) as client:
         if policies:
             try:
                 async for page in pages(client, METADATA_POLICIES, namespace):
@@ -86,7 +89,9 @@ async def _listed(connection: Connection, kinds: list[Resource], namespace: str 
             try:
                 async for page in pages(client, kind, namespace):
                     _take(page, found)
-            except (ApiError, Unreachable) as error:
+            except Unreachable as error:
+                raise InputError(f"{connection.source}: can't list {kind.plural}: {error}") from None
+            except ApiError as error:
                 found.problems.append(f"can't list {kind.plural}: {error}")
         if len(found.problems) >= len(kinds) and not found.objects:
             raise InputError(f"{connection.source}: {found.problems[0]}")

@@ -38,6 +38,14 @@ ReserveKnown = Annotated[
         "(docs/policy.md lists them).",
     ),
 ]
+Stamp = Annotated[
+    bool,
+    typer.Option(
+        "--stamp/--no-stamp",
+        help="Write every pod's QoS class into the annotation scheduler.alpha.kubernetes.io/qos. Rules know the class "
+        "in any case, and the API server has it in status.qosClass.",
+    ),
+]
 SchedulerLease = Annotated[str, typer.Option("--scheduler-lease", help="The scheduler's Lease, in --namespace.")]
 Profiles = Annotated[
     list[str] | None,

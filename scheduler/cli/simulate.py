@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +11,9 @@ import typer
 from msgspec.structs import replace
 
 from scheduler.cli.arriving import Asked
-from scheduler.cli.errors import FOUND, InputError, about, complain
-from scheduler.cli.inputs import configuration, content, named, world
+from scheduler.cli.errors import FOUND, Faults, InputError, about
+from scheduler.cli.given import given
+from scheduler.cli.inputs import configuration, content, named
 from scheduler.cli.options import (
     ClusterFiles,
     ConfigFile,
@@ -26,12 +26,10 @@ from scheduler.cli.options import (
 )
 from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.model.kinds import Decoder
 from scheduler.model.mistakes import misfit
-from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import registry
 from scheduler.whatif.documents import ObjectError
+from scheduler.whatif.misspelt import near_names
 from scheduler.whatif.outcome import Outcome
 from scheduler.whatif.plan import plan
 from scheduler.whatif.profiles import TRACE_PROFILES
@@ -41,7 +39,6 @@ from scheduler.whatif.trace import NODES_FILE, PODS_FILE, read
 from scheduler.whatif.world import World
 
 app = typer.Typer(add_completion=False)
-_PROBLEMS = 8
 
 
 @app.command()
@@ -113,25 +110,28 @@ def simulate(
         return _trace(trace, config, load, fill, beside or [], output)
     if not files and not drain:
         raise InputError("nothing to simulate: give pods or nodes with -f, nodes to drain with --drain, or a --trace")
-    settings = configuration(config)
-    with about(named(config) if config else "configuration"):
-        frameworks = build(settings, registry())
-    framework = _framework(frameworks, scheduler)
-    decoder = Decoder(annotated(frameworks))
-    if cluster:
-        there, where, usual = world(cluster, decoder), ", ".join(map(named, cluster)), "default"
-    else:
-        from scheduler.cli.live import listed
-
-        path = kubeconfig or settings.client_connection.kubeconfig or None
-        there, where, usual = listed(path, context, decoder, timeout=timeout)
-    complain(there.problems[:_PROBLEMS])
+    all_given = given(
+        config,
+        cluster,
+        files or (),
+        scheduler=scheduler,
+        validate=validate,
+        kubeconfig=kubeconfig,
+        context=context,
+        timeout=timeout,
+    )
+    there = all_given.world
+    framework = all_given.frameworks[scheduler] if scheduler else next(iter(all_given.frameworks.values()))
+    faults = Faults()
     for name in drain or ():
-        if there.cluster.nodes.live_row(name) is None:
-            raise InputError(f"--drain: {name}: no such node in {where}{_meant(name, there)}")
-    asked = Asked(there, framework, namespace, usual)
-    for file in files or ():
-        asked.read(file, validate=validate)
+        with faults.noting():
+            if there.cluster.nodes.live_row(name) is None:
+                raise InputError(f"--drain: {name}: no such node in {all_given.where}{_meant(name, there)}")
+    asked = Asked(there, framework, namespace, all_given.usual)
+    for file, held in all_given.files.items():
+        with faults.noting():
+            asked.add(file, held)
+    faults.tell()
     if files and not drain and asked.empty:
         strange = asked.not_simulated or ["they make no pods and are no nodes"]
         raise InputError("\n".join(f"{', '.join(map(named, files))}: nothing to simulate: {line}" for line in strange))
@@ -149,16 +149,9 @@ def simulate(
     return 0 if answer.good else FOUND
 
 
-def _framework(frameworks: dict[str, Framework], wanted: str | None) -> Framework:
-    if wanted is not None and wanted not in frameworks:
-        raise InputError(f"--scheduler: {wanted}: expected one of the profiles {', '.join(frameworks)}")
-    return frameworks[wanted] if wanted is not None else next(iter(frameworks.values()))
-
-
 def _meant(name: str, there: World) -> str:
     """`(did you mean …?)` with the names of nodes that are close."""
-    known = [node.name for _, node in there.cluster.nodes.live()]
-    near = get_close_matches(name, known, n=3)
+    near = near_names(name, (node.name for _, node in there.cluster.nodes.live()))
     return f" (did you mean {', '.join(near)}?)" if near else ""
 
 

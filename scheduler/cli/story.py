@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from enum import StrEnum
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -10,6 +9,8 @@ import msgspec
 import typer
 
 from scheduler.cli.errors import FOUND, InputError, complain
+from scheduler.cli.options import RequestTimeout, seconds
+from scheduler.cli.output import Output, as_data
 from scheduler.engine.timeline import Timeline
 from scheduler.kube.client import Client
 from scheduler.kube.config import serving_port
@@ -20,14 +21,6 @@ from scheduler.report.timeline import lines
 app = typer.Typer(add_completion=False)
 SERVER = "https://localhost:10259"
 _PATH = "/debug/story"
-_SECONDS = 15.0
-
-
-class Output(StrEnum):
-    """Forms of a story."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 @app.command()
@@ -56,7 +49,8 @@ def story(
     ] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
     context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the story.")] = Output.TEXT,
+    timeout: RequestTimeout = "15s",
+    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
     points: Annotated[
         bool, typer.Option("--points", help="Show how long each extension point took in each attempt.")
     ] = False,
@@ -79,7 +73,7 @@ def story(
     )
     query = {"uid": uid} if uid is not None else {"pod": _named(pod or "", namespace, connection.namespace)}
     try:
-        raw = asyncio.run(_asked(connection, urlencode(query)))
+        raw = asyncio.run(_asked(connection, urlencode(query), seconds(timeout)))
         told = msgspec.json.decode(raw, type=Timeline)
     except ApiError as error:
         if error.status != 404 or error.message == "not found":
@@ -90,15 +84,15 @@ def story(
         raise InputError(f"{server}: {error}{_hint(str(error))}") from None
     except msgspec.DecodeError as error:
         raise InputError(f"{server}: the answer is no story ({error}); is this the port of berth run?") from None
-    if output is Output.JSON:
-        sys.stdout.write(msgspec.json.format(raw).decode() + "\n")
+    if output is not Output.TABLE:
+        as_data(msgspec.json.decode(raw), output)
     else:
         sys.stdout.writelines(f"{line}\n" for line in lines(told, points=points))
     return 0
 
 
-async def _asked(connection: Connection, query: str) -> bytes:
-    async with Client(connection, timeout=_SECONDS) as client:
+async def _asked(connection: Connection, query: str, limit: float) -> bytes:
+    async with Client(connection, timeout=limit) as client:
         return await client.get(_PATH, query=query, tries=1)
 
 

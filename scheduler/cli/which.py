@@ -1,12 +1,12 @@
 """Which pods a command is about, when it is about several: those that wait, of a namespace, an owner or a selector."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from scheduler.apiserver.selectors import parse_labels
 from scheduler.apiserver.status import StatusError
 from scheduler.cli.errors import InputError
 from scheduler.model.pod import Pod
+from scheduler.whatif.misspelt import near_names
 from scheduler.whatif.pending import owner_of
 from scheduler.whatif.world import World
 
@@ -43,7 +43,7 @@ def waiting(world: World, *, namespace: str | None, of: tuple[str, str] | None, 
         owner_of(pod).rpartition("/")[2] for pod in (*world.waiting.values(), *world.placed.values()) if pod.owner
     }
     stems = {each.rpartition("-")[0] if kind in _MADE_BY else each for each in owners}
-    near = get_close_matches(name, stems, n=3)
+    near = near_names(name, sorted(stems))
     where = f"in namespace {namespace}" if namespace else "in any namespace"
     said = f" (did you mean {', '.join(near)}?)" if near else ""
     raise InputError(f"{kind} {name}: no pod {where} is owned by it{said}")

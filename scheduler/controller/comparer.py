@@ -15,8 +15,10 @@ from urllib.parse import urlencode
 import msgspec
 import structlog
 
-from scheduler.controller.scheduler import LIVE_PODS, Scheduler
+from scheduler.controller.cluster_watch import LIVE_PODS
+from scheduler.controller.scheduler import Scheduler
 from scheduler.engine.engine import Engine
+from scheduler.framework.profiles import annotated
 from scheduler.kube.beside import decoded
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
@@ -25,7 +27,6 @@ from scheduler.kube.wire import MALFORMED
 from scheduler.model.kinds import Decoder
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.plugins.annotation_affinity import annotated
 
 Found = TypeVar("Found")
 PAGE = 500

@@ -8,7 +8,9 @@ wait for a moment and share these. The server handles the requests of one connec
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -54,10 +56,10 @@ class Written:
 class Events:
     """The events that wait, and those under way."""
 
-    def __init__(self, client: Client, written: Written, under_way: UnderWay) -> None:
+    def __init__(self, client: Client, written: Written, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._written = written
-        self._under_way = under_way
+        self._under_way = UnderWay(clock)
         self._waiting: deque[Event] = deque()
         self._workers = 0
         self._sending = 0
@@ -74,6 +76,15 @@ class Events:
             self._workers += 1
             self._under_way.start(self._work())
 
+    async def drain(self, seconds: float) -> int:
+        """Wait until all are written; how many were not in time, or may not have been, and are dropped."""
+        await self._under_way.drain(seconds)
+        self._workers = 0  # one that was cancelled before it began says nothing
+        left = len(self._waiting)
+        self._waiting.clear()
+        self._written.events_dropped += left
+        return left
+
     async def _work(self) -> None:
         try:
             await asyncio.sleep(GATHER_SECONDS)
@@ -85,6 +96,9 @@ class Events:
                 self._sending += len(events)
                 try:
                     await self._write(events, together)
+                except asyncio.CancelledError:  # some may be written: how many, nobody knows
+                    self._waiting.extend(events)
+                    raise
                 finally:
                     self._sending -= len(events)
         finally:

@@ -155,6 +155,12 @@ COSTLY_NAMESPACES = Family(
     "Steps that a namespace's attempts took lately beyond those that are free, for the 20 namespaces with the most.",
     ("namespace",),
 )
+KEPT_NODES = Family(
+    "berth_pod_group_reserved_nodes",
+    "gauge",
+    "Nodes on which room is kept for a pod group that waits for long (argument reservation of GangScheduling).",
+    ("profile",),
+)
 IN_FLIGHT = Family(
     "berth_writes_in_flight",
     "gauge",

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,7 +48,7 @@ async def write_object(client: Client, write: Write) -> str:
     """Write; returns the new resourceVersion, empty for what is deleted.
 
     If the answer is lost, the object is read until it is known whether it was written. One that has changed meanwhile
-    is a conflict, by whomever.
+    is a conflict, by whomever. What says the same over any version is sent again, over the newest one.
 
     Raises ApiError, Unreachable if nothing was sent, and TypeError for what a plugin can't have written.
     """
@@ -56,13 +57,13 @@ async def write_object(client: Client, write: Write) -> str:
         try:
             return await _send(client, resource, write)
         except ApiError as error:
-            if error.status < _SERVER_ERROR:
+            if error.status < _SERVER_ERROR and not (_over_any(write) and error.status == _CONFLICT):
                 raise
-            why = error.message
+            why, refused = error.message, error
         except Unreachable as error:
             if not error.sent:
                 raise
-            why = str(error)
+            why, refused = str(error), None
         log.warning("write unanswered, asking for the object", object="/".join(write.key), error=why)
         found = await _version(client, resource, write)
         if isinstance(write, Create) and found is not None:
@@ -72,7 +73,18 @@ async def write_object(client: Client, write: Write) -> str:
         if isinstance(write, Patch) and found is None:
             raise ApiError(_NOT_FOUND, "NotFound", f"{write.key[0]} {write.key[2]} not found")
         if isinstance(write, Patch) and write.resource_version and found != write.resource_version:
+            if _over_any(write):
+                assert found is not None
+                write = replace(write, resource_version=found)
+                continue
             raise ApiError(_CONFLICT, "Conflict", f"{write.key[0]} {write.key[2]} has changed: {why}")
+        if refused is not None and refused.status == _CONFLICT:
+            raise refused  # it is another object of that name
+
+
+def _over_any(write: Write) -> bool:
+    """Whether it says the same over any version of the object."""
+    return isinstance(write, Patch) and write.strategic and bool(write.resource_version)
 
 
 def _resource(write: Write) -> Resource:

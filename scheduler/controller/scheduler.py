@@ -7,48 +7,33 @@ progress, so that each decision sees the newest state of the cluster.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import Any
 
 import structlog
 
 from scheduler.controller.calls import Calls
+from scheduler.controller.cluster_watch import ClusterWatch
 from scheduler.controller.extenders import ExtenderBinder, Extenders
 from scheduler.controller.meter import Meter
 from scheduler.controller.originals import Originals
 from scheduler.controller.refusals import Refusals
 from scheduler.controller.reports import Reports
-from scheduler.controller.sight import NEEDED, Sight, check_seconds, log_refusal
 from scheduler.controller.unshown_claims import UnshownClaims
 from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Instruction
-from scheduler.engine.stimuli import Broke, Cycle, Follows, Gone, Put, Stimulus, Tick
+from scheduler.engine.stimuli import Broke, Cycle, Stimulus, Tick
 from scheduler.framework.config import Extender, SchedulerConfiguration
 from scheduler.framework.extenders import in_order
 from scheduler.framework.runtime import Framework
-from scheduler.kube.changes import Added, Change, Deleted
 from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError
 from scheduler.kube.lease import Elector
-from scheduler.kube.listwatch import Phase
 from scheduler.kube.machine import MACHINE, Machine
-from scheduler.kube.reflector import Reflector
-from scheduler.kube.resources import DEVICES, GROUPS, PODS, SCHEDULING, Resource
-from scheduler.model.kinds import Decoder, Modelled
-from scheduler.model.node import Node
-from scheduler.model.pod import Pod
-from scheduler.model.pod_group import PodGroup
-from scheduler.plugins.annotation_affinity import annotated
 from scheduler.telemetry import collector
 from scheduler.telemetry.blocks import Blocks
 from scheduler.telemetry.quantiles import Quantiles
 
 log = structlog.get_logger("scheduler")
-
-LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-"""Finished pods use nothing of a node, and there may be many, so they are not watched."""
 
 MAX_IN_FLIGHT = 160
 STREAM_SECONDS = 0.01
@@ -65,7 +50,6 @@ costly work in each of them, a pod would wait for all these slices."""
 _IDLE_SECONDS = 30.0
 _BUG = "a bug of the scheduler, whose log says more"
 """What a pod is told whose cycle failed; the exception itself would tell its author nothing."""
-_TROUBLE_SECONDS = 1.0
 
 Observer = Callable[[Instruction], None]
 
@@ -100,7 +84,7 @@ class Scheduler:
         verify: int = 0,
         machine: Machine = MACHINE,
     ) -> None:
-        self._clock, self._wall, self._chance = machine.monotonic, machine.wall, machine.chance
+        self._clock, self._wall = machine.monotonic, machine.wall
         self.originals = Originals(_shown_whole(config.extenders))
         self.extenders = Extenders(config.extenders, self.originals, self.receive)
         binders = [ExtenderBinder(one, self.extenders) for one in in_order(config.extenders) if one.bind_verb]
@@ -122,10 +106,6 @@ class Scheduler:
         self._observe = observe
         self._elector = elector
         self._led = elector is None
-        self._told: dict[str, tuple[str, ...]] = {}
-        self._followed: set[str] = set()
-        self._decoder = Decoder(annotated(frameworks))
-        self._decoder_beside = self._decoder.beside(placed_too=True)
         self.writer = Writer(client, self.receive, instance=f"berth-{machine.name}", machine=machine)
         self.calls = Calls(self.receive)
         self.carries = {
@@ -137,8 +117,10 @@ class Scheduler:
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         _hear_signals(frameworks)
         self.refusals = Refusals(lambda: self.engine.queue.frameworks)
-        self.reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES, *GROUPS)]
-        self.sight = Sight(self.reflectors, NEEDED, self._awake.set)
+        self.watch = ClusterWatch(
+            client, frameworks, self.originals, self.refusals, self.receive, self._awake.set, machine=machine
+        )
+        self.sight = self.watch.sight
         self._synced = asyncio.Event()
         self.blocks = Blocks(clock=machine.monotonic)
         self.decisions = Quantiles()
@@ -155,9 +137,7 @@ class Scheduler:
         Raises LeaseLostError, in a group, when it was the leader and lost the Lease; writes in progress are cancelled.
         """
         async with asyncio.TaskGroup() as tasks:
-            following = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
-            following.append(tasks.create_task(self._tell_troubles()))
-            following.append(tasks.create_task(self._unshown.run()))
+            following = [tasks.create_task(work) for work in (*self.watch.work(), self._unshown.run())]
             self.blocks.start()
             try:
                 await self._sync()
@@ -206,14 +186,6 @@ class Scheduler:
         """Whether it may act at this very moment."""
         return self._elector is None or self._elector.leading
 
-    def awaited(self) -> list[str]:
-        """The kinds that are not listed yet, without those that RBAC refuses and no decision needs."""
-        return [
-            r.resource.called
-            for r in self.reflectors
-            if not r.has_synced and (r.refused is None or r.resource in NEEDED)
-        ]
-
     @property
     def inbox(self) -> int:
         """Changes that wait to be applied."""
@@ -232,113 +204,28 @@ class Scheduler:
     def reconfigure(self, config: SchedulerConfiguration, frameworks: Mapping[str, Framework]) -> None:
         """Use another configuration from the next cycle on. If it reads pods differently, list them again."""
         anew = bool(frameworks.keys() - self.engine.queue.frameworks.keys())
-        anew = self._decoder.annotate(annotated(frameworks)) or anew
-        self._decoder_beside.annotate(annotated(frameworks))
         self.engine.reconfigure(
             frameworks, config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds, self._clock()
         )
         self.meter.follow(frameworks)
         self.watchdog.follow(framework.guard for framework in frameworks.values())
         _hear_signals(frameworks)
-        for reflector in self.reflectors:
-            if anew and reflector.resource is PODS:
-                reflector.redeliver()
+        self.watch.follow(frameworks, anew=anew)
         self._awake.set()
 
     async def wait_synced(self) -> None:
         """Return once the first lists are in and scheduling has begun."""
         await self._synced.wait()
 
-    def _reflector(self, client: Client, resource: Resource) -> Reflector[Any]:
-        kind, keeping = resource.called, self.originals.keeping
-        return Reflector(
-            client,
-            resource,
-            keeping(kind, self._decoder.of_kind(kind)),
-            partial(self._hear, resource),
-            decode_large=keeping(kind, self._decoder_beside.of_kind(kind)),
-            field_selector=LIVE_PODS if resource is PODS else "",
-            on_malformed=self._malformed,
-            on_refused=self._refused,
-            check_seconds=check_seconds(resource),
-            on_lost=lambda *lost: self.sight.lost(*lost),
-            on_back=lambda of: self.sight.back(of),
-            on_trust=lambda: self.sight.trust(),
-            rng=self._chance,
-            clock=self._clock,
-            on_deleted=self.refusals.see if resource is PODS else None,
-        )
-
-    def _hear(self, resource: Resource, changes: list[Change[Any]], replaced: bool) -> None:
-        self._deliver(resource.called, changes)
-        if replaced and resource in GROUPS:
-            self._tell_followed(resource)
-
-    def _deliver(self, kind: str, changes: list[Change[Any]]) -> None:
-        for change in changes:
-            if isinstance(change, Deleted):
-                self._inbox.append(Gone(kind, change.namespace, change.name, change.uid))
-                self.originals.drop(kind, change.namespace, change.name)
-                self._told.pop(change.uid, None)
-            else:
-                self._warn_of_problems(change.object)
-                self._inbox.append(Put(change.object, isinstance(change, Added)))
-        self._awake.set()
-
-    def _tell_followed(self, resource: Resource) -> None:
-        """A kind of pod groups was listed, or all of it is gone with its API: tell the engine whether it counts."""
-        reflector = next(one for one in self.reflectors if one.resource is resource)
-        followed = reflector.phase is not Phase.EMPTY
-        if followed != (resource.group in self._followed):
-            self._followed ^= {resource.group}
-            self.receive(Follows(resource.group, followed))
-
-    def _warn_of_problems(self, thing: Modelled) -> None:
-        """Log once which parts of an object can't be read; the rest of it counts."""
-        match thing:
-            case Node(problems=problems):
-                what = "parts of a node can't be read and are left out"
-            case Pod() if not thing.shape.complete:
-                return  # it is said once it is read: with the next change of the pod
-            case Pod():
-                what, problems = "parts of a pod can't be read and are left out", thing.shape.warnings
-            case PodGroup(problems=problems):
-                what = "parts of a pod group can't be read and are left out"
-            case _:
-                return
-        if problems and self._told.get(thing.uid) != problems:
-            self._told[thing.uid] = problems
-            log.warning(what, **{type(thing).__name__.lower(): str(thing.key)}, problems=list(problems)[:5])
-
     def receive(self, stimulus: Stimulus) -> None:
         """Put a stimulus into the inbox: a change of the watch, or an answer to an instruction."""
         self._inbox.append(stimulus)
         self._awake.set()
 
-    def _malformed(self, resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
-        log.error("an object can't be read and is left out", kind=resource.called, key=key, error=str(error)[:300])
-
-    def _refused(self, resource: Resource, error: ApiError | None) -> None:
-        log_refusal(resource, error)
-        self._awake.set()
-
-    async def _tell_troubles(self) -> None:
-        """While lists and watches fail, log one line for all kinds together."""
-        told = [0] * len(self.reflectors)
-        while True:
-            await asyncio.sleep(_TROUBLE_SECONDS)
-            self.sight.tell()
-            failing = [r for r, errors in zip(self.reflectors, told, strict=True) if r.counts.errors > errors]
-            told = [r.counts.errors for r in self.reflectors]
-            failing = [r for r in failing if r.refused is None and r.last_error is not None]
-            if failing:
-                kinds = [r.resource.called for r in failing]
-                log.warning("list or watch failed, trying again", kinds=kinds, error=str(failing[0].last_error)[:300])
-
     async def _sync(self) -> None:
         """Wait until every kind is listed, or is refused and not needed, and apply everything."""
         started = self._clock()
-        while not self._stopping and self.awaited():
+        while not self._stopping and self.watch.awaited():
             await self.wait(0.05 if self._inbox else _IDLE_SECONDS)
             await self._apply_inbox()
         await self._apply_inbox()
@@ -368,8 +255,8 @@ class Scheduler:
                 for _ in range(1 if self.engine.queue.turns.taken == before else LOOP_TURNS):
                     await asyncio.sleep(0)
                 continue
-            due = self.engine.next_tick()
-            await self.wait(_IDLE_SECONDS if due is None else min(due - self._clock(), _IDLE_SECONDS))
+            due, rests = self.engine.next_tick(), self.engine.rests(self._clock())
+            await self.wait(_IDLE_SECONDS if due is None else min(due - self._clock(), _IDLE_SECONDS), gather=not rests)
             self._carry_out(self.meter.handle(Tick(), self._clock()))
 
     def work(self, *, cycles: bool) -> bool:
@@ -379,35 +266,41 @@ class Scheduler:
         """
         cycles = cycles and self.sight.clear
         engine, meter, inbox = self.engine, self.meter, self._inbox
-        taken, handled = engine.queue.turns.taken, 0
-        now = started = self._clock()
+        taken, handled, more = engine.queue.turns.taken, 0, False
+        now = started = began = self._clock()
         engine.epoch = self._wall() - now
         due = engine.next_tick()
         if due is not None and due <= now:
             # Also while there is no end of active pods: others' backoffs are over all the same.
             self._carry_out(meter.handle(Tick(), now))
+            now = self._clock()
         while now - started < SLICE_SECONDS and engine.queue.turns.taken == taken:
+            began = now
             if inbox:
                 for _ in range(min(len(inbox), 32)):
                     self._carry_out(meter.handle(inbox.popleft(), now))
                     handled += 1
                     if self._clock() - now > SLICE_SECONDS:
                         break  # what extenders said of a costly pod
+            elif engine.rests(now):
+                break  # what has come is applied, and nobody else has anything to decide
             elif cycles and engine.has_work and engine.in_flight < MAX_IN_FLIGHT and self.leading:
-                began = self._clock()
                 instructions = self._cycle(now)
-                self.decisions.add(self._clock() - began)
+                self.decisions.add(self._clock() - now)
                 handled += 1
                 self._carry_out(instructions)
             elif engine.queue.has_pending_work:
                 self._carry_out(meter.handle(Tick(), now))
                 handled += 1
             else:
-                collector.worked(handled)
-                return False
+                break
             now = self._clock()
+        else:
+            more = True
+            if engine.queue.turns.taken != taken:
+                engine.queue.turns.rest(now - began, now)
         collector.worked(handled)
-        return True
+        return more
 
     def _cycle(self, now: float) -> list[Instruction]:
         """Schedule one pod. An unexpected exception fails this pod's attempt, and the loop goes on."""
@@ -417,8 +310,8 @@ class Scheduler:
             log.exception("a scheduling cycle failed, this is a bug of Berth")
             return self.meter.handle(Broke(_BUG), now)
 
-    async def wait(self, seconds: float) -> None:
-        """Sleep until something arrives or the time is over."""
+    async def wait(self, seconds: float, *, gather: bool = True) -> None:
+        """Sleep until something arrives or the time is over. `gather`: and a moment longer, for more of a stream."""
         if self._inbox or self._stopping:
             return
         self._awake.clear()
@@ -428,7 +321,7 @@ class Scheduler:
             await self._awake.wait()
         finally:
             alarm.cancel()
-        if self._inbox and self._clock() - asleep < STREAM_SECONDS:
+        if gather and self._inbox and self._clock() - asleep < STREAM_SECONDS:
             await asyncio.sleep(GATHER_SECONDS)
 
     def _carry_out(self, instructions: list[Instruction]) -> None:

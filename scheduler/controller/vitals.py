@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter as Tally
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -77,7 +77,7 @@ class _Vitals:
         return self._lost()
 
     def _awaited(self) -> str | None:
-        kinds = self._scheduler.awaited()
+        kinds = self._scheduler.watch.awaited()
         return f"not listed yet: {', '.join(kinds)}" if kinds else None
 
     def _gap(self) -> str | None:
@@ -102,6 +102,7 @@ class _Vitals:
             Asked(families.SLICES, lambda: {(): float(scheduler.engine.attempts.slices)}),
             Asked(families.TOO_COSTLY, lambda: {(): float(scheduler.engine.attempts.too_costly)}),
             Asked(families.COSTLY_NAMESPACES, self._costly),
+            Asked(families.KEPT_NODES, self._kept_nodes),
             Asked(families.IN_FLIGHT, lambda: {(): float(scheduler.engine.in_flight)}),
             Asked(families.INBOX, lambda: {(): float(scheduler.inbox)}),
             Asked(families.BIND_FAILURES, self._bind_failures),
@@ -114,12 +115,13 @@ class _Vitals:
             Asked(families.EVENTS_DROPPED, lambda: {(): float(written.events_dropped)}),
             Asked(families.STALENESS, self._staleness),
             Asked(
-                families.WATCHED_OBJECTS, lambda: {(r.resource.called,): float(len(r)) for r in scheduler.reflectors}
+                families.WATCHED_OBJECTS,
+                lambda: {(r.resource.called,): float(len(r)) for r in scheduler.watch.reflectors},
             ),
             Asked(families.WATCH_TROUBLE, self._trouble),
             Asked(
                 families.WATCH_CHECKS,
-                lambda: {(r.resource.called,): float(r.counts.checks) for r in scheduler.reflectors},
+                lambda: {(r.resource.called,): float(r.counts.checks) for r in scheduler.watch.reflectors},
             ),
             Asked(families.BLIND, lambda: {(): float(bool(scheduler.sight.gap()))}),
             Asked(families.RETRIES, lambda: {(str(code),): float(n) for code, n in self._client.retries.items()}),
@@ -157,18 +159,27 @@ class _Vitals:
         failures = self._scheduler.writer.bindings.failures
         return {(why,): float(failures[why]) for why in FAILURES}
 
+    def _kept_nodes(self) -> Values:
+        kept = self._scheduler.engine.cluster.kept_room.by_profile
+        return {(name,): float(len(kept[name].rows) if name in kept else 0) for name in self._reserving()}
+
+    def _reserving(self) -> Iterator[str]:
+        """The profiles that keep room for pod groups."""
+        frameworks = self._scheduler.engine.queue.frameworks
+        return (name for name, framework in frameworks.items() if framework.profile.reservation is not None)
+
     def _costly(self) -> Values:
         debts = self._scheduler.engine.queue.turns.debts(time.monotonic())
         return {(name,): debts[name] for name in heapq.nlargest(_NAMESPACES, debts, key=debts.__getitem__)}
 
     def _staleness(self) -> Values:
-        ages = {(r.resource.called,): r.staleness() for r in self._scheduler.reflectors}
+        ages = {(r.resource.called,): r.staleness() for r in self._scheduler.watch.reflectors}
         return {kind: age for kind, age in ages.items() if age is not None}
 
     def _trouble(self) -> Values:
         return {
             (r.resource.called, trouble): float(getattr(r.counts, trouble))
-            for r in self._scheduler.reflectors
+            for r in self._scheduler.watch.reflectors
             for trouble in families.TROUBLES
         }
 

@@ -27,7 +27,7 @@ from scheduler.engine.instructions import (
     UnreserveWrite,
     Withdraw,
 )
-from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten, Stimulus, VictimStays
+from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten, Stimulus, TakenOut, TakingOut, VictimStays
 from scheduler.framework.binding import ObjectKey
 from scheduler.kube import live_pod
 from scheduler.kube.client import Client
@@ -65,7 +65,7 @@ class Writer:
         self._instance = instance
         self._machine = machine
         self._under_way = UnderWay(machine.monotonic)
-        self._events = Events(client, self.written, self._under_way)
+        self._events = Events(client, self.written, clock=machine.monotonic)
         self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=machine.monotonic)
         self.statuses = Statuses(client, answer, self._under_way, wall=machine.wall)
         self.group_statuses = GroupStatuses(client, self._under_way, wall=machine.wall, clock=machine.monotonic)
@@ -108,7 +108,8 @@ class Writer:
 
     def unreserve_write(self, instruction: UnreserveWrite) -> None:
         """Write for plugins whose reservation has ended."""
-        self._under_way.start(self._write_on(instruction, "not written after a reservation has ended"))
+        self._answer(TakingOut(instruction.pod.uid))
+        self._under_way.start(self._take_out(instruction))
 
     def record_event(self, instruction: RecordEvent) -> None:
         """Post an event about a pod."""
@@ -168,9 +169,11 @@ class Writer:
     async def drain(self, seconds: float) -> int:
         """Wait for what is under way, and for what follows from it (the event of a Binding).
 
-        Returns how many writes did not end in time and were cancelled.
+        Returns how many writes did not end in time and were cancelled, events that had to wait included.
         """
-        return await self._under_way.drain(seconds)
+        until = self._machine.monotonic() + seconds
+        late = await self._under_way.drain(seconds)
+        return late + await self._events.drain(until - self._machine.monotonic())
 
     def _scheduled(self, bound: Bind | BoundByPlugin) -> None:
         """Say it in the log, and have the event written."""
@@ -192,7 +195,7 @@ class Writer:
         preemptor = instruction.pod
         told = {"victim": victim.key, "preemptor": preemptor.key, "profile": preemptor.scheduler_name}
         try:
-            kind = "pod" if instruction.group is None else "podgroup"
+            kind = "pod" if instruction.group is None else instruction.group.entity
             deleted = await self._remove(preemptor, kind, victim, told)
         except Exception as error:
             expected = isinstance(error, (ApiError, Unreachable))
@@ -246,7 +249,7 @@ class Writer:
     def _preempted(self, instruction: Preempt, victim: Pod) -> None:
         preemptor = instruction.pod
         group = instruction.group
-        by = f"pod {preemptor.uid}" if group is None else f"podgroup {group.uid}"
+        by = f"pod {preemptor.uid}" if group is None else f"{group.entity} {group.uid}"
         note = f"Preempted by {by} on node {instruction.node}"
         self._record(
             victim,
@@ -275,10 +278,20 @@ class Writer:
                 return
         self._answer(PreBindWritten(pod.uid, written))
 
-    async def _write_on(self, instruction: PostFilterWrite | UnreserveWrite, failure: str) -> None:
+    async def _take_out(self, instruction: UnreserveWrite) -> None:
+        written: dict[ObjectKey, str] = {}
+        try:
+            await self._write_on(instruction, "not written after a reservation has ended", written)
+        finally:
+            self._answer(TakenOut(instruction.pod.uid, written))
+
+    async def _write_on(
+        self, instruction: PostFilterWrite | UnreserveWrite, failure: str, written: dict[ObjectKey, str] | None = None
+    ) -> None:
+        written = {} if written is None else written
         for write in instruction.writes:
             try:
-                await write_object(self._client, write)
+                written[write.key] = await write_object(self._client, write)
             except (ApiError, Unreachable, TypeError) as error:
                 if isinstance(error, ApiError) and error.status == _NOT_FOUND:
                     continue  # gone, and with it what was to be changed

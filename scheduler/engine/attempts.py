@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
-from scheduler.engine.instructions import AskExtenders, Misbehaved, Verified
+from scheduler.engine.instructions import UNSCHEDULABLE, AskExtenders, Misbehaved, Verified
+from scheduler.engine.keeping_away import away_from
 from scheduler.engine.long_terms import LongTerms
 from scheduler.engine.no_fits import NoFit, NoFits
 from scheduler.engine.outbox import Outbox
@@ -128,6 +129,14 @@ class Attempts:
             self._queue.turns.account(queued.pod.namespace, FREE + NO_NODE + looked, now)
         return outcome
 
+    def waits_on(self, queued: QueuedPod) -> frozenset[str] | None:
+        """The plugins that a pod would wait for again, if an attempt would only tell it what it was told last."""
+        framework = self._frameworks.get(queued.pod.scheduler_name)
+        found = None if framework is None else self.no_fits.known(queued.pod, framework)
+        if found is None or queued.written != (UNSCHEDULABLE, found.message, ""):
+            return None
+        return found.waits_for
+
     def _index_terms(self, queued: QueuedPod, now: float) -> None:
         """Index what has to be known now. The pod's story says what was indexed while it was active."""
         indexing = self._queue.term_indexing
@@ -196,14 +205,31 @@ class Attempts:
         self.steps += queued.steps
         return step, queued.steps
 
+    def settle(self, decision: Decision) -> None:
+        """No node takes the pod, and why has been read: keep no more of the decision, unless somebody looks at it."""
+        if not self._in_full:
+            decision.settle(None)
+
     def asks_extenders(self, pod: Pod) -> bool:
         """Whether extenders have a say in the nodes for a pod."""
         return bool(self._extender_calls.on_nodes(pod))
 
     def _found(self, answer: CallAnswer, within: Bools | None) -> Decision | AskExtenders:
         """What follows from the answer of extenders about nodes."""
-        step = self._extender_calls.apply_answer(*answer, within)
+        step = self._applied(*answer, within)
         assert not isinstance(step, PostFilterResult)
+        return step
+
+    def _applied(
+        self, call: ExtenderCall, said: NodesAnswer | VictimsAnswer, within: Bools | None = None
+    ) -> Decision | AskExtenders | PostFilterResult:
+        """As `ExtenderCalls.apply_answer`, without nodes whose room is kept for others."""
+        if not self._cluster.kept_room:
+            return self._extender_calls.apply_answer(call, said, within)
+        away = away_from(call.queued.pod, self._cluster, within)
+        step = self._extender_calls.apply_answer(call, said, away.within)
+        if isinstance(step, Decision):
+            away.tell(step)
         return step
 
     def _decide(self, queued: QueuedPod) -> Outcome:
@@ -227,7 +253,12 @@ class Attempts:
         """Raises PluginError, SliceOver."""
         extenders = self._extender_calls.on_nodes(queued.pod)
         if extenders:
-            return self._extender_calls.ask_about_nodes(queued, extenders, within=within)
+            away = away_from(queued.pod, self._cluster, within) if self._cluster.kept_room else None
+            within = within if away is None else away.within
+            step = self._extender_calls.ask_about_nodes(queued, extenders, within=within)
+            if away is not None and isinstance(step, Decision):
+                away.tell(step)
+            return step
         return self._decision(queued.pod, self._due(), within)
 
     def _decision(self, pod: Pod, verifier: Verifier | None, within: Bools | None = None) -> Decision:
@@ -235,6 +266,13 @@ class Attempts:
         framework = self._frameworks[pod.scheduler_name]
         start = self._rotation.start
         decide = framework.decide if self._in_full else framework.decide_quickly
+        if self._cluster.kept_room:
+            kept = away_from(pod, self._cluster, within)
+            decision = decide(pod, self._cluster, self._rotation, within=kept.within)
+            if verifier is not None:
+                decision = self._verified(verifier, decision, Rotation(start), kept.within)
+            kept.tell(decision)
+            return decision
         decision = decide(pod, self._cluster, self._rotation, within=within)
         return decision if verifier is None else self._verified(verifier, decision, Rotation(start), within)
 
@@ -249,7 +287,7 @@ class Attempts:
         Raises PluginError, SliceOver.
         """
         call, said = answer
-        step = self._extender_calls.apply_answer(call, said)
+        step = self._applied(call, said)
         if isinstance(step, PostFilterResult):
             return NoFit(call.decision, step)
         return self._look_further(queued, step)

@@ -126,9 +126,9 @@ class Held:
         for error in errors:
             self._outbox.add(Misbehaved(pod, error))
         if self._cluster.storage.version != version and pod.uid != self._assuming:
-            wakes.for_storage(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
+            wakes.for_object(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
         if self._cluster.devices.log.version != given and pod.uid != self._assuming:
-            wakes.for_storage(self._queue, ClusterEvent.DEVICE_CLAIM_GONE, None, None, now, real=False)
+            wakes.for_object(self._queue, ClusterEvent.DEVICE_CLAIM_GONE, None, None, now, real=False)
 
     def _waits_no_longer(self, cycle: BindingCycle, event: Event, state: State, now: float) -> None:
         """An idle pod does not wait any more: what it waited for has happened, or the pod is reverted."""

@@ -130,11 +130,6 @@ def device_changes(old: DeviceKind | None, new: DeviceKind | None) -> ClusterEve
     return ClusterEvent.NOTHING
 
 
-def pod_group_changes(old: PodGroup | None) -> ClusterEvent:
-    """The event for an added or updated pod group; `old` is what it was before."""
-    return ClusterEvent.POD_GROUP_ADDED if old is None else ClusterEvent.POD_GROUP_UPDATED
-
-
 def key_of(thing: Modelled) -> ObjectKey:
     """The key under which a pod may wait for a change of an object."""
     kind = thing.kind if isinstance(thing, (Selecting, PodGroup)) else type(thing).__name__

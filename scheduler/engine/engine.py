@@ -5,39 +5,29 @@ It never reads a clock, never logs and never waits. Mirrors kube-scheduler `even
 `schedule_one.go` and `scheduler.go`.
 """
 
-import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from scheduler.engine import story_writer, wakes
-from scheduler.engine.attempts import Attempts, CallAnswer
+from scheduler.engine import wakes
+from scheduler.engine.attempts import Attempts
 from scheduler.engine.binding_cycle import BindingCycles
-from scheduler.engine.budget import Budget, TooCostlyError
-from scheduler.engine.changes import (
-    key_of,
-)
+from scheduler.engine.binding_table import Event
+from scheduler.engine.budget import Budget
+from scheduler.engine.changes import key_of
+from scheduler.engine.choice import Choice
 from scheduler.engine.extender_calls import ExtenderCalls
 from scheduler.engine.given_twice import GivenTwice
-from scheduler.engine.instructions import (
-    SCHEDULER_ERROR,
-    UNSCHEDULABLE,
-    AskExtenders,
-    Instruction,
-    PostFilterWrite,
-    RecordConflict,
-)
+from scheduler.engine.instructions import Instruction, RecordConflict
 from scheduler.engine.left_claims import LeftClaims
-from scheduler.engine.no_fits import NoFit
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.object_changes import ObjectChanges
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.placement_conflicts import PlacementConflicts
 from scheduler.engine.pod_changes import PodChanges
-from scheduler.engine.pod_groups.cycle import GroupCycles
 from scheduler.engine.queue import Queue
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.scheduling_cycle import SchedulingCycles
 from scheduler.engine.stimuli import (
     Broke,
     Cycle,
@@ -48,6 +38,8 @@ from scheduler.engine.stimuli import (
     OfBindingCycle,
     Put,
     Stimulus,
+    TakenOut,
+    TakingOut,
     Tick,
     Unwritten,
     VictimStays,
@@ -55,19 +47,13 @@ from scheduler.engine.stimuli import (
 from scheduler.engine.story_writer import StoryWriter
 from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.timeline import Timeline, told
-from scheduler.engine.turns import ORDINARY
 from scheduler.engine.victims import Victims
-from scheduler.framework.binding_plugins import Rejected
 from scheduler.framework.config import Extender
-from scheduler.framework.decision import Decision
-from scheduler.framework.extenders import EXTENDER, NodesQuestion, in_order, interested
-from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.extenders import in_order
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
-from scheduler.framework.status import PluginError
 from scheduler.framework.verify import Verifier
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import GroupKey
 from scheduler.state.cluster import Cluster
 
 
@@ -98,16 +84,13 @@ class Engine:
         self.epoch: float | None = None
         """Seconds since the epoch at engine time 0, where a shell knows them."""
         budget = Budget() if budget is None else budget
-        self._budget = budget
+        self.cluster.pod_groups.trees.wanted = _composite_groups(frameworks)
         self._outbox = Outbox()
         self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, budget, TermIndexing(self.cluster))
-        self._frameworks = frameworks
-        self._seed = seed
-        self._at_hand: QueuedPod | None = None
-        self._binders = tuple(binders)
+        self.choice = Choice(seed)
         rotation = Rotation()
         self._extender_calls = ExtenderCalls(self.cluster, frameworks, rotation, in_order(extenders))
-        self._attempts = Attempts(
+        self.attempts = Attempts(
             self.cluster,
             self.queue,
             frameworks,
@@ -118,22 +101,26 @@ class Engine:
             in_full=in_full,
             verifier=Verifier(frameworks, verify) if verify else None,
         )
-        self._no_fits = self._attempts.no_fits
+        self._no_fits = self.attempts.no_fits
+        self.queue.equal_waits = self.attempts.waits_on
         self._story_writer = StoryWriter(self.queue.stories)
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
         self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
-        self._victims = Victims(self.cluster, self.binding, self._nominator, self._outbox, self._story_writer)
-        self.groups = GroupCycles(
+        self._scheduling = SchedulingCycles(
             self.cluster,
             self.queue,
-            self._attempts,
+            self.attempts,
+            self._extender_calls,
             self.binding,
+            self._nominator,
+            Victims(self.cluster, self.binding, self._nominator, self._outbox, self._story_writer),
             self._outbox,
             budget,
-            self._assume_in_group,
-            self.pick,
-            self._victims.remove,
+            self.choice,
+            binders=tuple(binders),
+            in_full=in_full,
         )
+        self.groups = self._scheduling.groups
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
         self.left_claims = LeftClaims(self.cluster, self._outbox)
         self._pods = PodChanges(
@@ -158,11 +145,6 @@ class Engine:
         """Writes for pods in their binding cycle, and questions to extenders, that have no answer yet."""
         return self.binding.writing + len(self._extender_calls)
 
-    @property
-    def attempts(self) -> Attempts:
-        """What attempts have cost so far."""
-        return self._attempts
-
     def story(self, uid: str) -> Timeline | None:
         """Everything that happened to a pod in this process, as far as it is kept; None where nothing is."""
         self.binding.note_assumed(uid)
@@ -181,22 +163,38 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether a Cycle would schedule a pod."""
-        return self.queue.has_active or self.groups.has_work or self._victims.has_work
+        return self.queue.has_active or self._scheduling.has_work
+
+    def rests(self, now: float) -> bool:
+        """Whether nothing is to be done but costly work, and that rests."""
+        return now < self.queue.turns.rests_until and self.queue.only_costly and not self._scheduling.has_work
 
     def next_tick(self) -> float | None:
         """Engine time at which a Tick has something to do."""
-        times = (self.queue.next_tick(), self.binding.next_tick(), self.placement_conflicts.next_look())
+        times = (
+            self.queue.next_tick(),
+            self.binding.next_tick(),
+            self.placement_conflicts.next_look(),
+            self.groups.reservations.next_tick(),
+        )
         return min((time for time in times if time is not None), default=None)
 
     def reconfigure(
         self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
     ) -> None:
         """Decide by other profiles from the next cycle on. Pods in their binding cycle go on as they were decided."""
-        self._frameworks = frameworks
-        self._attempts.follow(frameworks)
+        self.attempts.follow(frameworks)
         self.placement_conflicts.follow(frameworks)
         self.cluster.pod_groups.keep(frameworks)
         self.queue.reconfigure(frameworks, initial_backoff, max_backoff, now)
+        self.groups.reservations.follow(frameworks, now)
+        trees, wanted = self.cluster.pod_groups.trees, _composite_groups(frameworks)
+        if trees.wanted != wanted:
+            for pod in self.cluster.pod_groups.waiting_in_trees():
+                self._pods.leave(pod, now)
+            trees.wanted = wanted
+            for pod in self.cluster.pod_groups.waiting_in_trees():
+                self._pods.put(pod, now)
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """Apply one stimulus at engine time `now` (seconds, monotonic).
@@ -209,7 +207,7 @@ class Engine:
             self._no_fits.forget()
         match stimulus:
             case Cycle():
-                self._cycle(now)
+                self._scheduling.run(now)
             case OfBindingCycle():
                 self.binding.handle(stimulus, now)
                 self._given_twice.answered(stimulus)
@@ -237,19 +235,26 @@ class Engine:
                     self.cluster.replace(was)
                     wakes.for_room(self.queue, self.cluster, was, placement.row, now)
             case ExtendersAnswered():
-                self._extenders_answered(stimulus, now)
+                self._scheduling.extenders_answered(stimulus, now)
             case ExtendersFailed():
-                self._extenders_failed(stimulus, now)
+                self._scheduling.extenders_failed(stimulus, now)
             case Unwritten(uid):
                 queued = self.queue.get(uid) or self.binding.queued(uid)
                 if queued is not None:
                     queued.written = None
+            case TakingOut(uid):
+                self.cluster.devices.take_out(uid)
+            case TakenOut(uid, written):
+                self.cluster.devices.taken_out(uid, written)
+                self.binding.happens(uid, Event.OBJECT_CHANGED, None, now)
             case Broke(message):
-                self._broke(message, now)
+                self._scheduling.broke(message, now)
             case Tick():
                 self.queue.tick(now)
                 self.binding.tick(now)
                 self._look_for_conflicts(now)
+        if self.cluster.kept_room:
+            self.groups.reservations.look(now, self.queue.group_entry)
         if self.cluster.devices.users.released:
             self._no_fits.forget()
             self.binding.go_on_sharing(now)
@@ -261,7 +266,7 @@ class Engine:
     def _changes_nothing(self, stimulus: Stimulus) -> bool:
         """Whether equal pods find after this what they found before it, unless what follows from it says otherwise."""
         match stimulus:
-            case Cycle() | Unwritten():
+            case Cycle() | Unwritten() | TakingOut():
                 return True
             case Put(Pod() as pod):
                 return self._pods.only_waits(pod) and self.groups.trying(pod.uid) is None
@@ -279,130 +284,7 @@ class Engine:
             if conflict is not None:
                 self._outbox.add(RecordConflict(pod, conflict.node, conflict.constraint, conflict.text))
 
-    def _cycle(self, now: float) -> None:
-        self._at_hand = None
-        if self._victims.take_turn():
-            self._victims.remove_more(now)
-            return
-        if not self.queue.term_indexing.begin(self._budget.slice, now):
-            return
-        groups = self.groups
-        if groups.has_work:
-            self._no_fits.forget()
-        if groups.due:
-            groups.go_on(now)
-            return
-        queued = self._at_hand = self.queue.pop(now)
-        if groups.has_work:
-            groups.others_had(ORDINARY)
-        if queued is None:
-            if groups.has_work:
-                groups.go_on(now)
-        elif queued.entry is None:
-            self._attempt(queued, now)
-        else:
-            self._at_hand = None
-            self._no_fits.forget()
-            groups.begin(queued.entry, now)
 
-    def _attempt(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> None:
-        """Try a pod, for one slice at most, and do what follows. `answer`: as in `Attempts.think`."""
-        try:
-            outcome = self._attempts.think(queued, now, answer)
-        except PluginError as error:
-            self._broken(queued, str(error), frozenset((error.plugin,)), now)
-            return
-        except TooCostlyError as error:
-            # No error of Berth's, but not "Unschedulable" either: no node that an autoscaler adds would help.
-            self._broken(queued, str(error), frozenset(), now)
-            return
-        match outcome:
-            case Decision():
-                self._assume(queued, outcome, now)
-            case AskExtenders():
-                self._attempts.record.wait()
-                story_writer.asked(queued, outcome.question, now)
-                self._outbox.add(outcome)
-            case NoFit():
-                self._no_fit(queued, outcome, now)
-
-    def _assume(self, queued: QueuedPod, decision: Decision, now: float) -> None:
-        """Begin to bind the pod to its node."""
-        self._assume_in_group(queued, decision, now, None)
-
-    def _assume_in_group(
-        self, queued: QueuedPod, decision: Decision, now: float, group: GroupKey | None, row: int | None = None
-    ) -> Rejected | PluginError | None:
-        """As `_assume`; with a group that is being tried, the pod waits for it. Why Reserve plugins refuse it then."""
-        self._no_fits.forget()
-        framework = self._frameworks[queued.pod.scheduler_name]
-        binders = self._binders
-        if binders:
-            binders = tuple(binder for binder in binders if interested(binder.extender, queued.pod))
-        row = self.choose(decision) if row is None else row
-        return self.binding.assume(queued, framework, decision, row, now, binders, group).refused
-
-    def _extenders_answered(self, answer: ExtendersAnswered, now: float) -> None:
-        """Go on with a pod that waited for extenders."""
-        call = self._extender_calls.take(answer.question)
-        if call is not None and self.groups.trying(call.queued.pod.uid) is not None:
-            self.groups.go_on(now, (call, answer.answer))
-        elif call is not None:
-            self._attempt(call.queued, now, (call, answer.answer))
-
-    def _extenders_failed(self, failure: ExtendersFailed, now: float) -> None:
-        """An extender failed that is not ignorable: the pod is tried again; in preemption, it stays unschedulable."""
-        call = self._extender_calls.take(failure.question)
-        if call is None:
-            return
-        if self.groups.trying(call.queued.pod.uid) is not None:
-            self.groups.extenders_failed(call.queued.pod.uid, failure.message, now)
-            return
-        if isinstance(call.question, NodesQuestion):
-            self._broken(call.queued, failure.message, frozenset((EXTENDER,)), now)
-            return
-        result = PostFilterResult(f"preemption: {failure.message}", in_the_way=frozenset((EXTENDER,)))
-        self._no_fit(call.queued, NoFit(call.decision, result), now)
-
-    def choose(self, decision: Decision) -> int:
-        """One of the best rows; which one depends on the seed and the pod only, so a run can be repeated."""
-        best = decision.best()
-        return int(best[self.pick(decision.pod.uid, len(best))])
-
-    def pick(self, uid: str, equals: int) -> int:
-        """Which of so many equally good ones a pod takes."""
-        return zlib.crc32(f"{self._seed}/{uid}".encode()) % equals if equals > 1 else 0
-
-    def _no_fit(self, queued: QueuedPod, found: NoFit, now: float) -> None:
-        pod, plugins, message, result = queued.pod, found.plugins, found.message, found.result
-        if result.node or self.cluster.nominations.node_of(pod.uid) is not None:
-            self._no_fits.forget()  # nominations change
-        waits_for = plugins | result.in_the_way
-        story_writer.failed(queued, UNSCHEDULABLE, message, plugins, now)
-        missed = self.queue.missed(queued, waits_for)
-        if result.node is not None and result.node != self.cluster.nominations.node_of(pod.uid):
-            # Before the pod itself waits: the end of its own nomination must not wake it.
-            self._nominator.end(pod, now, real=False)
-        self.queue.park(queued, waits_for, now, missed=missed)
-        self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, found.decision, result.node)
-        if result.writes:
-            self._outbox.add(PostFilterWrite(pod, result.writes))
-        if result.node:
-            self._victims.preempt(pod, result.node, result.victims, now)
-
-    def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> None:
-        story_writer.failed(queued, SCHEDULER_ERROR, message, plugins, now)
-        self.queue.put_back(queued, now)
-        self._outbox.failed(queued, SCHEDULER_ERROR, message, plugins)
-
-    def _broke(self, message: str, now: float) -> None:
-        """Take back what the cycle that raised may have begun. Its instructions for other pods are kept."""
-        queued, self._at_hand = self._at_hand, None
-        if queued is None:
-            self.groups.broke(message, now)
-            return
-        uid = queued.pod.uid
-        self.binding.broke(uid, message, now)
-        if uid not in self.queue and self.cluster.placement(uid) is None and self.binding.state(uid) is None:
-            self._extender_calls.drop(uid)
-            self._broken(queued, message, frozenset(), now)
+def _composite_groups(frameworks: Mapping[str, Framework]) -> bool:
+    """Whether groups of groups count."""
+    return any(framework.profile.composite_groups for framework in frameworks.values())

@@ -32,6 +32,11 @@ class NoFit:
         """The extension points that the attempt passed, with their status, where it is one that was kept."""
 
     @property
+    def waits_for(self) -> frozenset[str]:
+        """The plugins whose events may help the pod."""
+        return self.plugins | self.result.in_the_way
+
+    @property
     def taken_over(self) -> bool:
         """Whether this is what an equal pod has found."""
         return self.points is not None
@@ -63,19 +68,23 @@ class NoFits:
 
     def find(self, pod: Pod, framework: Framework, record: AttemptRecord) -> NoFit | None:
         """What an equal pod found; None: the pod has to be decided. `record`: of its attempt."""
-        if not self._found:
-            return None
-        if self._as_of != self._now():
-            self._found.clear()
-            return None
-        key = self._key(pod, framework)
-        kept = None if key is None else self._found.get(key)
+        kept = self.known(pod, framework)
         if kept is None or kept.points is None:
             return None
         self.used += 1
         for point, status in kept.points:
             record.reached(point, status)
         return kept.of(pod)
+
+    def known(self, pod: Pod, framework: Framework) -> NoFit | None:
+        """What an equal pod found, with that pod's decision; None: it is not known, or does not hold any more."""
+        if not self._found:
+            return None
+        if self._as_of != self._now():
+            self._found.clear()
+            return None
+        key = self._key(pod, framework)
+        return None if key is None else self._found.get(key)
 
     def keep(self, found: NoFit, framework: Framework, record: AttemptRecord) -> None:
         """Keep what an attempt has found, if it is the same for every equal pod."""
@@ -92,10 +101,11 @@ class NoFits:
         kept = self._found[key] = found.of(pod)
         kept.points = tuple([(point, status) for point, status, _ in points(record.trace)])
 
-    def _now(self) -> tuple[object, int, int]:
+    def _now(self) -> tuple[object, tuple[int, int, int]]:
         """What shows changes of nodes, placements and nominations also by itself."""
         cluster = self._cluster
-        return cluster.nodes, cluster.nodes.log.version, cluster.nominations.log.version
+        versions = cluster.nodes.log.version, cluster.nominations.log.version, cluster.kept_room.version
+        return cluster.nodes, versions
 
     def _key(self, pod: Pod, framework: Framework) -> object | None:
         """Pods with the same key find the same; None: the pod may have no equals, or plugins may go by anything."""
@@ -115,4 +125,4 @@ class NoFits:
             or not cluster.devices.served.isdisjoint(shape.requests)
         ):
             return None
-        return alike(pod), pod.owner, pod.scheduler_name
+        return alike(pod), pod.owner, pod.scheduler_name, pod.lasts

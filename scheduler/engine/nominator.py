@@ -3,17 +3,35 @@
 Mirrors kube-scheduler `backend/queue/nominator.go` and, in part, `framework/preemption` (prepareCandidate).
 """
 
+from collections import Counter, deque
+from dataclasses import dataclass
+
 from scheduler.engine import wakes
 from scheduler.engine.instructions import ClearNomination
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.story_writer import StoryWriter
+from scheduler.engine.turns import FREE
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
 _EACH = 8
 """Up to this many pods that were nominated for one node, others are asked about each; beyond, about all at once."""
+_AT_ONCE = 64
+"""So many nominations for a node are ended in one turn."""
+_ENDED = 20
+"""Steps of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """Pods whose nominations for a node end."""
+
+    node: str
+    row: int | None
+    pods: deque[Pod]
+    few: bool
 
 
 class Nominator:
@@ -24,6 +42,7 @@ class Nominator:
         self._queue = queue
         self._outbox = outbox
         self._story_writer = story_writer
+        self._ending: deque[_Ending] = deque()
 
     def end(self, pod: Pod, now: float, *, real: bool = True) -> None:
         """End a pod's nomination. If the pod was not placed there, others may fit now. `real`: as in `Queue.wake`."""
@@ -32,24 +51,47 @@ class Nominator:
         if row is not None:
             wakes.for_room(self._queue, self._cluster, pod, row, now, real=real)
 
-    def end_all(self, pods: list[Pod], row: int | None, now: float) -> None:
-        """End the nominations of these pods for a node, and try them again at once (prepareCandidate).
+    def end_all(self, pods: list[Pod], node: str, row: int | None, now: float) -> None:
+        """End the nominations of these pods for a node, and try them again (prepareCandidate); of many, some in a turn.
 
         `row`: the node's, where other pods may fit now; None when the node is being deleted.
         """
+        if pods:
+            self._ending.append(_Ending(node, row, deque(pods), few=len(pods) <= _EACH))
+            if len(self._ending) == 1:
+                self.end_more(now)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether nominations are still to be ended."""
+        return bool(self._ending)
+
+    def end_more(self, now: float) -> None:
+        """End some more of them."""
+        ending = self._ending[0]
+        left = ending.pods
+        some = [left.popleft() for _ in range(min(_AT_ONCE, len(left)))]
+        if not left:
+            self._ending.popleft()
+        nominations, row = self._cluster.nominations, ending.row
+        pods = [pod for pod in some if nominations.node_of(pod.uid) == ending.node]
         for pod in pods:
-            self._cluster.nominations.drop(pod.uid)
-        self._story_writer.passed_over(
-            pods, "the node went" if row is None else "a pod of higher priority needs it", now
-        )
-        if row is not None and len(pods) > _EACH:
-            wakes.for_any_room(self._queue, self._cluster, row, now)
-        elif row is not None:
+            nominations.drop(pod.uid)
+        why = "the node went" if row is None else "a pod of higher priority needs it"
+        self._story_writer.passed_over(pods, why, now)
+        if row is not None and ending.few:
             for pod in pods:
                 wakes.for_room(self._queue, self._cluster, pod, row, now, real=False)
+        elif row is not None and not left:
+            wakes.for_any_room(self._queue, self._cluster, row, now)
         self._queue.retry([pod.uid for pod in pods], now)
         for pod in pods:
+            queued = self._queue.get(pod.uid)
+            if queued is not None and queued.written is not None:
+                queued.written = (*queued.written[:2], "")
             self._outbox.add(ClearNomination(pod))
+        for namespace, number in Counter(pod.namespace for pod in pods).items():
+            self._queue.turns.account(namespace, FREE + _ENDED * number, now)
 
     def follow(self, queued: QueuedPod, before: Pod, now: float) -> None:
         """Follow nominatedNodeName. A nomination of ours that the API does not show yet holds until that changes."""

@@ -3,6 +3,8 @@
 Mirrors the handlers of everything but pods in kube-scheduler `eventhandlers.go`; pods are `pod_changes`'.
 """
 
+from msgspec.structs import replace
+
 from scheduler.engine import wakes
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.changes import device_changes, node_changes, storage_changes
@@ -13,12 +15,21 @@ from scheduler.engine.queue import Queue
 from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import Gone
 from scheduler.framework.events import ClusterEvent
-from scheduler.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from scheduler.model.devices import (
+    CLAIM,
+    DEVICE_KINDS,
+    ClaimKey,
+    DeviceClass,
+    DeviceKind,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
+from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
 from scheduler.model.storage import STORAGE_KINDS
 from scheduler.state.cluster import Cluster
 
@@ -62,8 +73,8 @@ class ObjectChanges:
                 cluster.put_selecting(thing)
                 wakes.everyone(queue, ClusterEvent.SELECTING, now, thing)
             case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
-                device = cluster.put_device(thing)
-                wakes.for_storage(queue, device_changes(device, thing), device, thing, now)
+                device = self._put_device(thing)
+                wakes.for_object(queue, device_changes(device, thing), device, thing, now)
                 self._given_twice.look(now)
                 if isinstance(thing, ResourceClaim):
                     self._left_claims.look(thing)
@@ -73,32 +84,52 @@ class ObjectChanges:
                 self._binding.gathering.look(thing.key)
             case _:
                 before = cluster.storage.put(thing)
-                wakes.for_storage(queue, storage_changes(before, thing), before, thing, now)
+                wakes.for_object(queue, storage_changes(before, thing), before, thing, now)
 
     def gone(self, gone: Gone, now: float) -> None:
         """An object was deleted."""
         cluster, queue = self._cluster, self._queue
         match gone.kind:
             case "Node":
-                self._nominator.end_all(cluster.nominations.on(gone.name), None, now)
+                self._nominator.end_all(cluster.nominations.on(gone.name), gone.name, None, now)
                 if cluster.drop_node(gone.name) is not None:
                     self._binding.look_again(gone.name, now)
                     wakes.everyone(queue, ClusterEvent.NODE_GONE, now, gone)
             case "Namespace":
                 cluster.drop_namespace(gone.name)
             case kind if kind in DEVICE_KINDS:
-                device = cluster.drop_device(kind, gone.namespace, gone.name)
+                device = self._drop_device(gone)
                 if isinstance(device, ResourceClaim):
                     self._left_claims.gone(device.key)
-                wakes.for_storage(queue, device_changes(device, None), device, None, now)
-            case kind if kind in POD_GROUP_KINDS:
+                wakes.for_object(queue, device_changes(device, None), device, None, now)
+            case kind if kind in POD_GROUP_KINDS or kind == COMPOSITE_KIND:
                 key = GroupKey(gone.namespace, gone.name, api_of_kind(kind))
-                if cluster.pod_groups.drop(key) is not None:
-                    queue.group_gone(key, now)
+                dropped = cluster.pod_groups.drop(key)
+                if dropped is not None:
+                    queue.group_gone(dropped, now)
             case kind if kind in STORAGE_KINDS:
                 before = cluster.storage.drop(kind, gone.namespace, gone.name)
                 if kind == "VolumeAttachment":
-                    wakes.for_storage(queue, ClusterEvent.ATTACHMENT_GONE, before, None, now)
+                    wakes.for_object(queue, ClusterEvent.ATTACHMENT_GONE, before, None, now)
             case kind:
                 cluster.drop_selecting(kind, gone.namespace, gone.name)
                 wakes.everyone(queue, ClusterEvent.SELECTING, now, gone)
+
+    def _put_device(self, thing: DeviceKind) -> DeviceKind | None:
+        """What was there before; a claim whose promise this ends with what it was promised, which is free now."""
+        promised = self._promised(thing.key) if isinstance(thing, ResourceClaim) else None
+        before = self._cluster.put_device(thing)
+        return before if promised is None or self._cluster.devices.is_unseen(promised.uid) else promised
+
+    def _drop_device(self, gone: Gone) -> DeviceKind | None:
+        """What was there; a claim with what it was promised."""
+        promised = self._promised((gone.namespace, gone.name)) if gone.kind == CLAIM else None
+        found = self._cluster.drop_device(gone.kind, gone.namespace, gone.name)
+        return found if promised is None else promised
+
+    def _promised(self, key: ClaimKey) -> ResourceClaim | None:
+        """A claim that is about to be given something, as if it had that."""
+        devices = self._cluster.devices
+        claim = devices.claims.get(key)
+        flight = None if claim is None else devices.in_flight.get(claim.uid)
+        return None if claim is None or flight is None else replace(claim, allocation=flight.allocation)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from scheduler.engine import story_entries
 from scheduler.engine.budget import Budget
+from scheduler.engine.changes import EventObject, named
 from scheduler.engine.heaps import Heap
 from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.outbox import Outbox
@@ -17,9 +18,11 @@ from scheduler.engine.story import Stories
 from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.turns import Turns
 from scheduler.engine.unschedulable_pods import UnschedulablePods
+from scheduler.framework.events import LABELS, ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError, shown
 
+ATTEMPT_FAILED = "ScheduleAttemptFailure"
 FLUSH_AFTER = 300.0
 """Seconds after which an unschedulable pod is tried again, whatever happened."""
 
@@ -31,6 +34,12 @@ class Cause(NamedTuple):
     """As the queue_incoming_pods metric names it."""
     about: str = ""
     """The object of the event: "Node n4". Empty: the pod itself, or none."""
+
+    @classmethod
+    def of(cls, event: ClusterEvent, about: EventObject | None) -> "Cause":
+        """An event, as the metrics label it, and the object that it is about."""
+        label = next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED)
+        return cls(label, "" if about is None else named(about))
 
 
 class Places:
@@ -135,7 +144,7 @@ class Places:
             self._to_backoff(queued, now, cause)
         else:
             queued.early = True
-            self._to_active(queued, now, now, cause)
+            self._to_active(queued, queued.returned_at if queued.attempts else queued.queued_at, now, cause)
 
     def _to_active(self, queued: QueuedPod, queued_at: float, now: float, cause: Cause) -> None:
         framework = self.frameworks[queued.pod.scheduler_name]

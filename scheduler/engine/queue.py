@@ -1,36 +1,31 @@
 """Pods that wait: active, backing off, unschedulable, gated.
 
-Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. Work for many pods at once is done some pods at a time, so
-that the event loop can do other things in between: a wake-up of all pods, the end of many backoffs, other profiles.
+Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. What concerns many pods is done some pods at a time
+(`scheduler.engine.pending_work`).
 """
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 
-from scheduler.engine import unschedulable_pods
+from scheduler.engine import pending_work, unschedulable_pods
 from scheduler.engine.budget import Budget
-from scheduler.engine.changes import EventObject, named
+from scheduler.engine.changes import EventObject
+from scheduler.engine.in_flight_events import InFlightEvents
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.places import Cause
-from scheduler.engine.pod_groups.places import GroupedPlaces
+from scheduler.engine.pending_work import PendingWork
+from scheduler.engine.places import ATTEMPT_FAILED, Cause
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.room import Room
 from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.turns import FREE, ORDINARY, SHARE
-from scheduler.engine.unschedulable_pods import Hint, Woken
-from scheduler.engine.waves import Waves
-from scheduler.framework.events import LABELS, ClusterEvent
+from scheduler.engine.unschedulable_pods import Hint
+from scheduler.framework.events import ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 
-ATTEMPT_FAILED = "ScheduleAttemptFailure"
 _FAILED = Cause(ATTEMPT_FAILED)
 _ADDED, _UPDATED = Cause("UnscheduledPodAdd"), Cause("UnscheduledPodUpdate")
-_ACTIVATED = Cause("ForceActivate")
 _BACKED_OFF, _FLUSHED = Cause("BackoffComplete"), Cause("UnschedulableTimeout")
-AT_ONCE = 256
-"""Pods that are moved from place to place in one turn; the others follow in the next ones."""
 _PUT_OFF_AT_ONCE = 256
 """How many pods of namespaces in debt are sent to their lanes in one turn."""
 _STORIES_AT_ONCE = 256
@@ -39,7 +34,7 @@ _KEPT_FOR_ASKED = 64
 """Of the pods nominated for one node, this many are looked at closely; the others are woken."""
 
 
-class Queue(GroupedPlaces):
+class Queue(PendingWork):
     """All waiting pods of all profiles, by UID."""
 
     def __init__(
@@ -53,25 +48,14 @@ class Queue(GroupedPlaces):
     ) -> None:
         """As of `Places`."""
         super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget, term_indexing)
-        self._waves = Waves(self._wake)
-        self._entering: deque[str] = deque()
-        """UIDs of pods whose place has to be found again after the profiles changed; until then no pod is popped."""
         self._asks_next = False
         """The next turn of the lanes is for pending events and terms, not for an attempt."""
-        self._asked_last = False
-        """The last such turn was for pending events, not for terms."""
-        self._events = 0
-        self._latest: dict[int, tuple[ClusterEvent, int]] = {}
-        """The latest event of each kind and its number, for pods that are being tried (inFlightEvents).
-
-        Keyed by the kind's identity: hashing a Flag takes longer than everything else that happens here.
-        """
-        self._latest_real: dict[int, tuple[ClusterEvent, int]] = {}
-        """The same without events that one of our own attempts caused by giving something back."""
+        self.events = InFlightEvents()
+        """For pods that are being tried."""
 
     def entries(self) -> int:
         """As `Places.entries`, and the events that are remembered."""
-        return super().entries() + len(self._latest) + len(self._latest_real)
+        return super().entries() + len(self.events)
 
     def add(self, pod: Pod, now: float) -> QueuedPod:
         """A pod to schedule: active, gated if a PreEnqueue plugin holds it back, or backing off if that fails."""
@@ -92,31 +76,30 @@ class Queue(GroupedPlaces):
         if queued.pod.scheduler_name not in self.frameworks:
             return
         queued.errors += 1
-        queued.returned_at = now
-        queued.flushed = False
-        group = self.group_of(queued.pod)
-        if group is not None:
-            self._join(queued, group, now, _FAILED)
-            return
-        self._pods[queued.pod.uid] = queued
-        self._to_backoff(queued, now, _FAILED)
+        if not self._joins_again(queued, now):
+            self._to_backoff(queued, now, _FAILED)
 
     def park(self, queued: QueuedPod, plugins: frozenset[str], now: float, *, missed: bool = False) -> None:
         """A pod that fits no node: it waits for an event that can help. `missed`: there was one already."""
         queued.plugins = plugins
         queued.rejections += 1
         queued.errors = 0
-        queued.returned_at = now
-        queued.flushed = False
-        group = self.group_of(queued.pod)
-        if group is not None:
-            self._join(queued, group, now, _FAILED)
+        if self._joins_again(queued, now):
             return
-        self._pods[queued.pod.uid] = queued
         if missed:
             self._enter(queued, now, _FAILED)
         else:
             self._wait_for_event(queued, Place.UNSCHEDULABLE, now, _FAILED)
+
+    def _joins_again(self, queued: QueuedPod, now: float) -> bool:
+        """A pod comes back from an attempt: whether it waits with its group now."""
+        queued.returned_at, queued.flushed = now, False
+        group = self.group_of(queued.pod)
+        if group is None:
+            self._pods[queued.pod.uid] = queued
+            return False
+        self._join(queued, group, now, _FAILED)
+        return True
 
     def missed(self, queued: QueuedPod, plugins: frozenset[str]) -> bool:
         """Whether an event has happened since the pod's attempt began that may change these plugins' verdicts.
@@ -124,50 +107,14 @@ class Queue(GroupedPlaces):
         The pod was not in the queue meanwhile: it was being tried, or waited for a Permit plugin or for extenders.
         """
         framework = self.frameworks.get(queued.pod.scheduler_name)
-        if queued.left_at == self._events or framework is None:
+        if queued.left_at == self.events.number or framework is None:
             return False
         wakes = ClusterEvent.NOTHING
         for name in plugins:
             wakes |= framework.events(name)
-        if not any(number > queued.left_at and event & wakes for event, number in self._latest.values()):
-            return False
-        queued.early |= any(number > queued.left_at and event & wakes for event, number in self._latest_real.values())
-        return True
-
-    @property
-    def events(self) -> int:
-        """How many events there were: so it can be seen whether there was one meanwhile."""
-        return self._events
-
-    def anything_since(self, queued: QueuedPod) -> bool:
-        """Whether anything has happened since the pod's attempt began."""
-        return queued.left_at != self._events
-
-    def reconfigure(
-        self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
-    ) -> None:
-        """Use other profiles from now on. Pods of profiles that are gone leave; all others are tried again."""
-        self.unschedulable.frameworks = frameworks
-        self.initial_backoff, self.max_backoff = initial_backoff, max_backoff
-        self._active.clear()  # its order may be another one
-        self.turns.clear()
-        self._key_form = None
-        self._entering = deque(self._pods)
-        self._reenter(now)
-
-    def _reenter(self, now: float) -> None:
-        """Find the places of some of the pods that waited when the profiles changed."""
-        for _ in range(min(AT_ONCE, len(self._entering))):
-            queued = self._pods.get(self._entering.popleft())
-            if queued is None:
-                continue
-            if queued.entry is not None:
-                self._reenter_group(queued, now, _ACTIVATED)
-            elif queued.place is Place.BACKOFF and queued.pod.scheduler_name in self.frameworks:
-                self._leave(queued)
-                self._to_backoff(queued, now, _ACTIVATED)
-            else:
-                self._wake(queued, now, _ACTIVATED)
+        missed, really = self.events.since(queued.left_at, wakes)
+        queued.early |= really
+        return missed
 
     def remove(self, uid: str) -> QueuedPod | None:
         """Remove a pod that is gone or placed."""
@@ -183,7 +130,7 @@ class Queue(GroupedPlaces):
             helps = queued.place is Place.UNSCHEDULABLE and bool(event) and self._helps(queued, event)
             self._update_in_group(queued, pod, now, _UPDATED, helps=helps)
         elif queued.place is Place.UNSCHEDULABLE:
-            woken = queued.group.waiting is None or (event and self._helps(queued, event))
+            woken = queued.equals.waiting is None or (event and self._helps(queued, event))
             self.unschedulable.take(queued)
             queued.pod = pod
             self.unschedulable.put(queued)
@@ -199,13 +146,6 @@ class Queue(GroupedPlaces):
             if resort:
                 self._leave(queued)
                 self._to_active(queued, queued.queued_at, now, _UPDATED)
-
-    def retry(self, uids: list[str], now: float) -> None:
-        """Try pods again that wait for an event: their nomination has ended, so that event may never come."""
-        pods = [queued for uid in uids if (queued := self._pods.get(uid)) is not None]
-        if pods:
-            self._waves.begin_with(pods, _ACTIVATED)
-            self._waves.go_on(now, AT_ONCE)
 
     def wake(
         self,
@@ -223,63 +163,16 @@ class Queue(GroupedPlaces):
         that changed, for plugins that look at single nodes. `real`: False if one of our own attempts caused the event
         by giving something back; then backoffs have to be waited out. `about`: the object that the event is about.
         """
-        self._events += 1
-        self._latest[id(event)] = (event, self._events)
-        if real:
-            self._latest_real[id(event)] = (event, self._events)
+        self.events.add(event, real=real)
         found = self.unschedulable.ask(event, hint, room, real=real, about=about)
         kept_for = [] if room is None or not room.kept_for else list(self._kept_for(room))
         if found:
-            self._wake_groups(found, now)
-        cause = cause_of(event, about) if kept_for else _FAILED
+            self._wake_all(found, now)
+        cause = Cause.of(event, about) if kept_for else _FAILED
         for queued in kept_for:
             if queued.place is Place.UNSCHEDULABLE:
                 queued.early |= real
                 self._wake(queued, now, cause)
-
-    def _wake_groups(self, found: list[Woken], now: float) -> None:
-        """Wake these groups, some pods at a time."""
-        for woken in found:
-            self._waves.begin(woken.group, cause_of(woken.event, woken.about), real=woken.real)
-        self._waves.go_on(now, AT_ONCE)
-
-    @property
-    def has_pending_work(self) -> bool:
-        """Whether pods are still being woken, events are pending, or terms or stories are behind."""
-        return bool(self._waves or self._entering) or self.wakes_groups or self.behind or self.stories.late
-
-    @property
-    def behind(self) -> bool:
-        """Whether events are pending or terms are to be indexed."""
-        return self.unschedulable.behind or self.term_indexing.late
-
-    def do_pending_work(self, now: float) -> None:
-        """Do some of this work."""
-        if self._entering:
-            self._reenter(now)
-        elif self._waves:
-            self._waves.go_on(now, AT_ONCE)
-        elif self.wakes_groups:
-            self.wake_some(now)
-        elif self.behind:
-            self._catch_up(now)
-
-    def _catch_up(self, now: float) -> None:
-        """Do some of the work for pending events and for terms, in turns."""
-        self.turns.taken += 1
-        self._asked_last = self.unschedulable.behind and not (self._asked_last and self.term_indexing.late)
-        if self._asked_last:
-            self._ask(now)
-        else:
-            steps = self.term_indexing.catch_up(self._budget.slice // 4, self.turns, now)
-            self.turns.owed = SHARE * max(steps, ORDINARY)
-
-    def _ask(self, now: float) -> None:
-        """Ask about pending events in one namespace, which is charged for it."""
-        found, namespace, steps = self.unschedulable.catch_up(self._budget.slice)
-        self.turns.account(namespace, steps, now)
-        self.turns.owed = SHARE * max(steps, ORDINARY)
-        self._wake_groups(found, now)
 
     def pop(self, now: float) -> QueuedPod | None:
         """The next pod to schedule; it leaves the queue. May be None although pods are active: other work came first.
@@ -292,6 +185,7 @@ class Queue(GroupedPlaces):
         if not (self._waves or self._entering or self.wakes_groups) and self.turns.idle and not self.behind:
             queued = self._active.pop()
             if queued is not None:
+                self.turns.comes(queued.pod.namespace, now)
                 return self._popped(queued)
         return self._pop_in_turn(now)
 
@@ -302,16 +196,17 @@ class Queue(GroupedPlaces):
             self._reenter(now)
             return None
         if self._waves:
-            self._waves.go_on(now, AT_ONCE)
+            self._waves.go_on(now, pending_work.AT_ONCE)
             if self._waves and not self._active_before(self._waves.priority):
                 return None  # pods of higher priority are still being woken
         elif self.wakes_groups:
             self.wake_some(now)
-        if turns.owed <= 0 and self.behind and (self._asks_next or not turns.due):
+        rests = now < turns.rests_until
+        if turns.owed <= 0 and not rests and self.behind and (self._asks_next or not turns.due):
             self._asks_next = False
             self._catch_up(now)
             return None
-        if turns.due and (queued := turns.pop()) is not None:
+        if turns.due and not rests and (queued := turns.pop()) is not None:
             self._asks_next = True
             return self._popped(queued)
         for _ in range(_PUT_OFF_AT_ONCE):
@@ -319,11 +214,14 @@ class Queue(GroupedPlaces):
             if queued is None:
                 break
             if not turns.in_debt(queued.pod.namespace, now):
+                turns.comes(queued.pod.namespace, now)
                 turns.owed -= ORDINARY
                 return self._popped(queued)
             turns.put(queued)
         else:
             return None  # pods behind them in the queue may have to come first
+        if rests and self.only_costly:
+            return None
         if self.behind:
             turns.owed = 0  # nobody else is active
             return None
@@ -342,13 +240,13 @@ class Queue(GroupedPlaces):
 
     def _popped(self, queued: QueuedPod) -> QueuedPod | None:
         if queued.entry is not None:
-            return queued if self._begin(queued.entry, self._events) else None
+            return queued if self._begin(queued.entry, self.events.number) else None
         del self._pods[queued.pod.uid]
         self._leave(queued)
         if queued.cost is None:
             queued.attempts += 1
         if queued.cost is None or queued.cost.answer is None:
-            queued.left_at = self._events
+            queued.left_at = self.events.number
         return queued
 
     def account(self, queued: QueuedPod, steps: int, now: float) -> None:
@@ -370,7 +268,7 @@ class Queue(GroupedPlaces):
         self._ticket += 1
         queued.ticket, queued.place = self._ticket, Place.ACTIVE
         self._counts[Place.ACTIVE] += 1
-        self.turns.taken += 1
+        self.turns.take(queued.pod.namespace)
         self.turns.put(queued)
 
     @property
@@ -382,12 +280,14 @@ class Queue(GroupedPlaces):
         """End backoffs that are over and flush pods that waited long. If there are many, the others follow later."""
         self.unschedulable.left = unschedulable_pods.AT_ONCE
         self.stories.catch_up(_STORIES_AT_ONCE)
+        if now >= self.turns.rests_until:
+            self.turns.rests_until = 0.0
         waking = self._waves or self._entering or self.wakes_groups
         if waking or self.turns.owed <= 0 or not self._counts[Place.ACTIVE]:
             self.do_pending_work(now)
         elif self.behind:
             self.turns.owed -= ORDINARY  # others have not had their share yet; after some more ticks, they have
-        left = AT_ONCE
+        left = pending_work.AT_ONCE
         for heap in (self._backoff, self._strict_backoff):
             while left and (queued := heap.pop_due(now)) is not None:
                 self._wake(queued, now, _BACKED_OFF)
@@ -399,7 +299,9 @@ class Queue(GroupedPlaces):
 
     def next_tick(self) -> float | None:
         """Engine time at which `tick` has something to do."""
-        times = (heap.first() for heap in (self._backoff, self._strict_backoff, self._flush))
+        times = [heap.first() for heap in (self._backoff, self._strict_backoff, self._flush)]
+        if self.turns.rests_until and self.only_costly:
+            times.append(self.turns.rests_until)
         return min((time for time in times if time is not None), default=None)
 
     def _helps(self, queued: QueuedPod, event: ClusterEvent) -> bool:
@@ -421,9 +323,3 @@ class Queue(GroupedPlaces):
                 waits = False
             if not waits:
                 yield queued
-
-
-def cause_of(event: ClusterEvent, about: EventObject | None = None) -> Cause:
-    """The metrics' label of the event, and the object that it is about."""
-    label = next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED)
-    return Cause(label, "" if about is None else named(about))

@@ -70,8 +70,8 @@ class QueuedPod:
     """It is tried next only because it waited long (WasFlushedFromUnschedulable)."""
     written: tuple[str, str, str] | None = None
     """(reason, message, nominated node) that we wrote to the API last."""
-    group: Any = None
-    """The `Group` that it waits in, while it waits for an event."""
+    equals: Any = None
+    """The `EqualPods` that it waits with, while it waits for an event."""
     ticket: int = 0
     """Tells a live heap entry from a stale one."""
     early: bool = True

@@ -120,6 +120,19 @@ class Unwritten(Struct, frozen=True):
     uid: str
 
 
+class TakingOut(Struct, frozen=True):
+    """What plugins write for a pod that gives back what it holds is being sent: it is taken out of its claims."""
+
+    uid: str
+
+
+class TakenOut(Struct, frozen=True):
+    """It is known what became of that. `written`: what was stored, with the new resourceVersions."""
+
+    uid: str
+    written: Versions
+
+
 class VictimStays(Struct, frozen=True):
     """A victim could not be removed."""
 
@@ -148,6 +161,8 @@ Stimulus = (
     | ExtendersAnswered
     | ExtendersFailed
     | Unwritten
+    | TakingOut
+    | TakenOut
     | VictimStays
     | Cycle
     | Broke

@@ -63,7 +63,7 @@ class StoryWriter:
         for victim in victims:
             theirs = self._stories.get(victim.uid)
             if theirs is not None:
-                theirs.note(ChosenAsVictim(now, victim.node_name or "its node", f"podgroup {group.key}"))
+                theirs.note(ChosenAsVictim(now, victim.node_name or "its node", f"{group.entity} {group.key}"))
 
     def passed_over(self, pods: Iterable[Pod], why: str, now: float) -> None:
         """These pods are not nominated any more."""

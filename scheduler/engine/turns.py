@@ -3,6 +3,9 @@
 Each namespace has a lane of its own, and the lanes take turns, one slice each. While other pods are active, these get
 `SHARE` times the steps of a slice before the next slice of a lane. If no other pods are active, one slice follows the
 other. So a tenant's thousand costly pods delay that tenant's pods, and no others.
+
+Pods of other namespaces need more than turns: the core that an API server decides on may be this one. While such pods
+come, costly work rests after each turn for `REST` times as long as the turn took, if its shell tells how long that was.
 """
 
 from collections.abc import Mapping
@@ -18,10 +21,17 @@ FREE = 1_000
 NO_NODE = 500
 """Steps charged for an attempt that found no node, beyond the free ones; one more per `ROWS_PER_STEP` rows."""
 ROWS_PER_STEP = 4
+NOMINATED_PER_STEP = 4
+"""A pod of a group is decided beside so many nominated pods in one more step."""
 IN_DEBT = 5_000
 """If a namespace has more charged steps than this, its pods wait in its lane."""
 REPAID = 100_000
 """Charged steps that are forgotten each second: a namespace may cause this much work without waiting in a lane."""
+REST = 2
+"""Costly work rests so many times as long as its last turn took, while pods of other namespaces come."""
+LONGEST_REST = 0.05
+LATELY = 1.0
+"""Seconds for which a pod that was popped counts as coming."""
 _MOST_DEBT = 2_000_000
 _NAMESPACES = 1024
 _BEGUN_EVERY = 8
@@ -62,11 +72,24 @@ class Turns:
         """Turns that costly work has had: slices of attempts, questions about pending events, indexing of terms."""
         self.owed = 0
         """Steps that other pods get before the next slice of a lane."""
+        self.rests_until = 0.0
+        """Engine time until which there is no turn of costly work."""
+        self._whose = ""
+        """The namespace that had the last turn; none if it was for several."""
+        self._came: tuple[str, float] = ("", -LATELY)
+        """The namespace of the last pod that waited in no lane and was charged with nothing, and when it was popped."""
+        self._came_before: tuple[str, float] = ("", -LATELY)
+        """The same of the last one of another namespace than that."""
 
     @property
     def idle(self) -> bool:
         """Whether there are neither lanes nor charges: then no pod has to wait for its turn."""
         return not self._lanes and not self._debts
+
+    @property
+    def waiting(self) -> bool:
+        """Whether pods wait in lanes."""
+        return bool(self._lanes)
 
     @property
     def due(self) -> bool:
@@ -97,10 +120,28 @@ class Turns:
             if queued is not None:
                 if lane.fresh or lane.begun:
                     self._lanes[namespace] = lane
-                self.taken += 1
+                self.take(namespace)
                 self.owed = SHARE * ORDINARY
                 return queued
         return None
+
+    def take(self, namespace: str = "") -> None:
+        """A turn of costly work begins, for this namespace if it is for one."""
+        self.taken += 1
+        self._whose = namespace
+
+    def comes(self, namespace: str, now: float) -> None:
+        """A pod is tried that did not wait in a lane."""
+        if namespace in self._debts:
+            return
+        if namespace != self._came[0]:
+            self._came_before = self._came
+        self._came = namespace, now
+
+    def rest(self, seconds: float, now: float) -> None:
+        """The last turn of costly work took so long: there is no other one for a while, if pods of others come."""
+        if any(now - at < LATELY and namespace != self._whose for namespace, at in (self._came, self._came_before)):
+            self.rests_until = now + min(REST * seconds, LONGEST_REST)
 
     def clear(self) -> None:
         """Empty all lanes."""

@@ -1,9 +1,9 @@
-"""Unschedulable and gated pods by namespace, by the plugins that rejected them, and in groups of equal pods.
+"""Unschedulable and gated pods by namespace, by the plugins that rejected them, and in sets of equal pods.
 
-An event asks the plugins once for each group, not for each pod, and for a bounded number of steps in each namespace. In
-namespaces with more groups the event stays pending, and the rest is asked later, some steps at a time. So a namespace
-with thousands of groups does not delay the pods of others. If a namespace has more than `MOST_PENDING` pending events,
-the oldest ones wake all groups that they concern.
+An event asks the plugins once for each set, not for each pod, and for a bounded number of steps in each namespace. In
+namespaces with more sets the event stays pending, and the rest is asked later, some steps at a time. So a namespace
+with thousands of sets does not delay the pods of others. If a namespace has more than `MOST_PENDING` pending events,
+the oldest ones wake all sets that they concern.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ AT_ONCE = 8_000
 """Steps that events may take at once, in all namespaces together, before the next pod is tried."""
 PER_NAMESPACE = 2_000
 COSTLY = 1_000
-"""If asking about a group takes more steps than this, the group is woken without hints, by what kind of event it is
+"""If asking about a set takes more steps than this, the set is woken without hints, by what kind of event it is
 (`Plugin.events_for`). So are pods whose terms would have to be read first: their attempts pay for that."""
 MOST_PENDING = 16
 """How many events may be pending in one namespace."""
@@ -35,7 +35,7 @@ Bucket = tuple[str, frozenset[str]]
 """(profile, the plugins that rejected the pods)."""
 
 
-class Group:
+class EqualPods:
     """Equal pods, about which plugins are asked once."""
 
     __slots__ = ("asked", "bucket", "key", "pod", "pods", "price", "waiting")
@@ -55,7 +55,7 @@ class Group:
 
 @dataclass(slots=True)
 class PendingEvent:
-    """An event about which plugins have not been asked for all groups of a namespace yet."""
+    """An event about which plugins have not been asked for all sets of a namespace yet."""
 
     number: int
     event: ClusterEvent
@@ -70,9 +70,9 @@ class PendingEvent:
 
 @dataclass(slots=True)
 class Woken:
-    """A group that does not wait any more. `real`: as in `Queue.wake`."""
+    """A set that does not wait any more. `real`: as in `Queue.wake`."""
 
-    group: Group
+    equals: EqualPods
     event: ClusterEvent
     real: bool
     about: EventObject | None = None
@@ -86,12 +86,12 @@ class Waiting:
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
-        self.buckets: dict[Bucket, dict[Any, Group]] = {}
-        """Most events do not concern most buckets, however many groups are in them."""
+        self.buckets: dict[Bucket, dict[Any, EqualPods]] = {}
+        """Most events do not concern most buckets, however many sets are in them."""
         self.events: list[PendingEvent] = []
         """The pending events, oldest first."""
-        self.walk: deque[Group] | None = None
-        """The groups that are still to be asked about, of those that were there when the walk began."""
+        self.walk: deque[EqualPods] | None = None
+        """The sets that are still to be asked about, of those that were there when the walk began."""
         self.upto = 0
         """The number of the last event that was pending when the walk began."""
 
@@ -117,8 +117,8 @@ class UnschedulablePods:
     def entries(self) -> int:
         """How much is kept here, for tests of what a tenant can make grow."""
         every = self._by_namespace.values()
-        groups = sum(len(groups) for one in every for groups in one.buckets.values())
-        return groups + sum(1 + len(one.events) for one in every) + len(self._behind)
+        sets = sum(len(sets) for one in every for sets in one.buckets.values())
+        return sets + sum(1 + len(one.events) for one in every) + len(self._behind)
 
     def put(self, queued: QueuedPod) -> None:
         """A pod waits here from now on."""
@@ -127,26 +127,26 @@ class UnschedulablePods:
         if waiting is None:
             waiting = self._by_namespace[pod.namespace] = Waiting(pod.namespace)
         bucket = (pod.scheduler_name, queued.plugins)
-        groups = waiting.buckets.setdefault(bucket, {})
+        sets = waiting.buckets.setdefault(bucket, {})
         key = alike(pod)
-        group = groups.get(key)
-        if group is None:
-            group = groups[key] = Group(waiting, bucket, key, pod, self._number)
-        group.pods[pod.uid] = queued
-        queued.group = group
+        equals = sets.get(key)
+        if equals is None:
+            equals = sets[key] = EqualPods(waiting, bucket, key, pod, self._number)
+        equals.pods[pod.uid] = queued
+        queued.equals = equals
 
     def take(self, queued: QueuedPod) -> None:
         """A pod does not wait here any more."""
-        group: Group = queued.group
-        queued.group = None
-        del group.pods[queued.pod.uid]
-        if not group.pods and group.waiting is not None:
-            self._drop(group, group.waiting)
+        equals: EqualPods = queued.equals
+        queued.equals = None
+        del equals.pods[queued.pod.uid]
+        if not equals.pods and equals.waiting is not None:
+            self._drop(equals, equals.waiting)
 
     def ask(
         self, event: ClusterEvent, hint: Hint, room: Room | None, *, real: bool, about: EventObject | None = None
     ) -> list[Woken]:
-        """Ask about all namespaces, each for some steps; returns the groups to wake. Arguments: as in `Queue.wake`."""
+        """Ask about all namespaces, each for some steps; returns the sets to wake. Arguments: as in `Queue.wake`."""
         self._number += 1
         if not self._by_namespace:
             return []
@@ -158,27 +158,27 @@ class UnschedulablePods:
                 self._put_off(waiting, pending)
                 continue
             before = left
-            for bucket, groups in waiting.buckets.items():
+            for bucket, sets in waiting.buckets.items():
                 left -= 1
                 if self._concerned(bucket, pending) is None:
                     continue
-                for group in groups.values():
+                for equals in sets.values():
                     if before - left >= PER_NAMESPACE:
                         self._put_off(waiting, pending)
                         break
-                    left -= self._ask(group, pending, pending.room, woken)
+                    left -= self._ask(equals, pending, pending.room, woken)
                 else:
                     continue
                 break
         self.left = left
         for found in woken:
-            self._detach(found.group)
+            self._detach(found.equals)
         return woken
 
     def catch_up(self, most: int) -> tuple[list[Woken], str, int]:
         """Ask about the pending events of one namespace, for about this many steps.
 
-        Returns the groups to wake, the namespace, and the steps that were taken.
+        Returns the sets to wake, the namespace, and the steps that were taken.
         """
         namespace, waiting = next(iter(self._behind.items()))
         del self._behind[namespace]
@@ -188,25 +188,25 @@ class UnschedulablePods:
         steps = 0
         while steps < most and waiting.events:
             if waiting.walk is None:
-                waiting.walk, waiting.upto = self._concerned_groups(waiting), waiting.events[-1].number
+                waiting.walk, waiting.upto = self._concerned_sets(waiting), waiting.events[-1].number
                 steps += len(waiting.buckets)
             if not waiting.walk:
                 waiting.walk = None
                 waiting.events = [pending for pending in waiting.events if pending.number > waiting.upto]
                 continue
-            group = waiting.walk.popleft()
+            equals = waiting.walk.popleft()
             steps += 1
-            if group.waiting is None or not group.pods:
+            if equals.waiting is None or not equals.pods:
                 continue
             for pending in waiting.events:
-                if pending.number <= group.asked:
+                if pending.number <= equals.asked:
                     continue
                 if pending.number not in rooms:
                     rooms[pending.number] = None if pending.room is None else pending.room.again()
                 before = len(woken)
-                steps += self._ask(group, pending, rooms[pending.number], woken)
+                steps += self._ask(equals, pending, rooms[pending.number], woken)
                 if len(woken) > before:
-                    self._detach(group)
+                    self._detach(equals)
                     break
         if not waiting.events:
             waiting.walk = None
@@ -222,22 +222,22 @@ class UnschedulablePods:
             events[:2] = [PendingEvent(second.number, both, _yes, None, real=False)]
         self._behind.setdefault(waiting.namespace, waiting)
 
-    def _ask(self, group: Group, pending: PendingEvent, room: Room | None, woken: list[Woken]) -> int:
-        """Ask about one group, and add it to `woken` if it is to be woken; returns the steps that this took."""
-        group.asked = pending.number
-        profile, plugins = group.bucket
+    def _ask(self, equals: EqualPods, pending: PendingEvent, room: Room | None, woken: list[Woken]) -> int:
+        """Ask about one set, and add it to `woken` if it is to be woken; returns the steps that this took."""
+        equals.asked = pending.number
+        profile, plugins = equals.bucket
         framework = self.frameworks.get(profile)
-        them = self._concerned(group.bucket, pending)
+        them = self._concerned(equals.bucket, pending)
         if framework is None or them is None:
             return 1
-        if group.price > COSTLY or not group.pod.shape.complete:
-            if not plugins or self._may_help(pending.event, framework, them, group.pod):
-                woken.append(Woken(group, pending.event, real=False, about=pending.about))
+        if equals.price > COSTLY or not equals.pod.shape.complete:
+            if not plugins or self._may_help(pending.event, framework, them, equals.pod):
+                woken.append(Woken(equals, pending.event, real=False, about=pending.about))
             return 1
         before = framework.guard.effort.spent
-        if not plugins or self._worth_it(pending.hint, framework, them, plugins, group.pod, room):
-            woken.append(Woken(group, pending.event, pending.real, pending.about))
-        return group.price + max(framework.guard.effort.spent - before, 0)
+        if not plugins or self._worth_it(pending.hint, framework, them, plugins, equals.pod, room):
+            woken.append(Woken(equals, pending.event, pending.real, pending.about))
+        return equals.price + max(framework.guard.effort.spent - before, 0)
 
     def _concerned(self, bucket: Bucket, pending: PendingEvent) -> list[Plugin | None] | None:
         """The plugins to ask about the pods of a bucket; None: the event does not concern them."""
@@ -251,13 +251,13 @@ class UnschedulablePods:
             concerned[bucket] = None if plugins and not asked else asked
         return concerned[bucket]
 
-    def _concerned_groups(self, waiting: Waiting) -> deque[Group]:
-        """The groups that any of the pending events concerns."""
+    def _concerned_sets(self, waiting: Waiting) -> deque[EqualPods]:
+        """The sets that any of the pending events concerns."""
         return deque(
-            group
-            for bucket, groups in waiting.buckets.items()
+            equals
+            for bucket, sets in waiting.buckets.items()
             if any(self._concerned(bucket, pending) is not None for pending in waiting.events)
-            for group in groups.values()
+            for equals in sets.values()
         )
 
     def says(self, hint: Hint, framework: Framework, plugin: Plugin | None, pod: Pod) -> bool:
@@ -299,25 +299,25 @@ class UnschedulablePods:
             return False
         return self.says(lambda framework, _, pod: not room.rejects(framework, plugins, pod), framework, willing, pod)
 
-    def _detach(self, group: Group) -> None:
-        waiting = group.waiting
+    def _detach(self, equals: EqualPods) -> None:
+        waiting = equals.waiting
         if waiting is not None:
-            group.waiting = None
-            self._drop(group, waiting)
+            equals.waiting = None
+            self._drop(equals, waiting)
 
-    def _drop(self, group: Group, waiting: Waiting) -> None:
-        """A group does not wait any more."""
-        groups = waiting.buckets[group.bucket]
-        del groups[group.key]
-        if not groups:
-            del waiting.buckets[group.bucket]
+    def _drop(self, equals: EqualPods, waiting: Waiting) -> None:
+        """A set does not wait any more."""
+        sets = waiting.buckets[equals.bucket]
+        del sets[equals.key]
+        if not sets:
+            del waiting.buckets[equals.bucket]
         if not waiting.buckets:
             del self._by_namespace[waiting.namespace]
             self._behind.pop(waiting.namespace, None)
 
 
 def alike(pod: Pod) -> tuple[Any, ...]:
-    """Pods for which this is equal are one group.
+    """Pods for which this is equal are one set.
 
     Ephemeral claims have the pod's name, so such a pod is alone, and so is one that is not read yet.
     """

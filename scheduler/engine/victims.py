@@ -43,8 +43,8 @@ class Victims:
 
     @property
     def has_work(self) -> bool:
-        """Whether some are still to be told to go."""
-        return bool(self._leaving)
+        """Whether some are still to be told to go, or nominations are to end, of which a node may have thousands."""
+        return bool(self._leaving) or self._nominator.has_work
 
     def take_turn(self) -> bool:
         """Whether this turn is theirs: every other one is, so that nobody waits until a large group is told to go."""
@@ -62,11 +62,14 @@ class Victims:
             self._leaving.append((pod, node, victims[_AT_ONCE:]))
         self.remove(pod, node, victims[:_AT_ONCE], now)
         lower = [other for other in nominations.on(node) if other.priority < pod.priority]
-        self._nominator.end_all(lower, here, now)
+        self._nominator.end_all(lower, node, here, now)
 
     def remove_more(self, now: float) -> None:
-        """Have some more pods of a large group removed for a pod that took it as a whole."""
+        """Have some more pods of a large group removed for a pod that took it as a whole; or end some nominations."""
         self._others_had = False
+        if self._nominator.has_work:
+            self._nominator.end_more(now)
+            return
         pod, node, victims = self._leaving.popleft()
         if len(victims) > _AT_ONCE:
             self._leaving.appendleft((pod, node, victims[_AT_ONCE:]))

@@ -11,7 +11,6 @@ from scheduler.framework.plugin import OtherObject, Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import PodGroup
 from scheduler.state.cluster import Cluster
 
 
@@ -54,7 +53,7 @@ def for_any_room(queue: Queue, cluster: Cluster, row: int, now: float) -> None:
     queue.wake(ClusterEvent.POD_GONE, _always, now, room_on(cluster, row), real=False)
 
 
-def for_storage(
+def for_object(
     queue: Queue,
     event: ClusterEvent,
     old: OtherObject,
@@ -63,22 +62,13 @@ def for_storage(
     *,
     real: bool = True,
 ) -> None:
-    """A storage object, or one about devices, was added, changed or deleted. `real`: as in `Queue.wake`."""
+    """An object that is neither a node nor a pod was added, changed or deleted. `real`: as in `Queue.wake`."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         return framework.hint(plugin, "object_hint", pod, event, old, new)
 
     if event:
         queue.wake(event, helps, now, real=real, about=old if new is None else new)
-
-
-def for_pod_group(queue: Queue, event: ClusterEvent, old: PodGroup | None, new: PodGroup, now: float) -> None:
-    """A pod group was added or changed."""
-
-    def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
-        return framework.hint(plugin, "object_hint", pod, event, old, new)
-
-    queue.wake(event, helps, now, about=new)
 
 
 def _always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:

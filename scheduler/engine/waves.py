@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scheduler.engine.places import Cause
 from scheduler.engine.queued import Place, QueuedPod
-from scheduler.engine.unschedulable_pods import Group
+from scheduler.engine.unschedulable_pods import EqualPods
 
 
 @dataclass(slots=True)
@@ -14,24 +14,25 @@ class _Wave:
     """Pods that are being woken together."""
 
     pods: Iterator[QueuedPod]
-    group: Group | None
-    """The group that is woken; None: these very pods."""
+    equals: EqualPods | None
+    """The set that is woken; None: these very pods."""
     cause: Cause
     real: bool
 
     def has(self, queued: QueuedPod) -> bool:
         """Whether a pod still waits where it did when the wave began."""
-        if self.group is None:
-            return queued.place is Place.UNSCHEDULABLE and queued.group is not None
-        return queued.group is self.group
+        if self.equals is None:
+            return queued.place is Place.UNSCHEDULABLE and queued.equals is not None
+        return queued.equals is self.equals
 
 
 class Waves:
     """The waves that are under way, those of higher priority first."""
 
-    def __init__(self, wake: Callable[[QueuedPod, float, Cause], None]) -> None:
-        """`wake` moves one pod out of where it waits."""
+    def __init__(self, wake: Callable[[QueuedPod, float, Cause], None], waits_on: Callable[[QueuedPod], bool]) -> None:
+        """`wake` moves one pod out of where it waits; `waits_on` has it wait on, if to try it would be of no use."""
         self._wake = wake
+        self._waits_on = waits_on
         self._waves: list[tuple[int, int, _Wave]] = []
         """A heap of (-priority, number, wave)."""
         self._number = 0
@@ -44,9 +45,9 @@ class Waves:
         """The highest priority of pods that are being woken."""
         return -self._waves[0][0]
 
-    def begin(self, group: Group, cause: Cause, *, real: bool) -> None:
-        """Wake a group. `real`: as in `Queue.wake`."""
-        self._begin(group.pod.priority, _Wave(iter(list(group.pods.values())), group, cause, real))
+    def begin(self, equals: EqualPods, cause: Cause, *, real: bool) -> None:
+        """Wake a set. `real`: as in `Queue.wake`."""
+        self._begin(equals.pod.priority, _Wave(iter(list(equals.pods.values())), equals, cause, real))
 
     def begin_with(self, pods: Iterable[QueuedPod], cause: Cause) -> None:
         """Wake those of these pods that wait for an event."""
@@ -58,14 +59,15 @@ class Waves:
         heapq.heappush(self._waves, (-priority, self._number, wave))
 
     def go_on(self, now: float, most: int) -> None:
-        """Wake so many pods at most."""
+        """Go through so many pods at most."""
         while most and self._waves:
             wave = self._waves[0][2]
             for queued in wave.pods:
                 if not wave.has(queued):
                     continue  # it has gone, or was woken, meanwhile
-                queued.early |= wave.real
-                self._wake(queued, now, wave.cause)
+                if not self._waits_on(queued):
+                    queued.early |= wave.real
+                    self._wake(queued, now, wave.cause)
                 most -= 1
                 if not most:
                     return

@@ -11,14 +11,14 @@ import numpy as np
 
 from scheduler.framework.equivalence import EquivalenceClasses
 from scheduler.framework.following import Followed, Following, Kinds
+from scheduler.framework.foreign import declared
 from scheduler.framework.kept_results import Ask, OnNodeResults, Scorer, every_row
+from scheduler.framework.plugin import NODE, OTHER_NODES
 from scheduler.model.pod import Pod
 from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
 
-_BY_NODES = frozenset(("ImageLocality",))
-"""Scorers that look at all nodes, and at no pods but the one."""
 _KINDS = 64
 """With more kinds of rows, the pods are decided one by one."""
 
@@ -46,7 +46,11 @@ class Beyond(NamedTuple):
 class Ahead:
     """The levels of one pod's equals, each computed when it is first asked for, and what tells kinds of rows apart."""
 
-    def __init__(self, pod: Pod, cluster: Cluster, on_node: OnNodeResults, beyond: Beyond, ask: Ask) -> None:
+    def __init__(
+        self, pod: Pod, cluster: Cluster, on_node: OnNodeResults, beyond: Beyond, ask: Ask, most: Ints | None = None
+    ) -> None:
+        """`most`: int64[rows], how many of the pods a row takes for reasons that are not asked about here."""
+        self._most = most
         self._pod = pod
         self._cluster = cluster
         self._on_node = on_node
@@ -78,15 +82,17 @@ class Ahead:
         passes = self._beyond.passes & found.passes
         if number and self._pod.shape.host_ports:
             passes = np.zeros_like(passes)  # the first pod has the port
+        if self._most is not None:
+            passes = passes & (self._most > number)
         return Level(passes.tolist(), (found.sums + self._beyond.more).tolist())
 
-    def passing(self, kinds: Kinds) -> Bools:
-        """bool[kinds]: which of them take a pod."""
-        passes = np.ones(len(kinds.rows), dtype=np.bool_)
+    def passing(self, kinds: Kinds) -> Bools | None:
+        """bool[kinds]: which of them take a pod; None: all of them."""
+        passes: Bools | None = None
         for following in self._beyond.followings:
             rejected = following.rejected(kinds)
             if rejected is not None:
-                passes &= ~rejected
+                passes = ~rejected if passes is None else passes & ~rejected
         return passes
 
     def offsets(self, kinds: Kinds) -> list[int]:
@@ -106,10 +112,10 @@ class Ahead:
             following.placed(row)
 
 
-def ahead(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask) -> Ahead | None:
+def ahead(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask, most: Ints | None = None) -> Ahead | None:
     """None where what a pod changes for others is not known, so that they have to be decided one by one.
 
-    Raises PluginError.
+    `most`: int64[rows], how many of the pods a row takes at most. Raises PluginError.
     """
     shape, nodes = pod.shape, cluster.nodes
     one_by_one = shape.volumes is not NO_VOLUMES or shape.claims or pod.scheduling_group is not None
@@ -120,7 +126,7 @@ def ahead(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask) -> 
     beyond = _beyond(pod, cluster, classes, ask)
     if beyond is None:
         return None
-    found = Ahead(pod, cluster, classes.fresh_on_node(shape), beyond, ask)
+    found = Ahead(pod, cluster, classes.fresh_on_node(shape), beyond, ask, most)
     return found if found.number <= _KINDS else None
 
 
@@ -132,8 +138,8 @@ def _beyond(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask) -
         return None
     followings: dict[Any, Following] = {}
     for plugin in dict.fromkeys((*asked.filters, *(scorer[0] for scorer in asked.scorers))):
-        if plugin.name in _BY_NODES:
-            continue
+        if plugin not in asked.filters and not declared(plugin).depends_on & ~(NODE | OTHER_NODES):
+            continue  # it looks at all nodes, and at no pod but this one
         following = plugin.following(pod, cluster) if isinstance(plugin, Followed) else None
         if following is None:
             return None

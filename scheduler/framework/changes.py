@@ -297,8 +297,22 @@ class AddNode(SmallChange, frozen=True):
         return replace(node, name=name, uid="", labels=labels, taints=taints, unschedulable=False, images=())
 
 
+class NameScheduler(SmallChange, frozen=True):
+    """Name a scheduler that somebody runs."""
+
+    cost = 1.0
+    scheduler: str
+
+    def __str__(self) -> str:
+        return f"name the scheduler {self.scheduler}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Name it."""
+        pod.scheduler_name = self.scheduler
+
+
 Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | RaiseMaxSkew | SoftenSpread | DropHostPort
-OnPod = Request | Tolerate | Relaxed | AllowPreemption | Ungate
+OnPod = Request | Tolerate | Relaxed | AllowPreemption | NameScheduler | Ungate
 OnNode = Uncordon | RemoveTaint | Label
 Change = OnPod | OnNode | OnStorage | OnClaim | OnDevices | MovePod | FreeClaim | AddNode
 Fix = tuple[Change, ...]

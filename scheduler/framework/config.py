@@ -5,6 +5,7 @@ Mirrors kube-scheduler `apis/config/v1/defaults.go`, `default_plugins.go` and `a
 
 import json
 import re
+from copy import deepcopy
 from typing import Any, TypeVar
 
 import msgspec
@@ -148,6 +149,8 @@ _KINDS = {
     "null": "nothing",
 }
 """What msgspec calls the kinds of values, in words."""
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_WRONG = 50
 _OTHER = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.S)
 
 
@@ -163,12 +166,15 @@ def decode(document: Any) -> SchedulerConfiguration:
         if given != wanted:
             problem = "Required value" if given is None else f"Unsupported value: {_shown(given)}"
             raise ConfigError(f'{name}: {problem}: supported values: "{wanted}"')
-    config = convert(_without_nulls(document), SchedulerConfiguration, "")
+    config, wrong = _converted(without_nulls(document), SchedulerConfiguration, "")
+    if config is None:
+        raise ConfigError("\n".join(wrong))
     profiles = config.profiles or [ProfileConfig()]
     if len(profiles) == 1 and profiles[0].scheduler_name is None:
         profiles = [replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME)]
     config = replace(config, profiles=profiles)
-    errors = validate(config)
+    said = {line.partition(": ")[0] for line in wrong}
+    errors = [*wrong, *(line for line in validate(config) if line.partition(": ")[0] not in said)]
     if errors:
         raise ConfigError("\n".join(errors))
     return config
@@ -177,27 +183,56 @@ def decode(document: Any) -> SchedulerConfiguration:
 def convert(document: Any, target: type[Target], path: str) -> Target:
     """msgspec.convert with its errors in the API's grammar, below `path`.
 
-    Raises ConfigError.
+    Raises ConfigError with a line for each field that is wrong.
     """
+    found, wrong = _converted(document, target, path)
+    if wrong or found is None:
+        raise ConfigError("\n".join(wrong))
+    return found
+
+
+def _converted(document: Any, target: type[Target], path: str) -> tuple[Target | None, list[str]]:
+    """What can be read of a document, and what is wrong with the rest; None where nothing is left to read."""
+    wrong: list[str] = []
+    document = deepcopy(document)
     if issubclass(target, Struct) and target.__struct_config__.forbid_unknown_fields:
-        unknown = [_unknown_field(*found) for found in unknown_fields(document, target, path)]
-        if unknown:
-            raise ConfigError("\n".join(unknown))
+        for unknown, meant in list(unknown_fields(document, target, path)):
+            wrong.append(_unknown_field(unknown, meant))
+            if not _take_out(document, unknown.removeprefix(path)):
+                return None, wrong
+    while True:
+        try:
+            return msgspec.convert(document, target), wrong
+        except msgspec.ValidationError as error:
+            found = _OTHER.match(str(error))
+            wrong.append(_grammar(str(error), path, document))
+            if len(wrong) > _WRONG or not _take_out(document, (found and found["path"]) or ""):
+                return None, wrong
+
+
+def _take_out(document: Any, path: str) -> bool:
+    """Remove a field, so that what is beside it can be read; whether that can be done."""
+    steps = _STEP.findall(path)
+    if not steps or steps[-1][1]:
+        return False  # an element of a list: without it, its successors would have other places
     try:
-        return msgspec.convert(document, target)
-    except msgspec.ValidationError as error:
-        raise ConfigError(_grammar(str(error), path, document)) from None
+        for key, index in steps[:-1]:
+            document = document[int(index) if index else key]
+        del document[steps[-1][0]]
+    except (LookupError, TypeError):
+        return False  # a key with a dot in it, or one that is missing
+    return True
 
 
 def _unknown_field(path: str, meant: str | None) -> str:
     return f"{path}: Unknown field{f' (did you mean {meant}?)' if meant else ''}"
 
 
-def _without_nulls(document: Any) -> Any:
+def without_nulls(document: Any) -> Any:
     """A null field is an absent one, as for every API object."""
     if isinstance(document, dict):
-        return {key: _without_nulls(value) for key, value in document.items() if value is not None}
-    return [_without_nulls(value) for value in document] if isinstance(document, list) else document
+        return {key: without_nulls(value) for key, value in document.items() if value is not None}
+    return [without_nulls(value) for value in document] if isinstance(document, list) else document
 
 
 def _grammar(text: str, path: str, document: Any) -> str:
@@ -214,7 +249,7 @@ def _grammar(text: str, path: str, document: Any) -> str:
 
 def _value_at(document: Any, path: str) -> str:
     """The value that an error is about, shortened."""
-    for key, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
+    for key, index in _STEP.findall(path):
         try:
             document = document[int(index) if index else key]
         except (LookupError, TypeError):

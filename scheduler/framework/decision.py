@@ -53,12 +53,27 @@ class Decision:
     quick: bool = False
     """Found by what is kept for equal pods: only the best rows are known, not the scores, nor who rejected what."""
     passing: int = 0
-    """Of a quick decision, how many rows pass all filters."""
+    """Of a quick or settled decision, how many rows pass all filters."""
+    settled: bool = False
+    """What became of it is known, and only that is kept."""
 
     @property
     def fitting(self) -> int:
         """How many nodes pass all filters."""
-        return self.passing if self.quick else len(self.feasible)
+        return self.passing if self.quick or self.settled else len(self.feasible)
+
+    def settle(self, row: int | None) -> None:
+        """Let go of all other nodes: many pods are about to be bound at a time, each with thousands of nodes.
+
+        `row`: of the node that was chosen; None: no node passes, and the reasons were read.
+        """
+        self.passing, self.settled = self.fitting, True
+        self.feasible = np.array([] if row is None else [row], dtype=np.intp)
+        if self.quick:
+            return  # nothing else is known
+        if self.totals is not None and len(self.totals):
+            self.totals = self.totals.max(keepdims=True)
+        self.left_out, self.rejected, self.scores = None, [], []
 
     def best(self) -> Rows:
         """All rows that share the highest total; the feasible ones when nothing was scored."""

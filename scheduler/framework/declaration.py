@@ -13,7 +13,9 @@ from scheduler.framework.binding_plugins import ASYNC_POINTS, LONGEST_LIMIT, is_
 from scheduler.framework.events import NODE_EVENTS, OTHER_EVENTS, POD_EVENTS, ClusterEvent
 from scheduler.framework.normalize import Normalizer
 from scheduler.framework.plugin import NODE, OWN_STATE, PODS_ELSEWHERE, PODS_HERE, POINTS, DependsOn, Plugin
+from scheduler.framework.reservation import Reservation
 from scheduler.framework.status import shown
+from scheduler.model.annotated import MODES
 
 _NEAR = 0.85
 """Attributes whose names are this close to a known one are taken for misspellings of it."""
@@ -47,7 +49,12 @@ _METHODS = (
     *HINTS,
     *_EXPLAINING,
 )
-_DATA = ("name", "Args", "depends_on", "normalize", "events", "time_limit", "only_preempts")
+_OPTIONS = ("further_orders", "composite_groups", "reservation", "annotated_affinity", "required_during_execution")
+"""What a plugin may also set in `__init__`, by its arguments."""
+_DATA = (
+    *("name", "Args", "depends_on", "normalize", "events", "time_limit", "for_groups", "only_preempts"),
+    *_OPTIONS,
+)
 KNOWN = (*_METHODS, *_DATA, "check")
 """Every attribute that means something to Berth."""
 _FORMERLY = {
@@ -151,6 +158,24 @@ def problems_of(plugin_class: Any, name: str) -> list[str]:
     for method in ("__init__", *methods, *(("normalize",) if own_normalize else ())):
         problems += _signature_problems(plugin_class, method)
     return problems + _data_problems(plugin_class, own_normalize) + _missing(plugin_class, frozenset(methods))
+
+
+def problems_of_options(plugin: Any) -> list[str]:
+    """What is wrong with the options that a plugin has set, a line each."""
+    orders, reservation = plugin.further_orders, plugin.reservation
+    wanted = {
+        "further_orders": (type(orders) is int and orders >= 0, "a number of orders"),
+        "composite_groups": (isinstance(plugin.composite_groups, bool), "True or False"),
+        "reservation": (isinstance(reservation, Reservation | None), "a Reservation or None"),
+        "annotated_affinity": (plugin.annotated_affinity in (None, *MODES), f"{' or '.join(MODES)}, or None"),
+        "required_during_execution": (isinstance(plugin.required_during_execution, bool), "True or False"),
+    }
+    problems = [
+        f"its {name} is {shown(getattr(plugin, name))}, should be {want}"
+        for name, (right, want) in wanted.items()
+        if not right
+    ]
+    return problems + (reservation.check("its reservation") if isinstance(reservation, Reservation) else [])
 
 
 def _unknown(plugin_class: type[Plugin]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.framework.config import API_VERSION, ProfileConfig, SchedulerConfiguration, convert
+from scheduler.framework.config import API_VERSION, ProfileConfig, SchedulerConfiguration, convert, without_nulls
 from scheduler.framework.plugin import POINTS, NoArgs
 from scheduler.framework.profiles import build_profile, field_of, without_type
 
@@ -37,7 +37,7 @@ def effective(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> di
     """
     if not config.percentage_of_nodes_to_score:
         config = replace(config, percentage_of_nodes_to_score=_EVERY_NODE)
-    found: dict[str, Any] = _without_nulls(msgspec.to_builtins(config))
+    found: dict[str, Any] = without_nulls(msgspec.to_builtins(config))
     found["profiles"] = [_profile(profile, registry, f"profiles[{i}]") for i, profile in enumerate(config.profiles)]
     return found
 
@@ -72,12 +72,6 @@ def _arguments(config: ProfileConfig, used: set[str], registry: Mapping[str, Any
         defaulted = args.defaulted() if hasattr(args, "defaulted") else args
         typed = {"apiVersion": API_VERSION, "kind": f"{name}Args"} if name in _TYPED else {}
         # As kube-scheduler writes them: a list that is empty is left out.
-        filled = {key: value for key, value in _without_nulls(msgspec.to_builtins(defaulted)).items() if value != []}
+        filled = {key: value for key, value in without_nulls(msgspec.to_builtins(defaulted)).items() if value != []}
         found.append({"name": name, "args": typed | filled})
     return found
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -195,6 +195,10 @@ class EquivalenceClasses:
         """How much is kept."""
         return KeptResults(len(self._classes), len(self._static), len(self._on_node), len(self._by_shape))
 
+    def knows(self, shape: PodShape) -> bool:
+        """Whether the class of a shape is known."""
+        return shape in self._by_shape
+
     @property
     def asks_foreign(self) -> bool:
         """Whether a third-party plugin takes part: what it reads of a node's pods is not known."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from scheduler.framework.config import Extender, PluginConfig, ProfileConfig, SchedulerConfiguration
 from scheduler.framework.decision import Decision, PluginScores, Rejected
-from scheduler.framework.plugin import MAX_SCORE
+from scheduler.framework.normalize import MAX_SCORE
 from scheduler.framework.status import Reason
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster

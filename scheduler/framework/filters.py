@@ -15,13 +15,14 @@ from scheduler.framework.kept_results import passing
 from scheduler.framework.many_reasons import ManyReasons
 from scheduler.framework.nominated_pods import NominatedPods
 from scheduler.framework.plugin import NODE, PODS_ELSEWHERE
+from scheduler.framework.profile import Profile
 from scheduler.framework.spare import Spare
 from scheduler.framework.status import PluginError, Reason, Rejections
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
-from scheduler.state.view import row_with
+from scheduler.state.view import row_with, some_rows
 
 _SUPPOSED = 4
 """Steps for each nominated pod that is supposed to be there, and taken away again."""
@@ -30,8 +31,9 @@ _SUPPOSED = 4
 class FilterPlugins:
     """A profile's filters, in the order in which they run."""
 
-    def __init__(self, plugins: tuple[Any, ...], guard: Guard) -> None:
-        self.plugins = plugins
+    def __init__(self, profile: Profile, guard: Guard) -> None:
+        self._profile = profile
+        self.plugins = plugins = profile.plugins("filter")
         self._ask = guard
         self._declared = [(plugin, declared(plugin)) for plugin in plugins]
         counting = [plugin for plugin, its in self._declared if its.counts]
@@ -41,6 +43,10 @@ class FilterPlugins:
             its.may_look_elsewhere and any(counts[i:]) for i, (_, its) in enumerate(self._declared)
         )
         """Every filter that counts comes before all filters that may look beyond one node."""
+
+    def apart(self) -> "FilterPlugins":
+        """The same filters under the same guard, with no kept results."""
+        return FilterPlugins(self._profile.apart(), self._ask)
 
     def run(self, pod: Pod, cluster: Cluster, among: Bools, *, trying: bool = False) -> tuple[Bools, list[Rejected]]:
         """(rows of `among` that pass, which plugin was the first to reject the others).
@@ -199,6 +205,23 @@ class FilterPlugins:
         Raises PluginError.
         """
         return self._rejecting(pod, plugins, view) is not None
+
+    def takes(self, pod: Pod, cluster: Cluster, row: int) -> bool:
+        """Whether a row passes all filters. Filters on one node look at this row only. Raises PluginError."""
+        view: Cluster | None = None
+        for plugin, its in self._declared:
+            if self._skipped(plugin, pod.shape):
+                continue
+            if its.on_node and "filter_one" in its.methods:
+                if not self._ask(plugin, plugin.filter_one, pod, cluster.nodes, row):
+                    return False
+                continue
+            if its.on_node:
+                view = some_rows(cluster, np.array([row])) if view is None else view
+            where, here = (view, 0) if its.on_node else (cluster, row)
+            if any(rejected[here] for _, rejected in self._ask(plugin, plugin.filter, pod, where)):
+                return False
+        return True
 
     def objects(self, pod: Pod, view: Cluster) -> str | None:
         """The first filter, of those that look at one node at a time, that rejects the only row of a view.

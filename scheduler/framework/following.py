@@ -16,7 +16,7 @@ from scheduler.state.column import Bools, Codes, Ints
 
 
 class Kinds(NamedTuple):
-    """Kinds of rows that may take another pod. `rows`: one row of each, ascending; `sizes`: how many rows it has."""
+    """Kinds of rows that may take another pod. `rows`: one row of each; `sizes`: how many rows it has."""
 
     rows: NDArray[np.intp]
     sizes: Ints
@@ -66,6 +66,6 @@ def columns_of(codes: Codes, labelled: Bools) -> tuple[list[Ints], bool]:
     Values that are each node's own make no kinds: how many of the pods the row has says as much.
     """
     here = codes[labelled]
-    if len(np.unique(here)) == len(here):
+    if len(set(here.tolist())) == len(here):
         return [(codes >= 0).astype(np.int64)], True
     return [codes.astype(np.int64)], False

@@ -14,7 +14,7 @@ from scheduler.framework.changes import Change, Fix
 from scheduler.framework.declaration import Declaration, declaration_of
 from scheduler.framework.guard import Guard
 from scheduler.framework.normalize import MAX_SCORE, Normalizer
-from scheduler.framework.plugin import SKIPPABLE, PostFilterResult
+from scheduler.framework.plugin import SKIPPABLE, GroupPostFilterResult, PostFilterResult
 from scheduler.framework.status import Narrow, Reason, Reject, shown
 from scheduler.state.effort import SliceOver
 
@@ -169,6 +169,7 @@ _CHECKS: dict[str, Check] = {
     "filter": _rejections,
     "filter_one": _one_of(bool, np.bool_),
     "post_filter": _one_of(PostFilterResult),
+    "post_filter_group": _one_of(GroupPostFilterResult),
     "score": _scores,
     "score_one": _one_of(int, np.integer),
     "skips": _points,

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec import Struct
 
 from scheduler.framework.decision import Rows
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Placement:
-    """Nodes on which a group may be scheduled."""
+class Placement(Struct, frozen=True, eq=False):
+    """Nodes on which a group may be scheduled. There may be one for each node of the cluster."""
 
     name: str
     """Such as the value of a label that all these nodes have."""
@@ -25,8 +27,7 @@ class Placement:
     ranks. A pod that fits into none of them may be on any node of the placement."""
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """A pod of a group that has a node, by the API's word or ours."""
 
     pod: Pod

@@ -8,7 +8,7 @@ plugins are made in the same way, and are found by the entry point group `podber
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -18,10 +18,11 @@ from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Decision, Rejected, Rows
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
-from scheduler.framework.normalize import MAX_SCORE, Normalizer
 from scheduler.framework.placement import Assignment, Placement, Running
+from scheduler.framework.reservation import Reservation
 from scheduler.framework.spare import Spare
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections
+from scheduler.model.annotated import Mode
 from scheduler.model.devices import DeviceKind
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -108,6 +109,9 @@ class Filters(Protocol):
     def spare(self, pod: Pod, cluster: Cluster) -> Spare:
         """What each node has left of everything that filters count: preemption finds victims by these amounts."""
 
+    def apart(self) -> "Filters":
+        """The same filters, which have kept nothing yet: to be asked about a copy of the cluster."""
+
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
@@ -126,6 +130,27 @@ class PostFilterResult:
     """What to write, so that the pod may fit later."""
     in_the_way: frozenset[str] = frozenset()
     """Filters that reject nodes even with all victims removed: an event that changes their verdict may help too."""
+
+
+class FailedGroup(NamedTuple):
+    """A pod group that did not fit. Its pods hold nothing any more."""
+
+    group: PodGroup
+    pods: Sequence[Pod]
+    """Those that were tried, in that order."""
+    by_topology: bool = False
+    """The group asks for a domain, and the profile heeds that."""
+
+
+class GroupPostFilterResult(NamedTuple):
+    """What a plugin can do for a pod group that did not fit."""
+
+    text: str = ""
+    """What the messages of the group and of its pods end with."""
+    writes: Sequence[tuple[Pod, Write]] = ()
+    """What to write so that the group fits later, and for which of its pods."""
+    preempts: bool = False
+    """Pods of lower priority may be removed for the group: Berth looks for victims, and says what came of it here."""
 
 
 class Plugin:
@@ -153,7 +178,22 @@ class Plugin:
     time_limit: ClassVar[float] = TIME_LIMIT
     """Seconds that each of its coroutines has."""
     for_groups: ClassVar[bool] = False
-    """Its `pre_enqueue` is asked about pods of pod groups only."""
+    """Its `pre_enqueue` goes by the pod's group: it is asked about pods of groups only, after all other plugins, and
+    again when the group's object or the number of its pods changes, instead of by `events`."""
+    further_orders: int = 0
+    """In how many other orders the pods of a group are tried after kube-scheduler's own has failed. If several plugins
+    of a profile say a number, the largest one counts."""
+    composite_groups: bool = False
+    """Whether groups of groups count (the gate CompositePodGroup): if a plugin of any profile says so."""
+    reservation: Reservation | None = None
+    """When nodes are reserved for a group that waits behind smaller pods. Pods that are kept away from such nodes wait
+    under the plugin's name. If several plugins of a profile say so, the first one counts."""
+    annotated_affinity: Mode | None = None
+    """What the annotation `scheduler.alpha.kubernetes.io/affinity` does to spec.affinity of the profile's pods, unless
+    a pod says so itself: "replace" or "add". None, if no plugin of the profile says anything: it is not read."""
+    required_during_execution: bool = False
+    """Whether pods that say nothing are held to their own nodeSelector and required node affinity while they run: if a
+    plugin of their profile says so. The evictor sees to it."""
     only_preempts: ClassVar[bool] = False
     """Its `post_filter` only removes pods of lower priority. Then waiting pods are not woken for a node that would be
     too small for them even without all pods of lower priority."""
@@ -221,9 +261,9 @@ class Plugin:
         """When no node passed (preemption): the end of the FailedScheduling message, and where the pod could go."""
         raise NotImplementedError
 
-    def post_filter_group(self, pods: Sequence[Pod], cluster: Cluster) -> Iterable[tuple[Pod, Write]]:
-        """When a pod group did not fit, and its pods have given back what they held: what to write so that it fits
-        later, and for which of its pods. Asked of plugins that are enabled for post_filter. Optional."""
+    def post_filter_group(self, failed: FailedGroup, cluster: Cluster) -> GroupPostFilterResult:
+        """When a pod group did not fit: what can be done for it. Asked of plugins that are enabled for post_filter, and
+        once more if looking for victims took longer than a turn: then the second answer says what is written."""
         raise NotImplementedError
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Rows) -> Ints | int | None:
@@ -346,26 +386,3 @@ class Plugin:
 
 Registry = Mapping[str, type[Plugin]]
 """Plugin name → class."""
-
-__all__ = [
-    "ANYTHING",
-    "DEVICES",
-    "MAX_SCORE",
-    "NODE",
-    "NO_POINTS",
-    "OTHER_NODES",
-    "OWN_STATE",
-    "PODS_ELSEWHERE",
-    "PODS_HERE",
-    "POINTS",
-    "SKIPPABLE",
-    "VOLUMES",
-    "DependsOn",
-    "Filters",
-    "NoArgs",
-    "Normalizer",
-    "OtherObject",
-    "Plugin",
-    "PostFilterResult",
-    "Registry",
-]

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from scheduler.framework.plugin import Plugin
+from scheduler.framework.reservation import Reservation
 from scheduler.framework.sampling import ALL_NODES
+from scheduler.model.annotated import Mode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Profile:
     """A schedulerName and its plugins by extension point, in the order they run."""
 
@@ -26,6 +29,40 @@ class Profile:
     def plugins(self, point: str) -> tuple[Any, ...]:
         """The plugins of one point."""
         return self.points.get(point, ())
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Any]:
+        """All its plugins."""
+        return {plugin.name: plugin for plugins in self.points.values() for plugin in plugins}
+
+    # -- what any of its plugins may ask for -------------------------------------------------------------------------
+
+    @cached_property
+    def further_orders(self) -> int:
+        """In how many other orders the pods of a group are tried: the largest number that a plugin says."""
+        return max((plugin.further_orders for plugin in self.by_name.values()), default=0)
+
+    @cached_property
+    def composite_groups(self) -> bool:
+        """Whether groups of groups count."""
+        return any(plugin.composite_groups for plugin in self.by_name.values())
+
+    @cached_property
+    def reservation(self) -> tuple[str, Reservation] | None:
+        """When nodes are reserved for a group, and the first plugin that says so."""
+        found = ((name, plugin.reservation) for name, plugin in self.by_name.items())
+        return next(((name, wanted) for name, wanted in found if wanted is not None), None)
+
+    @cached_property
+    def required_during_execution(self) -> bool:
+        """Whether pods that say nothing are held to their own requirements while they run."""
+        return any(plugin.required_during_execution for plugin in self.by_name.values())
+
+    @cached_property
+    def annotated_affinity(self) -> Mode | None:
+        """What affinity by annotation does to pods of this profile: what the first plugin says that says anything."""
+        modes = (plugin.annotated_affinity for plugin in self.by_name.values())
+        return next((mode for mode in modes if mode is not None), None)
 
     def apart(self) -> "Profile":
         """The same profile with fresh in-tree plugins, which have kept nothing yet.

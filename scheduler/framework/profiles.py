@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler.framework.config import ConfigError, PluginRef, PluginSet, ProfileConfig, SchedulerConfiguration, convert
-from scheduler.framework.declaration import declaration_of
+from scheduler.framework.declaration import declaration_of, problems_of_options
 from scheduler.framework.extenders import without_ignored
 from scheduler.framework.foreign import Foreign, is_foreign
 from scheduler.framework.guard import described
@@ -17,6 +17,7 @@ from scheduler.framework.plugin import POINTS
 from scheduler.framework.profile import Profile
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import ALL_NODES
+from scheduler.model.annotated import Mode
 from scheduler.model.fields import nearest
 
 DEFAULT_MULTI_POINT = (
@@ -89,6 +90,12 @@ def build(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[s
     if errors:
         raise ConfigError("\n".join(errors))
     return frameworks
+
+
+def annotated(frameworks: Mapping[str, Framework]) -> dict[str, Mode]:
+    """schedulerName → mode of the profiles that read affinity by annotation, as `model.kinds.Decoder` wants it."""
+    modes = ((name, framework.profile.annotated_affinity) for name, framework in frameworks.items())
+    return {name: mode for name, mode in modes if mode is not None}
 
 
 def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Profile:
@@ -276,10 +283,14 @@ def _make(plugin_class: Any, args: Any, path: str) -> Any:
     """The plugin. Whatever a third-party constructor raises is reported as an error of the configuration."""
     if not is_foreign(plugin_class):
         return plugin_class(args)
+    where = f'{path}: plugin "{plugin_class.name}" of {plugin_class.__module__}'
     try:
-        return Foreign(plugin_class(args))
+        plugin = Foreign(plugin_class(args))
+        problems = problems_of_options(plugin)
     except ValueError:
         raise
     except BaseException as error:  # SystemExit too: a plugin does not end the process
-        where = f'{path}: plugin "{plugin_class.name}" of {plugin_class.__module__}'
         raise ConfigError(f"{where}: {described(error)}") from error
+    if problems:
+        raise ConfigError(f"{where}: {'; '.join(problems)}")
+    return plugin

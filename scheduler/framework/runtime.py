@@ -4,7 +4,7 @@ Mirrors kube-scheduler `schedule_one.go` (schedulePod, findNodesThatFitPod, prio
 `framework/runtime/framework.go`, with every node scored.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,22 +15,22 @@ from scheduler.framework.attempt_record import AGAIN
 from scheduler.framework.binding import Write
 from scheduler.framework.binding_plugins import BindingPlugins, by_point
 from scheduler.framework.decision import Decision, PluginScores, Rows
-from scheduler.framework.declaration import declaration_of
 from scheduler.framework.equivalence import EquivalenceClasses, KeptResults
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.filters import FilterPlugins
 from scheduler.framework.foreign import Foreign, declared
 from scheduler.framework.guard import Asked, Guard, Reached, Spans
+from scheduler.framework.named_node import NamedNode
 from scheduler.framework.placement_plugins import PlacementPlugins
-from scheduler.framework.plugin import Plugin, PostFilterResult
+from scheduler.framework.plugin import FailedGroup, GroupPostFilterResult, Plugin, PostFilterResult
 from scheduler.framework.profile import Profile
 from scheduler.framework.sampling import Rotation, nodes_to_find, sample
-from scheduler.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Narrow, Reason, Reject
+from scheduler.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Narrow, PluginError, Reason, Reject
 from scheduler.framework.waiting_pods import WaitingPods
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools
+from scheduler.state.column import Bools, Ints
 
 
 class Framework:
@@ -41,17 +41,18 @@ class Framework:
         self.guard = Guard() if guard is None else guard
         self._reached: Reached = _unheard
         self._pre_filters: tuple[Any, ...] = profile.plugins("pre_filter")
-        self._enqueues = tuple(plugin for plugin in profile.plugins("pre_enqueue") if not plugin.for_groups)
+        enqueues = profile.plugins("pre_enqueue")
+        self._enqueues = tuple(plugin for plugin in enqueues if not plugin.for_groups)
+        self._enqueues_in_group = (*self._enqueues, *(plugin for plugin in enqueues if plugin.for_groups))
         self._scorers = [
             (plugin, profile.weights.get(plugin.name, 1), plugin.normalize) for plugin in profile.plugins("score")
         ]
-        self.filters = FilterPlugins(profile.plugins("filter"), self.guard)
+        self.filters = FilterPlugins(profile, self.guard)
         self._classes = EquivalenceClasses(self._pre_filters, self.filters.plugins, self._scorers, self.guard)
+        self._named = NamedNode(self._pre_filters, self.filters, self.guard)
         self._from_reserve = by_point(profile.points)
         self.placements = PlacementPlugins(profile, self.guard)
-        self._by_name: dict[str, Any] = {
-            plugin.name: plugin for plugins in profile.points.values() for plugin in plugins
-        }
+        self._by_name = profile.by_name
         self._methods = {name: declared(plugin).methods for name, plugin in self._by_name.items()}
         self._events: dict[str, ClusterEvent] = {name: plugin.events for name, plugin in self._by_name.items()}
         for plugin in self._by_name.values():
@@ -137,7 +138,7 @@ class Framework:
 
     def held_by(self, pod: Pod, cluster: Cluster) -> tuple[str, Reason] | None:
         """(plugin, reason) of the first plugin that holds the pod out of the queue."""
-        for plugin in self._enqueues if pod.scheduling_group is None else self.profile.plugins("pre_enqueue"):
+        for plugin in self._enqueues if pod.scheduling_group is None else self._enqueues_in_group:
             looks = declared(plugin).enqueues_by_cluster
             reason = self.guard(plugin, plugin.pre_enqueue, pod, *((cluster,) if looks else ()))
             if reason is not None:
@@ -165,13 +166,20 @@ class Framework:
             self._reached(AGAIN, "")
         return self.decide(pod, cluster, rotation, within=within)
 
-    def ahead(self, pod: Pod, cluster: Cluster) -> Ahead | None:
-        """What a pod's equals find, one after the other; None where each has to be decided. Raises PluginError."""
-        return ahead(pod, cluster, self._classes, self.guard)
+    def ahead(self, pod: Pod, cluster: Cluster, most: Ints | None = None) -> Ahead | None:
+        """What a pod's equals find, one after the other; None where each has to be decided. Raises PluginError.
+
+        `most`: int64[rows], how many of them a row takes at most.
+        """
+        return ahead(pod, cluster, self._classes, self.guard, most)
 
     def _decide_by_class(self, pod: Pod, cluster: Cluster, within: Bools | None) -> Decision | None:
         """The best rows for a pod; None if the decision has to be taken in full, for example as no node is left."""
         ask, nodes = self.guard, cluster.nodes
+        if within is None and not cluster.nominations and not self._classes.knows(pod.shape):
+            named = self._on_named_node(pod, cluster)
+            if named is not None:
+                return named
         kept = self._classes.of(pod, cluster)
         asked, count = kept.asked, nodes.count if within is None else int(np.count_nonzero(within))
         left = kept.passes if within is None else kept.passes & within
@@ -233,6 +241,18 @@ class Framework:
             best = feasible[best]
         self._reached("Score", SUCCESS)
         return Decision(pod, count, best, quick=True, passing=passing)
+
+    def _on_named_node(self, pod: Pod, cluster: Cluster) -> Decision | None:
+        """The decision for a pod that asks for one node by its name, if that node takes it."""
+        row = self._named.row(pod, cluster)
+        if row is None:
+            return None
+        self._reached("PreFilter", SUCCESS)
+        if not self._named.takes(pod, cluster, row):
+            self._reached(AGAIN, "")
+            return None
+        self._reached("Filter", SUCCESS)
+        return Decision(pod, cluster.nodes.count, np.array([row], dtype=np.intp), quick=True, passing=1)
 
     def decide(
         self,
@@ -310,16 +330,18 @@ class Framework:
         self._reached("PostFilter", UNSCHEDULABLE)
         return PostFilterResult(", ".join(text for text in texts if text), writes=writes, in_the_way=in_the_way)
 
-    def post_filter_group(self, pods: Sequence[Pod], cluster: Cluster) -> list[tuple[Pod, Write]]:
-        """What PostFilter plugins have to write for a pod group that did not fit, and for which of its pods.
-
-        Raises PluginError.
-        """
-        writes: list[tuple[Pod, Write]] = []
+    def post_filter_group(
+        self, failed: FailedGroup, cluster: Cluster
+    ) -> Iterator[tuple[str, GroupPostFilterResult | PluginError]]:
+        """(plugin, what it can do for a pod group that did not fit), one after the other."""
         for plugin in self.profile.plugins("post_filter"):
-            if "post_filter_group" in declaration_of(type(plugin)).methods:
-                writes += self.guard(plugin, plugin.post_filter_group, pods, cluster)
-        return writes
+            if "post_filter_group" in declared(plugin).methods:
+                result: GroupPostFilterResult | PluginError
+                try:
+                    result = self.guard(plugin, plugin.post_filter_group, failed, cluster)
+                except PluginError as error:
+                    result = error
+                yield plugin.name, result
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision) -> str:
         """The end of the FailedScheduling message."""

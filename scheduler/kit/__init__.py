@@ -22,12 +22,15 @@ from scheduler.framework.plugin import (
     SKIPPABLE,
     VOLUMES,
     DependsOn,
+    FailedGroup,
     Filters,
+    GroupPostFilterResult,
     NoArgs,
     OtherObject,
     Plugin,
     PostFilterResult,
 )
+from scheduler.framework.reservation import Reservation
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.framework.waiting_pods import WaitingPod, WaitingPods
 from scheduler.model.node import Node
@@ -59,8 +62,10 @@ __all__ = [
     "Decision",
     "DependsOn",
     "Detail",
+    "FailedGroup",
     "Filters",
     "Fix",
+    "GroupPostFilterResult",
     "Hold",
     "Inquiry",
     "Narrow",
@@ -77,6 +82,7 @@ __all__ = [
     "Reason",
     "Reject",
     "Rejections",
+    "Reservation",
     "Rows",
     "Running",
     "Unresolvable",

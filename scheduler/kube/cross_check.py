@@ -151,7 +151,8 @@ class CrossCheck:
         machine = self._machine
         ready = machine.synced and machine.phase in (Phase.LISTED, Phase.WATCHING)
         if now < self._due or not ready:
-            return Pause(max(self._due - now, LOOK_SECONDS))
+            # A kind that is not there has nothing to compare, perhaps for ever: it is not looked at twice a second.
+            return Pause(max(self._due - now, LOOK_SECONDS if machine.synced else RETRY_SECONDS))
         self._stage = _Stage.LISTING
         self._began = self._next_at = now
         self._lists = machine.counts.lists

@@ -47,7 +47,7 @@ class _Statuses:
 
 
 class Line(asyncio.Protocol):
-    """One connection, carrying one request at a time.
+    """One connection, carrying one request at a time, or several of which only the statuses are wanted (`ask_many`).
 
     It and its parser refer to each other. Once it is lost or handed over that ends, so that it goes without the garbage
     collector, which looks through what has lived for a while once a day: a connection of TLS takes some 50 kB.

@@ -87,6 +87,7 @@ POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", True, "PodGro
 COSCHEDULING_POD_GROUPS = Resource(
     "scheduling.x-k8s.io", "v1alpha1", "podgroups", True, "PodGroup", "PodGroup.scheduling.x-k8s.io"
 )
+COMPOSITE_POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha3", "compositepodgroups", True, "CompositePodGroup")
 METADATA_POLICIES = Resource("podberth.dev", "v1alpha1", "metadatapolicies", True, "MetadataPolicy")
 CONFIG_MAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
 EVENTS = Resource("events.k8s.io", "v1", "events", True, "Event")
@@ -112,8 +113,9 @@ SCHEDULING: tuple[Resource, ...] = (
 """What decisions are made from."""
 DEVICES: tuple[Resource, ...] = (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES, DEVICE_TAINT_RULES)
 """The same for devices: a cluster may not have them, and nobody need be allowed to read them."""
-GROUPS: tuple[Resource, ...] = (POD_GROUPS, COSCHEDULING_POD_GROUPS)
-"""The same for pod groups: Kubernetes' own, off by default in its API server, and those of scheduler-plugins."""
+GROUPS: tuple[Resource, ...] = (POD_GROUPS, COSCHEDULING_POD_GROUPS, COMPOSITE_POD_GROUPS)
+"""The same for pod groups: Kubernetes' own, off by default in its API server, those of scheduler-plugins, and groups of
+the former, an alpha feature."""
 WATCHED: tuple[Resource, ...] = (*SCHEDULING, *DEVICES, *GROUPS, METADATA_POLICIES)
 OWNERS: dict[tuple[str, str], Resource] = {
     (resource.group, resource.kind): resource

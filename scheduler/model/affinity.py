@@ -1,15 +1,19 @@
 """Inter-pod affinity terms (kube-scheduler `framework/types.go`, AffinityTerm)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from scheduler.model import wire
+from scheduler.model.large_selectors import label_selector_in_parts
 from scheduler.model.once import Once, once
-from scheduler.model.selectors import NOTHING, Labels, LabelSelector, parse_label_selector
+from scheduler.model.parts import Parts
+from scheduler.model.selectors import Labels, LabelSelector, parse_label_selector
 
 
-@dataclass(frozen=True)
-class AffinityTerm:
+class AffinityTerm(Struct, frozen=True, gc=False):
     """Pods meant by a term, and the node label whose values are its domains.
 
     `namespaces` and `namespace_selector` are a union; both absent in the object stands for the
@@ -20,7 +24,7 @@ class AffinityTerm:
     namespaces: frozenset[str]
     namespace_selector: LabelSelector
     topology_key: str
-    _hash: int = field(default=0, init=False, compare=False, repr=False)
+    _hash: int = 0
 
     def __hash__(self) -> int:
         return self._hash
@@ -28,7 +32,7 @@ class AffinityTerm:
     def __post_init__(self) -> None:
         # Terms are keys of the incremental counts, looked up at every decision: hash them once.
         parts = (self.selector, self.namespaces, self.namespace_selector, self.topology_key)
-        object.__setattr__(self, "_hash", hash(parts))
+        force_setattr(self, "_hash", hash(parts))
 
     def selects(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
         """Whether the term means a pod with these labels in this namespace."""
@@ -94,12 +98,20 @@ def parse_affinity_term(term: wire.PodAffinityTerm, namespace: str, path: str) -
 
     Raises SelectorError naming the field path.
     """
+    of_pods = parse_label_selector(term.label_selector, f"{path}.labelSelector")
+    return _made(term, namespace, of_pods, parse_label_selector(term.namespace_selector, f"{path}.namespaceSelector"))
+
+
+def affinity_term_in_parts(term: wire.PodAffinityTerm, namespace: str, path: str) -> Parts[AffinityTerm]:
+    """As `parse_affinity_term`, of a large term."""
+    of_pods = yield from label_selector_in_parts(term.label_selector, f"{path}.labelSelector")
+    of_places = yield from label_selector_in_parts(term.namespace_selector, f"{path}.namespaceSelector")
+    return _made(term, namespace, of_pods, of_places)
+
+
+def _made(
+    term: wire.PodAffinityTerm, namespace: str, selector: LabelSelector, namespace_selector: LabelSelector
+) -> AffinityTerm:
     own = not term.namespaces and term.namespace_selector is None
-    return AffinityTerm(
-        selector=parse_label_selector(term.label_selector, f"{path}.labelSelector"),
-        namespaces=frozenset((namespace,)) if own else frozenset(term.namespaces or ()),
-        namespace_selector=NOTHING
-        if term.namespace_selector is None
-        else parse_label_selector(term.namespace_selector, f"{path}.namespaceSelector"),
-        topology_key=term.topology_key,
-    )
+    namespaces = frozenset((namespace,)) if own else frozenset(term.namespaces or ())
+    return AffinityTerm(selector, namespaces, namespace_selector, term.topology_key)

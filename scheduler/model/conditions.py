@@ -4,10 +4,13 @@
 are merged, so that a selector costs an index what its keys and values are, however often it names them.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+
+from scheduler.model.parts import Parts, some_of, whole
 
 
 class Kind(Enum):
@@ -22,8 +25,7 @@ class Kind(Enum):
     ABSENT = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True, gc=False):
     """What a selector asks of one label key."""
 
     key: str
@@ -37,6 +39,17 @@ class Condition:
         if self.kind is Kind.ABSENT:
             return False
         return (value in self.values) == (self.kind is Kind.IN)
+
+    @property
+    def asked(self) -> "list[_Asked]":
+        """The same as requirements."""
+        match self.kind:
+            case Kind.IN:
+                return [_Asked(self.key, "In", self.values)]
+            case Kind.ABSENT:
+                return [_Asked(self.key, "DoesNotExist")]
+        excluded = [_Asked(self.key, "NotIn", self.values)] if self.values else []
+        return [_Asked(self.key, "Exists"), *excluded] if self.kind is Kind.PRESENT else excluded
 
     @property
     def holds_without(self) -> bool:
@@ -57,29 +70,46 @@ class _Requirement(Protocol):
     def values(self) -> frozenset[str]: ...
 
 
-def conditions_of(requirements: Iterable[_Requirement]) -> tuple[Condition, ...] | None:
+class _Asked(NamedTuple):
+    """What a condition asks, as a requirement."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+
+def conditions_of(requirements: Sequence[_Requirement]) -> tuple[Condition, ...] | None:
     """The requirements (In, NotIn, Exists, DoesNotExist), all of which must hold, by key; None: they never do."""
+    return whole(conditions_in_parts(requirements))
+
+
+def conditions_in_parts(requirements: Sequence[_Requirement]) -> Parts[tuple[Condition, ...] | None]:
+    """As `conditions_of`: there may be 100,000 requirements."""
     by_key: dict[str, list[_Requirement]] = {}
-    for requirement in requirements:
-        by_key.setdefault(requirement.key, []).append(requirement)
-    found = []
-    for key, of_key in by_key.items():
-        condition = _merged(key, of_key)
-        if condition is None:
-            return None
-        found.append(condition)
+    for some in some_of(requirements):
+        for requirement in some:
+            by_key.setdefault(requirement.key, []).append(requirement)
+        if len(requirements) > len(some):
+            yield len(some)
+    found: list[Condition] = []
+    for keys in some_of(list(by_key)):
+        for key in keys:
+            condition = _merged(key, by_key[key])
+            if condition is None:
+                return None
+            found.append(condition)
+        if len(by_key) > len(keys):
+            yield len(keys)
     return tuple(found)
 
 
-_KINDS = {"In": Kind.IN, "NotIn": Kind.NOT_IN, "Exists": Kind.PRESENT, "DoesNotExist": Kind.ABSENT}
+_ALIKE = {"In": Kind.IN, "NotIn": Kind.NOT_IN}
 
 
 def _merged(key: str, requirements: list[_Requirement]) -> Condition | None:
-    if len(requirements) == 1:
-        (only,) = requirements
-        kind = _KINDS.get(only.operator)
-        if kind is Kind.NOT_IN or (kind is Kind.IN and only.values):
-            return Condition(key, kind, only.values)
+    first = requirements[0]
+    if len(requirements) == 1 and first.operator in _ALIKE and first.values:
+        return Condition(key, _ALIKE[first.operator], first.values)  # as most of them are
     wanted: frozenset[str] | None = None
     excluded: set[str] = set()
     present = absent = False
@@ -114,13 +144,39 @@ class ByKey:
 
     __slots__ = ("_by_key", "_present")
 
-    def __init__(self, conditions: Iterable[Condition]) -> None:
-        self._by_key = {condition.key: condition for condition in conditions}
-        self._present = sum(not condition.holds_without for condition in self._by_key.values())
+    def __init__(self, conditions: Sequence[Condition] = ()) -> None:
+        self._by_key: dict[str, Condition] = {}
+        self._present = 0
         """So many of the keys must be there."""
+        self.add(conditions)
+
+    def add(self, conditions: Sequence[Condition]) -> None:
+        """Have more conditions."""
+        self._by_key |= {condition.key: condition for condition in conditions}
+        self._present += len([1 for condition in conditions if condition.kind not in WITHOUT])
+
+    def beside(self, requirements: Iterable[_Requirement]) -> "ByKey | None":
+        """These conditions and more requirements, of which there are few; None: no labels meet them all."""
+        few = list(requirements)
+        met = [self._by_key[key] for key in {one.key for one in few} if key in self._by_key]
+        more = conditions_of([*few, *[asked for condition in met for asked in condition.asked]])
+        if more is None:
+            return None
+        made = ByKey()
+        made._by_key, made._present = dict(self._by_key), self._present
+        made._present -= len([1 for condition in met if not condition.holds_without])
+        made.add(more)
+        return made
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """All of them."""
+        return tuple(self._by_key.values())
 
     def hold(self, labels: Mapping[str, str]) -> bool:
         """Whether all conditions hold for these labels."""
+        if len(labels) < self._present:
+            return False
         present = 0
         for key in labels if len(labels) <= len(self._by_key) else [key for key in self._by_key if key in labels]:
             condition = self._by_key.get(key)
@@ -131,6 +187,6 @@ class ByKey:
         return present == self._present
 
 
-def values_in(conditions: Iterable[Condition]) -> int:
-    """How many values the conditions name: what it costs to look them all up."""
+def values_in(conditions: Iterable[_Requirement]) -> int:
+    """How many conditions there are, and values that they name: what it costs to look them all up."""
     return sum([1 + len(condition.values) for condition in conditions])

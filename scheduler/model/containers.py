@@ -39,7 +39,6 @@ FIELDS = frozenset(
         "containers",
         "features",
         "host_ports",
-        "image_count",
         "images",
         "nonzero",
         "requests",
@@ -87,7 +86,6 @@ def reading_spec(shape: "PodShape", pod: wire.Pod) -> Iterator[int]:
     images = [c.image for c in (*(spec.init_containers or ()), *spec.containers)]
     images += [v.image.reference for v in volumes if v.image is not None]
     shape.images = tuple(map(normalised_image, images))
-    shape.image_count = len(images)
     yield len(images)
     shape.volumes = yield from reading_volumes(volumes)
     shape.containers = device_containers(resources, spec)
@@ -134,7 +132,7 @@ class WrittenSpec:
             yield from reading_spec(shape, wire.Pod(spec=spec))
         except msgspec.ValidationError as error:
             shape.requests, shape.scoring, shape.nonzero = {}, {}, (0, 0)
-            shape.host_ports, shape.images, shape.image_count = (), (), 0
+            shape.host_ports, shape.images = (), ()
             shape.volumes, shape.containers, shape.features = NO_VOLUMES, (), frozenset()
             shape.warnings = (f"{UNREADABLE}: {error}",)
 

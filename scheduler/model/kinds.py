@@ -9,7 +9,7 @@ from scheduler.model.devices import DEVICE_KINDS, DeviceKind
 from scheduler.model.namespaced import Namespace, Selecting, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
 from scheduler.model.pod import BOUND, NO_MODES, Interner, NeededNowError, Pod, may_be_read_later, parse_pod
-from scheduler.model.pod_group import POD_GROUP_KINDS, PodGroup
+from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, PodGroup
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
 
 Modelled = Pod | Node | Namespace | Selecting | StorageKind | DeviceKind | PodGroup
@@ -20,7 +20,7 @@ _PARSERS: Mapping[str, Callable[[bytes, Interner], "StorageKind | DeviceKind | P
 }
 
 SELECTING = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet", "PodDisruptionBudget")
-KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS, *DEVICE_KINDS, *POD_GROUP_KINDS)
+KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS, *DEVICE_KINDS, *POD_GROUP_KINDS, COMPOSITE_KIND)
 
 LARGE_BOUND = 500
 """Large objects are few, and what is small in them is seldom shared."""

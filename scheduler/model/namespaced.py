@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from scheduler.model import wire
+from scheduler.model.parts import whole
 from scheduler.model.pod import Interner
 from scheduler.model.selectors import NOTHING, LabelSelector, Requirement, SelectorError, parse_label_selector
 
@@ -69,7 +70,7 @@ def parse_selecting(kind: str, wired: wire.PodSelecting) -> Selecting:
         except SelectorError as error:
             problem = str(error)
     if len(selector.requirements) > _MANY:
-        _ = selector.conditions, hash(selector)  # now: so large an object is decoded beside the loop
+        whole(selector.working_out())  # now: so large an object is decoded beside the loop
     built = Selecting(kind, meta.namespace, meta.name, meta.uid, meta.resource_version, selector, problem)
     if kind == "PodDisruptionBudget" and wire.present(wired.status):
         status = _budget_decoder.decode(wire.present(wired.status))

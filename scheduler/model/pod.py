@@ -5,18 +5,21 @@ The shape holds everything that decides where a pod may go. Equal bytes on the w
 """
 
 from collections.abc import Hashable, Mapping
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.model import wire
 from scheduler.model.annotated import AnnotationError, Mode, affinity_of, carries
 from scheduler.model.containers import in_small_parts, resize_infeasible
+from scheduler.model.lasting import Lasting, expected_text, lasting
 from scheduler.model.pod_devices import required_features
 from scheduler.model.pod_group import GroupKey, group_of
 from scheduler.model.promise import annotation_text
-from scheduler.model.shape import HEAVY, PodShape, parse_shape
+from scheduler.model.shape import HEAVY, Alike, PodShape, parse_shape
 from scheduler.model.volumes import inline_disks
 
 NO_LABELS: Mapping[str, str] = {}
@@ -27,6 +30,10 @@ SMALL_BYTES = 24 << 20
 """50,000 pods of which no two are alike come from some 20 MB."""
 BIG_BYTES = 4 << 20
 """Three or four of the biggest legal pods."""
+LENDS = 4 << 10
+"""Ordinary shapes lend their parts to others; those from more bytes are not kept for that."""
+LENDERS = 1024
+"""So many are kept. Pods of which only the requests are new, or the node that they name, are of few sorts."""
 
 
 class Pod(Struct, gc=False, weakref=False):
@@ -62,11 +69,23 @@ class Pod(Struct, gc=False, weakref=False):
     """(name in the spec, name of the claim that was made of the template; None: none was needed)."""
     scheduling_group: GroupKey | None = None
     """The pod group that it names, in its spec or by the label of scheduler-plugins. `PodGroups.of`: if it counts."""
+    lasts: Lasting | None = None
+    """How long it runs; None: until somebody removes it."""
 
     @property
     def key(self) -> str:
         """namespace/name."""
         return f"{self.namespace}/{self.name}"
+
+
+def empty_like(pod: Pod) -> Pod:
+    """A pod of the same name that asks for nothing, and has no labels and no priority."""
+    return replace(pod, labels=NO_LABELS, shape=_empty_shape(pod.namespace), priority=0)
+
+
+@lru_cache(maxsize=128)
+def _empty_shape(namespace: str) -> PodShape:
+    return parse_shape(wire.Pod(metadata=wire.ObjectMeta(namespace=namespace)), b"")
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -125,10 +144,18 @@ class Interner:
         self.known_shapes: Known[tuple[Any, ...], PodShape] = Known(bound)
         self.known_labels: Known[bytes, Mapping[str, str]] = Known(bound)
         self._affinities: Known[tuple[bytes, bytes, str, Mode], tuple[bytes, str | None]] = Known(bound)
+        self._by_spec: dict[tuple[Any, ...], PodShape] = {}
+        self._by_terms: dict[tuple[Any, ...], PodShape] = {}
+        """Shapes that others may take parts over from: by containers and volumes, and by terms."""
         self.traits: Known[Any, Any] = Known(bound)
         """What selectors see of devices, shared by devices of one look (`scheduler.model.devices_parse`)."""
         self.claim_specs: Known[bytes, Any] = Known(bound)
         """What resource claims ask for, shared by claims of one template."""
+
+    @property
+    def lending(self) -> int:
+        """How many shapes are kept for others to take parts over from."""
+        return len(self._by_spec) + len(self._by_terms)
 
     def labels(self, raw: msgspec.Raw) -> Mapping[str, str]:
         """The label (or annotation) map of these bytes, shared."""
@@ -150,19 +177,21 @@ class Interner:
         affinity, problem = wire.present(spec.affinity), None
         if self._annotated:
             affinity, problem = self._affinity(pod, affinity)
+        of_terms = (pod.metadata.namespace, affinity, wire.present(spec.topology_spread_constraints))
+        of_spec = (
+            wire.present(spec.overhead),
+            wire.present(spec.resources),
+            _unread_key(pod.spec) if isinstance(pod, wire.UnreadPod) else _spec_key(pod.spec),
+            _status_key(status),
+        )
         key = (
-            pod.metadata.namespace,
-            affinity,
+            of_terms,
+            of_spec,
             problem,
             wire.present(spec.node_selector),
             wire.present(spec.tolerations),
-            wire.present(spec.topology_spread_constraints),
-            wire.present(spec.overhead),
-            wire.present(spec.resources),
             wire.present(spec.resource_claims),
             in_group,
-            _unread_key(pod.spec) if isinstance(pod, wire.UnreadPod) else _spec_key(pod.spec),
-            _status_key(status),
             promise,
         )
         # A node that has it, or is kept for it, counts at once what it asks of others.
@@ -172,12 +201,16 @@ class Interner:
         if found is None or not (later or found.complete):
             if not later and isinstance(pod, wire.UnreadPod):
                 raise NeededNowError
-            found = parse_shape(pod, affinity, promise, in_group=in_group, later=later)
+            alike = Alike(self._by_spec.get(of_spec), self._by_terms.get(of_terms))
+            found = parse_shape(pod, affinity, promise, in_group=in_group, later=later, alike=alike)
             found.annotation_problem = problem
             found.weight = _weight(key)
             if found.affinity_digest or not found.complete:
                 found.digest = hash(key)
             self.known_shapes.put(key, found, found.weight)
+            if found.weight <= LENDS and found.lends_terms:
+                _lend(self._by_spec, of_spec, found)
+                _lend(self._by_terms, of_terms, found)
         elif counts and found.complete:
             found.hold()
         return found
@@ -207,11 +240,23 @@ def _is_mirror(annotations: bytes) -> bool:
     return b"config.mirror" in annotations and _MIRROR in _labels_decoder.decode(annotations)
 
 
-def _weight(key: Any) -> int:
+def _weight(key: tuple[Any, ...]) -> int:
     """The bytes and characters in a key."""
-    if isinstance(key, bytes | str):
-        return len(key)
-    return sum(map(_weight, key)) if isinstance(key, tuple) else 0
+    total = 0
+    for part in key:
+        kind = type(part)
+        if kind is bytes or kind is str:
+            total += len(part)
+        elif kind is tuple:
+            total += _weight(part)
+    return total
+
+
+def _lend(shapes: dict[tuple[Any, ...], PodShape], key: tuple[Any, ...], shape: PodShape) -> None:
+    """Remember a shape that others may take a part over from; past the bound it starts afresh."""
+    if len(shapes) >= LENDERS:
+        shapes.clear()
+    shapes.setdefault(key, shape)
 
 
 def _spec_key(spec: wire.PodSpec) -> tuple[Any, ...]:
@@ -318,4 +363,5 @@ def parse_pod(pod: wire.Pod | wire.UnreadPod, interner: Interner) -> Pod:
         if status.resource_claim_statuses
         else (),
         scheduling_group=group,
+        lasts=lasting(spec.restart_policy, spec.active_deadline_seconds, expected_text(annotations)),
     )

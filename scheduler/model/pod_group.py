@@ -17,6 +17,8 @@ NATIVE = "scheduling.k8s.io"
 """The API group of Kubernetes' own PodGroup."""
 COSCHEDULING = "scheduling.x-k8s.io"
 """The API group of scheduler-plugins' PodGroup."""
+COMPOSITE = "CompositePodGroup"
+"""What stands in place of the API group in the key of a CompositePodGroup: it is in Kubernetes' own, as PodGroup is."""
 LABEL = "scheduling.x-k8s.io/pod-group"
 """The label that names a pod's group of scheduler-plugins."""
 REQUIRED_TOPOLOGY = "podberth.dev/required-topology"
@@ -24,7 +26,9 @@ PREFERRED_TOPOLOGY = "podberth.dev/preferred-topology"
 """Annotations of a group. They count only if the profile names the levels of the topology."""
 NATIVE_KIND = "PodGroup"
 COSCHEDULING_KIND = "PodGroup.scheduling.x-k8s.io"
+COMPOSITE_KIND = "CompositePodGroup"
 POD_GROUP_KINDS = (NATIVE_KIND, COSCHEDULING_KIND)
+"""The kinds that pods are members of."""
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"
 CONDITIONS = (INITIALLY_SCHEDULED, DISRUPTION_TARGET)
@@ -34,7 +38,7 @@ _decoder = msgspec.json.Decoder(wire.SchedulingGroup)
 
 
 class GroupKey(NamedTuple):
-    """Which group. `api`: NATIVE or COSCHEDULING."""
+    """Which group. `api`: NATIVE or COSCHEDULING, or COMPOSITE for a group of groups."""
 
     namespace: str
     name: str
@@ -57,7 +61,7 @@ class GroupCondition(NamedTuple):
 
 
 class PodGroup(Struct, gc=False, frozen=True, eq=False):
-    """A group of pods."""
+    """A group of pods, or of groups (CompositePodGroup)."""
 
     key: GroupKey
     uid: str
@@ -66,7 +70,8 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     created: str
     terminating: bool
     min_count: int | None
-    """So many of its pods start together, or none; None: its pods are scheduled one by one (policy basic)."""
+    """So many of its pods start together, or none; None: its pods are scheduled one by one (policy basic). Of a group
+    of groups: so many of its groups."""
     topology_key: str | None = None
     """All its pods have to be on nodes with the same value of this label."""
     disruption_mode: Literal["single", "all"] = "single"
@@ -111,8 +116,13 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
 
     @property
     def kind(self) -> str:
-        """One of `POD_GROUP_KINDS`."""
+        """One of `POD_GROUP_KINDS`, or COMPOSITE_KIND."""
         return kind_of_api(self.key.api)
+
+    @property
+    def entity(self) -> str:
+        """What it is called in kube-scheduler's messages."""
+        return "compositepodgroup" if self.key.api == COMPOSITE else "podgroup"
 
     @property
     def gang(self) -> bool:
@@ -131,11 +141,15 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
 
 def kind_of_api(api: str) -> str:
     """What the pod groups of an API group are called here."""
+    if api == COMPOSITE:
+        return COMPOSITE_KIND
     return NATIVE_KIND if api == NATIVE else COSCHEDULING_KIND
 
 
 def api_of_kind(kind: str) -> str:
-    """The API group of one of `POD_GROUP_KINDS`."""
+    """What stands for a kind in the keys of its groups."""
+    if kind == COMPOSITE_KIND:
+        return COMPOSITE
     return NATIVE if kind == NATIVE_KIND else COSCHEDULING
 
 

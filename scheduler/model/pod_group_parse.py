@@ -1,4 +1,4 @@
-"""From the bytes of both kinds of PodGroup to `scheduler.model.pod_group`."""
+"""From the bytes of both kinds of PodGroup, and of CompositePodGroup, to `scheduler.model.pod_group`."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -9,6 +9,8 @@ from msgspec import Raw, field
 from scheduler.model.pod import Interner
 from scheduler.model.pod_devices import PodClaim
 from scheduler.model.pod_group import (
+    COMPOSITE,
+    COMPOSITE_KIND,
     CONDITIONS,
     COSCHEDULING,
     COSCHEDULING_KIND,
@@ -27,6 +29,7 @@ from scheduler.model.wire import PodClaim as WiredClaim
 
 class _Gang(Object, gc=False):
     min_count: int = 0
+    min_group_count: int = 0
 
 
 class _Policy(Object, gc=False):
@@ -104,6 +107,18 @@ def parse_pod_group(raw: bytes, interner: Interner) -> PodGroup:
     wired = _native.decode(raw)
     if wired.api_version.startswith(f"{COSCHEDULING}/"):
         return parse_coscheduling_group(raw, interner)
+    gang = wired.spec.scheduling_policy.gang
+    return _of_kubernetes(wired, NATIVE, None if gang is None else gang.min_count)
+
+
+def parse_composite_group(raw: bytes, _interner: Interner) -> PodGroup:
+    """A CompositePodGroup. Raises msgspec.DecodeError when the bytes are not one."""
+    wired = _native.decode(raw)
+    gang = wired.spec.scheduling_policy.gang
+    return _of_kubernetes(wired, COMPOSITE, None if gang is None else gang.min_group_count)
+
+
+def _of_kubernetes(wired: _PodGroup, api: str, min_count: int | None) -> PodGroup:
     meta, spec, status = wired.metadata, wired.spec, wired.status
     constraints, mode, reference = spec.scheduling_constraints, spec.disruption_mode, spec.workload_ref
     topology = constraints.topology if constraints is not None else None
@@ -112,13 +127,13 @@ def parse_pod_group(raw: bytes, interner: Interner) -> PodGroup:
         disruption = "all"
     required, preferred = _topology(meta)
     return PodGroup(
-        key=GroupKey(meta.namespace, meta.name, NATIVE),
+        key=GroupKey(meta.namespace, meta.name, api),
         uid=meta.uid,
         resource_version=meta.resource_version,
         generation=meta.generation,
         created=meta.creation_timestamp or "",
         terminating=meta.deletion_timestamp is not None,
-        min_count=None if spec.scheduling_policy.gang is None else spec.scheduling_policy.gang.min_count,
+        min_count=min_count,
         topology_key=topology[0].key if topology else None,
         required_topology=required,
         preferred_topology=preferred,
@@ -186,4 +201,5 @@ def _topology(meta: ObjectMeta) -> tuple[str | None, str | None]:
 PARSERS: dict[str, Callable[[bytes, Interner], PodGroup]] = {
     NATIVE_KIND: parse_pod_group,
     COSCHEDULING_KIND: parse_coscheduling_group,
+    COMPOSITE_KIND: parse_composite_group,
 }

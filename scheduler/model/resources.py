@@ -63,6 +63,16 @@ class PodResources:
             )
         )
 
+    @property
+    def says_all(self) -> bool:
+        """Whether nothing is assumed: each container asks for cpu and memory, and neither pod nor kubelet says more."""
+        return (
+            bool(self.containers)
+            and not self.pod_level
+            and not self.reported
+            and all(_DEFAULTS.keys() <= one.spec.keys() for one in (*self.containers, *self.init_containers))
+        )
+
     def only(self, names: Collection[str]) -> "PodResources":
         """The same pod, as if it asked for nothing but these resources. Of what was not reported only."""
 
@@ -198,13 +208,15 @@ def is_pod_level(name: str) -> bool:
     return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
-def scoring_requests(pod: PodResources, requests: Mapping[str, int]) -> dict[str, int]:
+def scoring_requests(pod: PodResources, requests: dict[str, int]) -> dict[str, int]:
     """What NodeResourcesFit assumes of an incoming pod when it scores (calculatePodResourceRequest).
 
     Upstream's scorer of that plugin passes over pod-level resources (NewFit never sets
     enablePodLevelResources on it), unlike its filter and unlike balanced allocation. `requests`: what the filter goes
     by, `in_units` of `pod_requests`.
     """
+    if pod.says_all:
+        return requests
     if len(requests) <= _MANY or pod.pod_level or pod.reported:
         return in_units(pod_requests(replace(pod, pod_level={}), missing=_DEFAULTS))
     assumed = in_units(pod_requests(pod.only(_DEFAULTS), missing=_DEFAULTS))
@@ -213,6 +225,8 @@ def scoring_requests(pod: PodResources, requests: Mapping[str, int]) -> dict[str
 
 def nonzero_requests(pod: PodResources, requests: Nano) -> tuple[int, int]:
     """Milli-cpu and memory that a placed pod adds to its node for scoring (CalculateResource, Non0CPU and Non0Mem)."""
+    if pod.says_all:
+        return milli_units(requests["cpu"]), units(requests["memory"])
     missing = _DEFAULTS
     if any(is_pod_level(name) for name in pod.pod_level):
         missing = {name: amount for name, amount in _DEFAULTS.items() if name not in requests}

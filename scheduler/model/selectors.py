@@ -10,19 +10,29 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from scheduler.model import wire
-from scheduler.model.conditions import ByKey, Condition, conditions_of
+from scheduler.model.conditions import ByKey, Condition, conditions_in_parts, conditions_of, values_in
 from scheduler.model.once import once
+from scheduler.model.parts import Parts, some_of, whole
 
 Labels = Mapping[str, str]
 
 _GO_INT = re.compile(r"[+-]?[0-9]+")
 _MANY = 16
 """From so many requirements on, a label selector goes by its conditions, which are one for each key."""
+_MANY_VALUES = 250
+"""The values of a requirement that has more of them are checked a part at a time."""
+A_REQUIREMENT, PART = 2, 250
+"""Steps of reading a requirement, and of one part."""
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(rf"(?:{_NAME.pattern})?")
-_DNS = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
+_KEY = re.compile(rf"(?:(?=[^/]{{1,253}}/){_SUBDOMAIN}/)?{_NAME.pattern}")
+"""What `is_qualified_name` says, in one look."""
+_DNS = re.compile(rf"(?=.{{1,253}}$){_SUBDOMAIN}")
 
 
 class SelectorError(ValueError):
@@ -50,8 +60,7 @@ def is_qualified_name(text: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True, gc=False):
     """One requirement on one label; `number` is set for Gt and Lt only."""
 
     key: str
@@ -90,8 +99,10 @@ class Requirement:
         return f"{self.key} {'>' if self.operator == 'Gt' else '<'} {self.number}"
 
 
-def parse_requirement(key: str, operator: str, values: Sequence[str], path: str) -> Requirement:
-    """Parse and check one requirement as labels.NewRequirement does.
+def parse_requirement(
+    key: str, operator: str, values: Sequence[str], path: str, *, checks_values: bool = True
+) -> Requirement:
+    """Parse and check one requirement as labels.NewRequirement does. `checks_values`: whether each is a label value.
 
     Raises SelectorError naming the field path.
     """
@@ -111,9 +122,8 @@ def parse_requirement(key: str, operator: str, values: Sequence[str], path: str)
             raise SelectorError(
                 f"{path}.operator: Unsupported value: {operator[:40]!r}: want In, NotIn, Exists, DoesNotExist, Gt or Lt"
             )
-    for i, value in () if all(map(_VALUE.fullmatch, values)) else enumerate(values):
-        if not is_label_value(value):
-            raise SelectorError(f"{path}.values[{i}]: Invalid value: {value[:80]!r}: not a legal label value")
+    if checks_values:
+        check_values(values, path)
     if operator in ("Gt", "Lt"):
         number = parse_go_int(values[0])
         if number is None:
@@ -122,8 +132,16 @@ def parse_requirement(key: str, operator: str, values: Sequence[str], path: str)
     return Requirement(key, operator, frozenset(values))
 
 
-@dataclass(frozen=True)
-class LabelSelector:
+def check_values(values: Sequence[str], path: str, before: int = 0) -> None:
+    """Raise SelectorError if one is no label value. `before`: so many others come before them."""
+    if all(map(_VALUE.fullmatch, values)):
+        return
+    for i, value in enumerate(values, before):
+        if not is_label_value(value):
+            raise SelectorError(f"{path}.values[{i}]: Invalid value: {value[:80]!r}: not a legal label value")
+
+
+class LabelSelector(Struct, frozen=True, dict=True):
     """ANDed requirements; `nothing` is the null selector, which matches no object."""
 
     requirements: tuple[Requirement, ...] = ()
@@ -143,8 +161,36 @@ class LabelSelector:
         return None if self.nothing else conditions_of(self.requirements)
 
     @once
+    def size(self) -> int:
+        """How many requirements and values it has."""
+        return values_in(self.requirements)
+
+    @once
     def _by_key(self) -> ByKey | None:
         return None if self.conditions is None else ByKey(self.conditions)
+
+    def working_out(self) -> Parts[None]:
+        """Work out what is asked of it later, some requirements at a time."""
+        known = self.__dict__
+        _ = hash(self), self.size
+        yield self.size // 16
+        known["conditions"] = conditions = yield from conditions_in_parts(self.requirements)
+        if conditions is None or len(self.requirements) <= _MANY:
+            return
+        by_key = ByKey()
+        for some in some_of(conditions):
+            by_key.add(some)
+            yield len(some) // 4
+        known["_by_key"] = by_key
+
+    def beside(self, others: tuple[Requirement, ...]) -> "LabelSelector":
+        """With a few other requirements. What was worked out of a large selector is not worked out again."""
+        made = LabelSelector(others + self.requirements)
+        if len(self.requirements) > _MANY:
+            by_key = None if self._by_key is None else self._by_key.beside(others)
+            made.__dict__["_by_key"] = by_key
+            made.__dict__["conditions"] = None if by_key is None else by_key.conditions
+        return made
 
     @once
     def is_everything(self) -> bool:
@@ -177,23 +223,50 @@ def parse_label_selector(selector: wire.LabelSelector | None, path: str) -> Labe
     """
     if selector is None:
         return NOTHING
-    found = [
-        parse_requirement(key, "In", (value,), f"{path}.matchLabels[{key}]")
-        for key, value in (selector.match_labels or {}).items()
-    ]
+    found = requirements_of(selector.match_labels, path) if selector.match_labels else []
+    if found and not selector.match_expressions:
+        return LabelSelector(tuple(found))
     for i, expression in enumerate(selector.match_expressions or ()):
-        if expression.operator in ("Gt", "Lt"):
-            raise SelectorError(f"{path}.matchExpressions[{i}].operator: Unsupported value: {expression.operator!r}")
-        found.append(
-            parse_requirement(
-                expression.key, expression.operator, expression.values or (), f"{path}.matchExpressions[{i}]"
-            )
-        )
+        where = f"{path}.matchExpressions[{i}]"
+        check_operator(expression.operator, where)
+        found.append(parse_requirement(expression.key, expression.operator, expression.values or (), where))
     if not found:
         return EVERYTHING
     if len(found) == 1:
         return LabelSelector((found[0],))
     return LabelSelector(tuple(sorted(found, key=lambda r: (r.key, r.operator, sorted(r.values)))))
+
+
+def check_operator(operator: str, path: str) -> None:
+    """Raise SelectorError for one that only selectors of nodes have."""
+    if operator in ("Gt", "Lt"):
+        raise SelectorError(f"{path}.operator: Unsupported value: {operator!r}")
+
+
+def requirements_of(labels: Labels, path: str) -> list[Requirement]:
+    """The requirements of matchLabels, sorted: all keys and values are checked in one go.
+
+    Raises SelectorError.
+    """
+    sets = {value: frozenset((value,)) for value in set(labels.values())}
+    if not (all(map(_KEY.fullmatch, labels)) and all(map(_VALUE.fullmatch, sets))):
+        for key, value in labels.items():
+            parse_requirement(key, "In", (value,), f"{path}.matchLabels[{key}]")
+    return [Requirement(key, "In", sets[value]) for key, value in sorted(labels.items())]
+
+
+def requirement_in_parts(one: wire.Requirement, path: str) -> Parts[Requirement]:
+    """As `parse_requirement`: there may be 100,000 values."""
+    values = one.values or ()
+    long = len(values) > _MANY_VALUES
+    found = parse_requirement(one.key, one.operator, values, path, checks_values=not long)
+    if long:
+        before = 0
+        for some in some_of(values):
+            check_values(some, path, before)
+            before += len(some)
+            yield len(some) // 4
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,16 +316,25 @@ class NodeSelectorTerm:
 
 def parse_node_selector_term(term: wire.NodeSelectorTerm | None, path: str) -> NodeSelectorTerm:
     """Parse one term; an error is kept in it, for a required term with an error never matches."""
+    return whole(node_selector_term_in_parts(term or wire.NodeSelectorTerm(), path))
+
+
+def node_selector_term_in_parts(term: wire.NodeSelectorTerm, path: str) -> Parts[NodeSelectorTerm]:
+    """As `parse_node_selector_term`: there may be 40,000 requirements."""
     labels: list[Requirement] = []
     fields: list[FieldRequirement] = []
     errors: list[str] = []
     names: frozenset[str] | None = None
-    term = term or wire.NodeSelectorTerm()
+    steps = 0
     for i, r in enumerate(term.match_expressions or ()):
         try:
-            labels.append(parse_requirement(r.key, r.operator, r.values or (), f"{path}.matchExpressions[{i}]"))
+            labels.append((yield from requirement_in_parts(r, f"{path}.matchExpressions[{i}]")))
         except SelectorError as error:
             errors.append(str(error))
+        steps += A_REQUIREMENT
+        if steps >= PART:
+            yield steps
+            steps = 0
     for i, r in enumerate(term.match_fields or ()):
         values = r.values or ()
         where = f"{path}.matchFields[{i}]"
@@ -264,6 +346,10 @@ def parse_node_selector_term(term: wire.NodeSelectorTerm | None, path: str) -> N
             fields.append(FieldRequirement(r.key, r.operator, values[0]))
         if r.key == "metadata.name" and r.operator == "In":
             names = frozenset(values) if names is None else names & frozenset(values)
+        steps += A_REQUIREMENT
+        if steps >= PART:
+            yield steps
+            steps = 0
     size = sum(1 + len(r.values) for r in labels) + len(fields)
     return NodeSelectorTerm(tuple(labels), tuple(fields), "; ".join(errors) or None, names, size)
 

@@ -3,8 +3,8 @@
 `terms` reads affinity and spread. Next stage: `scheduler.model.pod` shares one shape among pods whose bytes agree.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -48,7 +48,6 @@ class PodShape:
         "has_preferred_node_affinity",
         "has_required_pod_affinity",
         "host_ports",
-        "image_count",
         "images",
         "in_group",
         "namespace",
@@ -79,7 +78,6 @@ class PodShape:
     host_ports: tuple[HostPort, ...]
     images: tuple[str, ...]
     """Normalised image names, init containers first, repeated where the spec repeats them."""
-    image_count: int
     node_selector: tuple[Requirement, ...]
     required_node_affinity: NodeSelector | None
     preferred_node_terms: tuple[tuple[int, NodeSelectorTerm], ...]
@@ -137,6 +135,20 @@ class PodShape:
         """Whether what was read later can be read again."""
         return self._written is not None
 
+    def take_over(self, other: "PodShape", fields: Iterable[str]) -> None:
+        """Have the same fields as another shape, which was read from the same bytes there."""
+        for name in fields:
+            setattr(self, name, getattr(other, name))
+
+    def all_read(self) -> None:
+        """There is nothing to read any more."""
+        self._unread = self._written = None
+
+    @property
+    def lends_terms(self) -> bool:
+        """Whether others whose terms are written alike may take these over: all are read, and stay."""
+        return self._unread is None and self._written is None and _problem(self.warnings) is None
+
     def hold(self) -> None:
         """What is read stays: a node has or is kept for a pod of this shape, so that it counts."""
         self._written = None
@@ -176,6 +188,16 @@ class PodShape:
         return self.weight > HEAVY
 
 
+class Alike(NamedTuple):
+    """Shapes of which parts were read from the same bytes: containers and volumes, and the terms."""
+
+    spec: PodShape | None
+    terms: PodShape | None
+
+
+NOTHING_ALIKE = Alike(None, None)
+
+
 class _Unread:
     """What of a pod is read later, as it is written: its terms, and containers and volumes of a large one."""
 
@@ -206,12 +228,13 @@ def parse_shape(
     *,
     in_group: bool = False,
     later: bool = False,
+    alike: Alike = NOTHING_ALIKE,
 ) -> PodShape:
     """Parse what decides a pod's placement. Bad parts end up in `problem` and `warnings`, never in an exception.
 
     `affinity`: the JSON to go by as spec.affinity, or nothing; `promise`: the text of its annotation. `in_group`: it
     names a pod group. `later`: many terms may be read later on. Those of an UnreadPod are, and so are its containers
-    and volumes.
+    and volumes. `alike`: shapes from which parts may be taken over.
 
     Raises msgspec.ValidationError when a field has the wrong JSON type.
     """
@@ -239,8 +262,15 @@ def parse_shape(
         shape.begin(_Unread(written, WrittenSpec(pod.spec)))
         written.prepare()
         return shape
-    for _ in reading_spec(shape, pod):
-        pass
+    if alike.spec is not None:
+        shape.take_over(alike.spec, OF_SPEC)
+    else:
+        for _ in reading_spec(shape, pod):
+            pass
+    if alike.terms is not None and _problem(shape.warnings) is None:
+        shape.take_over(alike.terms, OF_TERMS)
+        shape.all_read()
+        return shape
     shape.begin(_Unread(written))
     if later and long:
         written.prepare()

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from scheduler.model import wire
+from scheduler.model.large_selectors import label_selector_in_parts
+from scheduler.model.parts import Parts
 from scheduler.model.selectors import Labels, LabelSelector, Requirement, parse_label_selector
 
 
@@ -24,9 +26,13 @@ class SpreadConstraint:
         extra = tuple(
             Requirement(key, "In", frozenset((labels[key],))) for key in self.match_label_keys if key in labels
         )
-        if not extra or self.selector.nothing:
-            return self.selector
-        return LabelSelector(extra + self.selector.requirements)
+        return self.selector if not extra or self.selector.nothing else self.selector.beside(extra)
+
+    def counts(self, labels: Labels, other: Labels) -> bool:
+        """Whether a pod with these labels has a pod with the other labels counted."""
+        if any(other.get(key) != labels[key] for key in self.match_label_keys if key in labels):
+            return False
+        return self.selector.matches(other)
 
 
 def parse_spread_constraint(constraint: wire.TopologySpreadConstraint, path: str) -> SpreadConstraint:
@@ -34,11 +40,20 @@ def parse_spread_constraint(constraint: wire.TopologySpreadConstraint, path: str
 
     Raises SelectorError naming the field path.
     """
+    return _made(constraint, parse_label_selector(constraint.label_selector, f"{path}.labelSelector"))
+
+
+def spread_constraint_in_parts(constraint: wire.TopologySpreadConstraint, path: str) -> Parts[SpreadConstraint]:
+    """As `parse_spread_constraint`, of a large constraint."""
+    return _made(constraint, (yield from label_selector_in_parts(constraint.label_selector, f"{path}.labelSelector")))
+
+
+def _made(constraint: wire.TopologySpreadConstraint, selector: LabelSelector) -> SpreadConstraint:
     return SpreadConstraint(
         max_skew=constraint.max_skew,
         topology_key=constraint.topology_key,
         hard=constraint.when_unsatisfiable == "DoNotSchedule",
-        selector=parse_label_selector(constraint.label_selector, f"{path}.labelSelector"),
+        selector=selector,
         min_domains=1 if constraint.min_domains is None else constraint.min_domains,
         honor_affinity=constraint.node_affinity_policy != "Ignore",
         honor_taints=constraint.node_taints_policy == "Honor",

@@ -1,28 +1,36 @@
 """A pod's affinity and spread constraints, read a part at a time: a tenant may write 8,000 terms.
 
-What can't be interrupted, a term of thousands of requirements, is read at once, where a large object is decoded: beside
-the event loop. The rest is read by whoever schedules the pod. What is read takes some ten times the room of what is
+They are read by whoever schedules the pod. What can't be interrupted, to decode a term of thousands of requirements, is
+done where a large object is decoded: beside the event loop. What is read takes some ten times the room of what is
 written. So the text stays, and waiting pods may forget what was read (`scheduler/engine/long_terms.py`).
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scheduler.model import wire
-from scheduler.model.affinity import AffinityTerm, Terms, WeightedTerm, WeightedTerms, parse_affinity_term
+from scheduler.model.affinity import (
+    AffinityTerm,
+    Terms,
+    WeightedTerm,
+    WeightedTerms,
+    affinity_term_in_parts,
+    parse_affinity_term,
+)
 from scheduler.model.once import hashed_once
 from scheduler.model.packed import Text, packed, unpacked
+from scheduler.model.parts import Parts, whole
 from scheduler.model.selectors import (
     NodeSelector,
     NodeSelectorTerm,
     SelectorError,
     node_selector_of,
+    node_selector_term_in_parts,
     parse_node_selector_term,
 )
-from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
+from scheduler.model.spread import SpreadConstraint, parse_spread_constraint, spread_constraint_in_parts
 
 if TYPE_CHECKING:
     from scheduler.model.shape import PodShape
@@ -38,7 +46,7 @@ _NO_WEIGHTED_TERMS = WeightedTerms()
 _MAX_WEIGHT = 1 << 31
 _MANY = 64
 _LARGE = 64
-"""A term of more requirements and values is read at once."""
+"""A term of more requirements and values is decoded early, and read a part at a time."""
 _PART = 250
 """Steps of one part."""
 _A_TERM = 7
@@ -83,10 +91,10 @@ class Written:
         self._affinity: Text = affinity
         self._spread: Text = spread
         self._early: dict[str, Any] = {}
-        """What large terms were read as, by their paths."""
+        """Large terms by their paths: as they were decoded, and later as they were read."""
 
     def prepare(self) -> None:
-        """Read the large terms, and look at the types of everything.
+        """Decode the large terms, and look at the types of everything.
 
         Raises msgspec.ValidationError when a field has the wrong JSON type.
         """
@@ -94,11 +102,7 @@ class Written:
         decoded = _affinity_decoder.decode(affinity) if affinity else wire.Affinity()
         constraints = _spread_decoder.decode(spread) if spread else []
         self._affinity, self._spread = packed(affinity), packed(spread)
-        reader = _Reader(self._namespace, self._early)
-        for path, term in _terms(decoded, constraints):
-            if _items(term) > _LARGE:
-                with suppress(SelectorError):  # it comes again when its turn comes
-                    self._early[path] = reader.parse(term, path)
+        self._early = {path: term for path, term in _terms(decoded, constraints) if _items(term) > _LARGE}
 
     def reading(self, shape: "PodShape", problem: str | None) -> Iterator[int]:
         """Read them into a shape, all at the end; yields about how many steps each part took.
@@ -166,51 +170,52 @@ def _terms(affinity: wire.Affinity, constraints: list[wire.TopologySpreadConstra
 class _Reader:
     """Reads terms one after the other, and counts the steps."""
 
-    def __init__(self, namespace: str, early: Mapping[str, Any]) -> None:
-        """`early`: terms that were read before, by their paths."""
+    def __init__(self, namespace: str, early: dict[str, Any]) -> None:
+        """`early`: terms that were decoded or read before, by their paths."""
         self._namespace = namespace
         self._early = early
         self._steps = 0
 
     def pod_terms(
         self, affinity: wire.UnreadPodAffinity | None, path: str, sign: int
-    ) -> Generator[int, None, tuple[Terms, tuple[WeightedTerm, ...]]]:
+    ) -> Parts[tuple[Terms, tuple[WeightedTerm, ...]]]:
         """(required, preferred) terms. Raises SelectorError."""
         if affinity is None:
             return _NO_TERMS, ()
         required: list[AffinityTerm] = []
         for i, term in enumerate(affinity.required or ()):
-            required.append(self._read(_pod_term_decoder, term, f"{path}.{_REQUIRED}[{i}]"))
+            required.append((yield from self._read(_pod_term_decoder, term, f"{path}.{_REQUIRED}[{i}]")))
             if self._steps >= _PART:
                 yield self.part()
         preferred: list[WeightedTerm] = []
         for i, weighted in enumerate(affinity.preferred or ()):
             if weighted.weight:
-                read = self._read(_pod_term_decoder, weighted.pod_affinity_term, f"{path}.{_PREFERRED}[{i}]")
+                where = f"{path}.{_PREFERRED}[{i}]"
+                read = yield from self._read(_pod_term_decoder, weighted.pod_affinity_term, where)
                 preferred.append(WeightedTerm(read, sign * _weight(weighted.weight)))
             if self._steps >= _PART:
                 yield self.part()
         return Terms(required), tuple(preferred)
 
-    def node_selector(self, unread: Sequence[msgspec.Raw], path: str) -> Generator[int, None, NodeSelector]:
+    def node_selector(self, unread: Sequence[msgspec.Raw], path: str) -> Parts[NodeSelector]:
         """Required node affinity; an error is kept in its term."""
         terms: list[NodeSelectorTerm] = []
         for i, term in enumerate(unread):
-            terms.append(self._read(_node_term_decoder, term, f"{path}[{i}]"))
+            terms.append((yield from self._read(_node_term_decoder, term, f"{path}[{i}]")))
             if self._steps >= _PART:
                 yield self.part()
         return node_selector_of(terms)
 
     def preferred_nodes(
         self, terms: Sequence[wire.UnreadPreferred], path: str
-    ) -> Generator[int, None, tuple[tuple[tuple[int, NodeSelectorTerm], ...], str | None]]:
+    ) -> Parts[tuple[tuple[tuple[int, NodeSelectorTerm], ...], str | None]]:
         """(weight, term) pairs and the first error; terms of weight 0 or without content are left out."""
         found: list[tuple[int, NodeSelectorTerm]] = []
         error: str | None = None
         for i, term in enumerate(terms):
             if term.weight == 0:
                 continue
-            read = self._read(_node_term_decoder, term.preference, f"{path}[{i}].preference")
+            read = yield from self._read(_node_term_decoder, term.preference, f"{path}[{i}].preference")
             if read.error is not None:
                 error = error or read.error
             elif read.labels or read.fields:
@@ -219,26 +224,34 @@ class _Reader:
                 yield self.part()
         return hashed_once(found), error
 
-    def spread(self, constraints: Sequence[msgspec.Raw]) -> Generator[int, None, tuple[SpreadConstraint, ...]]:
+    def spread(self, constraints: Sequence[msgspec.Raw]) -> Parts[tuple[SpreadConstraint, ...]]:
         """Spread constraints. Raises SelectorError."""
         found: list[SpreadConstraint] = []
         for i, constraint in enumerate(constraints):
-            found.append(self._read(_constraint_decoder, constraint, f"{_SPREAD}[{i}]"))
+            found.append((yield from self._read(_constraint_decoder, constraint, f"{_SPREAD}[{i}]")))
             if self._steps >= _PART:
                 yield self.part()
         return tuple(found)
 
-    def _read(self, decoder: msgspec.json.Decoder[Any], raw: msgspec.Raw, path: str) -> Any:
-        early = self._early.get(path)
-        if early is not None:
+    def _read(self, decoder: msgspec.json.Decoder[Any], raw: msgspec.Raw, path: str) -> Parts[Any]:
+        """One term. Raises SelectorError, but for terms of nodes, which have an `error`."""
+        early = self._early.get(path) if self._early else None
+        if early is not None and not isinstance(early, Term):
             self._steps += _A_TERM + _AN_ITEM * _LARGE
             return early
-        term = decoder.decode(raw) or _NO_NODE
-        self._steps += _A_TERM + _AN_ITEM * min(_items(term), _LARGE)
-        return self.parse(term, path)
+        term: Term = (decoder.decode(raw) or _NO_NODE) if early is None else early
+        items = _items(term)
+        self._steps += _A_TERM + _AN_ITEM * min(items, _LARGE)
+        if items <= _LARGE:
+            return self._parse(term, path)
+        read = yield from self._parse_large(term, path)
+        _ = hash(read)
+        yield items // 16
+        if early is not None:
+            self._early[path] = read
+        return read
 
-    def parse(self, term: Term, path: str) -> Any:
-        """One term. Raises SelectorError, but for terms of nodes, which have an `error`."""
+    def _parse(self, term: Term, path: str) -> Any:
         match term:
             case wire.PodAffinityTerm():
                 return parse_affinity_term(term, self._namespace, path)
@@ -246,6 +259,15 @@ class _Reader:
                 return parse_node_selector_term(term, path)
             case wire.TopologySpreadConstraint():
                 return parse_spread_constraint(term, path)
+
+    def _parse_large(self, term: Term, path: str) -> Parts[Any]:
+        match term:
+            case wire.PodAffinityTerm():
+                return (yield from affinity_term_in_parts(term, self._namespace, path))
+            case wire.NodeSelectorTerm():
+                return (yield from node_selector_term_in_parts(term, path))
+            case wire.TopologySpreadConstraint():
+                return (yield from spread_constraint_in_parts(term, path))
 
     def part(self) -> int:
         """The steps that were taken since this was last asked."""
@@ -258,13 +280,7 @@ def parse_preferred_node_terms(
 ) -> tuple[tuple[tuple[int, NodeSelectorTerm], ...], str | None]:
     """As `_Reader.preferred_nodes`, at once."""
     unread = [wire.UnreadPreferred(one.weight, msgspec.Raw(msgspec.json.encode(one.preference))) for one in terms]
-    parts = _Reader("", {}).preferred_nodes(unread, path)
-    while True:
-        try:
-            next(parts)
-        except StopIteration as end:
-            found: tuple[tuple[tuple[int, NodeSelectorTerm], ...], str | None] = end.value
-            return found
+    return whole(_Reader("", {}).preferred_nodes(unread, path))
 
 
 def _work_out(near: Terms, far: Terms, rather: WeightedTerms) -> Iterator[int]:
@@ -299,11 +315,19 @@ def _items(term: Term) -> int:
 
 
 def _selector(selector: wire.LabelSelector | None) -> int:
-    return 0 if selector is None else len(selector.match_labels or ()) + _requirements(selector.match_expressions)
+    if selector is None:
+        return 0
+    labels, requirements = selector.match_labels, selector.match_expressions
+    return (len(labels) if labels else 0) + (_requirements(requirements) if requirements else 0)
 
 
 def _requirements(requirements: list[wire.Requirement] | None) -> int:
-    return sum([1 + len(one.values or ()) // _VALUES for one in requirements]) if requirements else 0
+    count = 0
+    for one in requirements or ():
+        count += 1
+        if one.values is not None and len(one.values) >= _VALUES:
+            count += len(one.values) // _VALUES
+    return count
 
 
 def _weight(weight: int) -> int:

@@ -5,15 +5,14 @@ the pod's shape is made with it (`scheduler.model.annotated`), so that NodeAffin
 looks at placed pods' terms see one affinity. What is left for the plugin to do is to refuse what can't be honoured.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
-from scheduler.framework.runtime import Framework
 from scheduler.framework.status import Reject, Unresolvable
-from scheduler.model.annotated import MODES, Mode
+from scheduler.model.annotated import MODES
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
@@ -33,7 +32,7 @@ class AnnotationAffinity(Plugin):
     events = ClusterEvent.OWN_AFFINITY
 
     def __init__(self, args: AnnotationAffinityArgs) -> None:
-        self.mode: Mode = "add" if args.mode == "add" else "replace"
+        self.annotated_affinity = "add" if args.mode == "add" else "replace"
 
     @staticmethod
     def check(args: AnnotationAffinityArgs, path: str) -> list[str]:
@@ -51,9 +50,3 @@ class AnnotationAffinity(Plugin):
         """Reject a pod whose annotation can't be honoured: better pending than misplaced."""
         problem = pod.shape.annotation_problem
         return None if problem is None else Reject(Unresolvable(problem))
-
-
-def annotated(frameworks: Mapping[str, Framework]) -> dict[str, Mode]:
-    """schedulerName → mode of the profiles that read the annotation, as `model.kinds.Decoder` wants it."""
-    plugins = {name: framework.plugin(AnnotationAffinity.name) for name, framework in frameworks.items()}
-    return {name: plugin.mode for name, plugin in plugins.items() if isinstance(plugin, AnnotationAffinity)}

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from scheduler.framework.changes import HOSTNAME, Fix, FreeClaim
 from scheduler.framework.explaining import Detail, Inquiry
+from scheduler.framework.plugin import Plugin
+from scheduler.framework.status import Reason
 from scheduler.framework.storage_changes import CreateClaim, CreateClass, RecreateClaim, ReplaceVolume
 from scheduler.model.migration import REGION, ZONE, ZONE_DELIMITER
 from scheduler.model.pod import Pod
@@ -38,20 +40,22 @@ class Fault(NamedTuple):
     fixes: Sequence[Fix]
 
 
-def explain(inquiry: Inquiry) -> Detail:
-    """Every claim of the pod that can't be used, with what is wrong with it."""
-    faults = _faults(inquiry)
-    text = "; ".join(fault.text for fault in faults)
-    return text, {"claims": [{"claim": fault.claim, "problem": fault.text} for fault in faults]}
+class ClaimsExplained(Plugin):
+    """A plugin whose PreFilter rejects pods for what their claims are."""
 
+    def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
+        """Every claim of the pod that can't be used, with what is wrong with it."""
+        faults = _faults(inquiry)
+        text = "; ".join(fault.text for fault in faults)
+        return text, {"claims": [{"claim": fault.claim, "problem": fault.text} for fault in faults]}
 
-def fixes(inquiry: Inquiry) -> list[Fix]:
-    """What would help all of them together."""
-    faults = _faults(inquiry)
-    if not faults or len(faults) == _CLAIMS:
-        return []
-    plans = islice(product(*(fault.fixes for fault in faults)), _FIXES)
-    return [tuple(dict.fromkeys(change for fix in plan for change in fix)) for plan in plans]
+    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> list[Fix]:
+        """What would help all of them together."""
+        faults = _faults(inquiry)
+        if not faults or len(faults) == _CLAIMS:
+            return []
+        plans = islice(product(*(fault.fixes for fault in faults)), _FIXES)
+        return [tuple(dict.fromkeys(change for fix in plan for change in fix)) for plan in plans]
 
 
 def usable_classes(storage: Storage) -> list[StorageClass]:

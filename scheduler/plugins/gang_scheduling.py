@@ -11,17 +11,18 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
+from scheduler.framework.plugin import NO_POINTS, SKIPPABLE, OtherObject, Plugin
+from scheduler.framework.reservation import Reservation
 from scheduler.framework.status import Reason, Reject, Unresolvable
+from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import NATIVE
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 
 _NOT_ENOUGH = Unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
-
-
 _MOST_ORDERS = 1_000
+COMPOSITE_GROUPS = "CompositePodGroup"
 
 
 class GangSchedulingArgs(Struct, rename="camel", frozen=True):
@@ -29,13 +30,22 @@ class GangSchedulingArgs(Struct, rename="camel", frozen=True):
 
     further_orders: int = 0
     """In how many other orders the pods of a group are tried when kube-scheduler's own has failed."""
+    reservation: Reservation | None = None
+    """Room is kept for gangs that wait for long. Without it, none is, as in kube-scheduler."""
+    feature_gates: dict[str, bool] | None = None
 
     def check(self, path: str) -> list[str]:
         """Error lines."""
-        if 0 <= self.further_orders <= _MOST_ORDERS:
-            return []
-        wanted = f"must be between 0 and {_MOST_ORDERS:,}"
-        return [f"{path}.furtherOrders: Invalid value: {self.further_orders}: {wanted}"]
+        errors = [] if self.reservation is None else self.reservation.check(f"{path}.reservation")
+        errors += [
+            f'{path}.featureGates: Invalid value: "{name}": the only gate is {COMPOSITE_GROUPS}'
+            for name in self.feature_gates or ()
+            if name != COMPOSITE_GROUPS
+        ]
+        if not 0 <= self.further_orders <= _MOST_ORDERS:
+            wanted = f"must be between 0 and {_MOST_ORDERS:,}"
+            errors.insert(0, f"{path}.furtherOrders: Invalid value: {self.further_orders}: {wanted}")
+        return errors
 
 
 class GangScheduling(Plugin):
@@ -43,11 +53,15 @@ class GangScheduling(Plugin):
 
     name = "GangScheduling"
     Args = GangSchedulingArgs
-    events = ClusterEvent.NOTHING
+    events = ClusterEvent.POD_GONE | ClusterEvent.NODE_ADDED | ClusterEvent.POD_GROUP_UPDATED
     for_groups = True
 
     def __init__(self, args: GangSchedulingArgs) -> None:
         self.further_orders = args.further_orders
+        self.reservation = args.reservation
+        if args.reservation is None:
+            self.events = ClusterEvent.NOTHING  # type: ignore[misc]  # it rejects nobody whom an event could help
+        self.composite_groups = (args.feature_gates or {}).get(COMPOSITE_GROUPS, False)
 
     @staticmethod
     def check(args: GangSchedulingArgs, path: str) -> list[str]:
@@ -67,9 +81,33 @@ class GangScheduling(Plugin):
         if state is None or state.object is None:
             name = json.dumps(key.name)
             return Unresolvable(f"waiting for pods's pod group {name} to appear in scheduling queue")
+        trees = cluster.pod_groups.trees
+        if trees.wanted and state.object.parent is not None:
+            root = trees.root_of(key)
+            if root is None:
+                return Unresolvable(trees.missing(key))
+            if not trees.ready(root):
+                return Unresolvable(f"waiting for composite pod group {json.dumps(root.name)} tree to meet quorum")
+            return None
         if state.object.gang and len(state.pods) < state.object.needed:
             return _NOT_ENOUGH
         return None
+
+    def events_for(self, shape: PodShape) -> ClusterEvent:
+        """Only pods without a group wait for room that is kept for others: a group waits for anything to happen."""
+        return ClusterEvent.NOTHING if shape.in_group else self.events
+
+    def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
+        """A new node is not kept for anybody."""
+        return pod.scheduling_group is None
+
+    def pod_hint(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
+        """There may be room beside what is kept."""
+        return pod.scheduling_group is None
+
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
+        """That no room is kept any more is told without asking; objects of groups change nothing about it."""
+        return False
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Refuse a pod of a group where groups can't be read: alone, it would start without the others."""

@@ -5,13 +5,19 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework.plugin import MAX_SCORE, NODE, OTHER_NODES, Plugin
+from scheduler.framework.normalize import MAX_SCORE
+from scheduler.framework.plugin import NODE, OTHER_NODES, Plugin
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Ints
+from scheduler.state.column import Ints, at
+from scheduler.state.images import Images
+from scheduler.state.nodes import Nodes
+from scheduler.state.per_node import Recurring
 
 _MIN_THRESHOLD = 23 << 20
 _MAX_CONTAINER_THRESHOLD = 1000 << 20
+_KEPT = 16
+"""For so many lists of images the scores of all nodes are kept."""
 
 
 class ImageLocality(Plugin):
@@ -20,22 +26,38 @@ class ImageLocality(Plugin):
     name = "ImageLocality"
     depends_on = NODE | OTHER_NODES
 
+    def __init__(self, args: Any = None) -> None:
+        self._kept: Recurring[tuple[str, ...], tuple[Images, tuple[int, int, int], Ints | int]] = Recurring(_KEPT)
+        """Images of a pod → whose scores these are: the nodes' images, and the state of both."""
+
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int:
         """Sum size × spread of the images a node has, clamped between 23 MiB and 1000 MiB a container, as 0..100."""
-        nodes, shape = cluster.nodes, pod.shape
-        # All images at once, and each is asked for once: a pod may name thousands.
-        where = {name: nodes.image(name) for name in dict.fromkeys(shape.images)}
-        times = Counter(name for name in shape.images if where[name])
-        if not times:
-            return 0
-        found = [image for name in times if (image := where[name])]
-        numbers = np.array([len(rows) for rows, _ in found])
-        spread = np.repeat(numbers / float(nodes.count), numbers)
-        sizes = np.concatenate([sizes for _, sizes in found]).astype(np.float64)
-        scaled = (sizes * spread).astype(np.int64) * np.repeat(list(times.values()), numbers)
-        sums = np.zeros(nodes.rows, dtype=np.int64)
-        np.add.at(sums, np.concatenate([rows for rows, _ in found]), scaled)
-        highest = _MAX_CONTAINER_THRESHOLD * shape.image_count
-        clamped = np.clip(sums[feasible], _MIN_THRESHOLD, highest)
-        scores: Ints = MAX_SCORE * (clamped - _MIN_THRESHOLD) // (highest - _MIN_THRESHOLD)
-        return scores
+        wanted, nodes = pod.shape.images, cluster.nodes
+        state = nodes.images.version, nodes.count, nodes.rows
+        kept = self._kept.recall(wanted)
+        if kept is None or kept[0] is not nodes.images or kept[1] != state:
+            kept = nodes.images, state, _of_all(wanted, nodes)
+            self._kept.keep(wanted, kept)
+        scores = kept[2]
+        return scores if isinstance(scores, int) else at(scores, feasible)
+
+
+def _of_all(wanted: tuple[str, ...], nodes: Nodes) -> Ints | int:
+    """int64[rows], or one score that all rows have. Raises SliceOver."""
+    # All images at once, and each is asked for once: a pod may name thousands.
+    where = {name: nodes.image(name) for name in dict.fromkeys(wanted)}
+    times = Counter(name for name in wanted if where[name])
+    if not times:
+        return 0
+    found = [image for name in times if (image := where[name])]
+    numbers = np.array([len(rows) for rows, _ in found])
+    spread = np.repeat(numbers / float(nodes.count), numbers)
+    sizes = np.concatenate([sizes for _, sizes in found]).astype(np.float64)
+    scaled = (sizes * spread).astype(np.int64) * np.repeat(list(times.values()), numbers)
+    sums = np.zeros(nodes.rows, dtype=np.int64)
+    np.add.at(sums, np.concatenate([rows for rows, _ in found]), scaled)
+    highest = _MAX_CONTAINER_THRESHOLD * len(wanted)
+    clamped = np.clip(sums, _MIN_THRESHOLD, highest)
+    scores: Ints = MAX_SCORE * (clamped - _MIN_THRESHOLD) // (highest - _MIN_THRESHOLD)
+    same = int(scores.min()) == int(scores.max())
+    return int(scores[0]) if same else scores

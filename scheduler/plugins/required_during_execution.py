@@ -34,17 +34,17 @@ class RequiredDuringExecution(Plugin):
     mismatch = Unresolvable(f"node(s) didn't match Pod's annotation {ANNOTATION}")
 
     def __init__(self, args: RequiredDuringExecutionArgs) -> None:
-        self.all_pods = args.all_pods
+        self.required_during_execution = args.all_pods
 
     def signature(self, shape: PodShape) -> Hashable:
         """The promise and, where it may mean them, the pod's own requirements."""
-        if not self.all_pods and shape.promise is None:
+        if not self.required_during_execution and shape.promise is None:
             return None
         return shape.promise, shape.node_selector, shape.required_node_affinity
 
     def wanted(self, pod: Pod) -> NodeRequirement | None:
         """What the pod asks of its node while it runs."""
-        return required(pod.shape, by_profile=self.all_pods)
+        return required(pod.shape, by_profile=self.required_during_execution)
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes that do not meet it; all of them when the annotation can't be read."""

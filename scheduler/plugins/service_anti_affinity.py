@@ -7,7 +7,8 @@ import numpy as np
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import MAX_SCORE, PODS_ELSEWHERE, Plugin
+from scheduler.framework.normalize import MAX_SCORE
+from scheduler.framework.plugin import PODS_ELSEWHERE, Plugin
 from scheduler.model.namespaced import Selecting
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import is_qualified_name

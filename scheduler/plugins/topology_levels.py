@@ -29,7 +29,7 @@ def by_level(
     """
     narrowest, broadest = levels.index(preferred), 0 if required is None else levels.index(required)
     tree = _Tree(levels[: narrowest + 1], nodes)
-    paths = {tree.path_of(row) for row in running}
+    paths = tree.paths_of(running)
     leaves = [Placement("/".join(path), rows, 0, path) for path, rows, _ in tree.domains(narrowest + 1)]
     found: list[Placement] = []
     for depth in range(narrowest, broadest - 1, -1):
@@ -65,27 +65,32 @@ class _Tree:
         order = np.lexsort(places[::-1]) if places else rows
         self._rows = rows[order]
         self._codes = [column.codes[self._rows] for column in columns]
-        self._listed = [codes.tolist() for codes in self._codes]
         self._narrowest = self._starts(len(columns))
 
-    def path_of(self, row: int) -> Path | None:
-        """The values of a node; None: it misses a label."""
-        (at,) = np.flatnonzero(self._rows == row)[:1] if row in self._rows else (None,)
-        return None if at is None else self._path(at, len(self._codes))
+    def paths_of(self, rows: Sequence[int]) -> set[Path | None]:
+        """The values of some nodes; None: one of them misses a label."""
+        wanted = set(rows)
+        here = [i for i, row in enumerate(self._rows.tolist()) if row in wanted] if wanted else []
+        at = np.array(here, dtype=np.intp)
+        found: set[Path | None] = set(self._paths(at, len(self._codes)))
+        return found if len(at) == len(wanted) else {*found, None}
 
     def domains(self, length: int) -> Iterator[tuple[Path, Rows, slice]]:
         """(path, rows, which of the narrowest domains are in it) of each domain whose path has this length."""
         starts = self._starts(length)
         inside = np.searchsorted(self._narrowest, starts).tolist()
-        ends = [*starts[1:].tolist(), len(self._rows)]
+        begins = starts.tolist()
+        ends = [*begins[1:], len(self._rows)]
         after = [*inside[1:], len(self._narrowest)]
-        for start, end, first, last in zip(starts.tolist(), ends, inside, after, strict=True):
+        paths = self._paths(starts, length)
+        for path, start, end, first, last in zip(paths, begins, ends, inside, after, strict=True):
             rows = self._rows[start:end]
-            yield self._path(start, length), rows if last - first == 1 else np.sort(rows), slice(first, last)
+            yield path, rows if last - first == 1 else np.sort(rows), slice(first, last)
 
-    def _path(self, at: int, length: int) -> Path:
-        pairs = zip(self._values[:length], self._listed[:length], strict=True)
-        return tuple([str(values[codes[at]]) for values, codes in pairs])
+    def _paths(self, at: Rows, length: int) -> list[Path]:
+        """The values of some nodes: there may be one in each domain."""
+        pairs = zip(self._values[:length], self._codes[:length], strict=True)
+        return list(zip(*[[str(values[code]) for code in codes[at].tolist()] for values, codes in pairs], strict=True))
 
     def _starts(self, length: int) -> Rows:
         """Where a domain of this length begins."""
@@ -100,8 +105,9 @@ class _Tree:
 
 def _by_value(column: Column[str], rows: Rows) -> Ints:
     """For each row, the place of its value among all values in order."""
-    codes, inverse = np.unique(column.codes[rows], return_inverse=True)
-    order = sorted(range(len(codes)), key=lambda i: str(column.values[codes[i]]))
-    places = np.empty(len(codes), dtype=np.int64)
-    places[order] = np.arange(len(codes))
-    return places[inverse]
+    codes = column.codes[rows]
+    there = np.flatnonzero(np.bincount(codes, minlength=len(column.values))).tolist()
+    places = np.zeros(len(column.values), dtype=np.int64)
+    places[sorted(there, key=lambda code: str(column.values[code]))] = np.arange(len(there))
+    found: Ints = places[codes]
+    return found

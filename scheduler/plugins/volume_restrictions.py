@@ -7,20 +7,20 @@ import numpy as np
 from scheduler.framework.changes import Fix, FreeClaim, MovePod
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
-from scheduler.framework.plugin import NO_POINTS, PODS_ELSEWHERE, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject, Plugin
+from scheduler.framework.plugin import NO_POINTS, PODS_ELSEWHERE, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.model.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
-from scheduler.plugins import claims_explained
+from scheduler.plugins.claims_explained import ClaimsExplained, users_of
 from scheduler.state.cluster import Cluster
 
 _HOLDERS = 2
 """Pods that are offered to go together, at most."""
 
 
-class VolumeRestrictions(Plugin):
+class VolumeRestrictions(ClaimsExplained):
     """Keep a pod off nodes where its inline disks are in use, and off all while its ReadWriteOncePod claim is."""
 
     name = "VolumeRestrictions"
@@ -92,7 +92,7 @@ class VolumeRestrictions(Plugin):
         users = [
             (claim, user)
             for claim in sorted(_exclusive_claims(inquiry.pod, inquiry.cluster))
-            for user in claims_explained.users_of(inquiry, claim)
+            for user in users_of(inquiry, claim)
         ]
         text = "; ".join(
             f"claim {claim} may be used by one pod only ({READ_WRITE_ONCE_POD}): {pod.key} on {node} holds it"
@@ -108,17 +108,9 @@ class VolumeRestrictions(Plugin):
             free |= {pod.key: MovePod(pod.key, node) for pod, _ in _disk_holders(inquiry, row)}
         if self.claim_in_use in reasons:
             for claim in sorted(_exclusive_claims(inquiry.pod, inquiry.cluster)):
-                users = claims_explained.users_of(inquiry, claim)
+                users = users_of(inquiry, claim)
                 free |= {pod.key: FreeClaim(pod.key, node, claim) for pod, node in users}
         return [tuple(free.values())] if 0 < len(free) <= _HOLDERS else []
-
-    def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
-        """What is wrong with each claim."""
-        return claims_explained.explain(inquiry)
-
-    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> list[Fix]:
-        """What would make the claims usable."""
-        return claims_explained.fixes(inquiry)
 
 
 def _disk_holders(inquiry: Inquiry, row: int) -> list[tuple[Pod, str]]:

@@ -8,7 +8,7 @@ import numpy as np
 from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry, domain
-from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
+from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable
 from scheduler.framework.storage_changes import ReplaceVolume
 from scheduler.model.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
@@ -21,7 +21,7 @@ from scheduler.model.storage import (
     StorageClass,
 )
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
-from scheduler.plugins import claims_explained
+from scheduler.plugins.claims_explained import ClaimsExplained, usable_classes
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Bools
 from scheduler.state.nodes import Nodes
@@ -33,7 +33,7 @@ Topology = tuple[str, frozenset[str]]
 """(label of a volume, values of which a node must have one)."""
 
 
-class VolumeZone(Plugin):
+class VolumeZone(ClaimsExplained):
     """Keep a pod off nodes outside the zones and regions that its bound volumes are labelled with."""
 
     name = "VolumeZone"
@@ -101,7 +101,7 @@ class VolumeZone(Plugin):
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
         """Give up the volumes that are elsewhere."""
-        classes = claims_explained.usable_classes(inquiry.cluster.storage)
+        classes = usable_classes(inquiry.cluster.storage)
         if not classes:
             return []
         plan = []
@@ -110,14 +110,6 @@ class VolumeZone(Plugin):
                 same = next((c for c in classes if c.name == volume.storage_class), classes[0])
                 plan.append(ReplaceVolume(volume.claim.namespace, volume.claim.name, same.name, volume.name))
         return [tuple(plan)] if plan else []
-
-    def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
-        """What is wrong with each claim."""
-        return claims_explained.explain(inquiry)
-
-    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> list[Fix]:
-        """What would make the claims usable."""
-        return claims_explained.fixes(inquiry)
 
     def _elsewhere(self, inquiry: Inquiry, row: int) -> list[tuple[PersistentVolume, list[Topology]]]:
         """The bound volumes that are not where the node is."""

@@ -75,7 +75,7 @@ class _Request:
         merged = merge(self.deciding, self.snapshot, self.is_pod, self.guards)
         patch = Patch(self.object)
         annotations = {key: write.value for key, write in merged.annotations.items()}
-        if self.stamp is not None:
+        if self.stamp is not None and (self.options.stamp or self._brought is not None):
             annotations[keys.QOS] = self.stamp
         patch.merge("metadata", "labels", {key: write.value for key, write in merged.labels.items()})
         patch.merge("metadata", "annotations", annotations)
@@ -89,13 +89,12 @@ class _Request:
 
     def validated(self) -> Verdict:
         """The validating pass, on the object as it will be stored."""
-        if self.stamp is not None:
-            found = objects.snapshot(self.object).annotations.get(keys.QOS)
-            if found is None:
-                self.said.append(f"annotation {keys.QOS} is missing: the mutating webhook did not see this pod")
-            elif found != self.stamp:
-                shown = f'metadata.annotations[{keys.QOS}]: Invalid value: "{found[:40]}"'
-                return self._denied(f"{shown}: the class of this pod is {self.stamp}", ())
+        found = self._brought
+        if self.stamp is not None and found is None and self.options.stamp:
+            self.said.append(f"annotation {keys.QOS} is missing: the mutating webhook did not see this pod")
+        elif self.stamp is not None and found is not None and found != self.stamp:
+            shown = f'metadata.annotations[{keys.QOS}]: Invalid value: "{found[:40]}"'
+            return self._denied(f"{shown}: the class of this pod is {self.stamp}", ())
         if self.rejecting:
             rejecting = {rule.policy for rule in self.rejecting}
             effects = tuple(
@@ -105,6 +104,11 @@ class _Request:
             )
             return self._denied(verdict.denial(self.rejecting), effects)
         return self._allowed(Merged({}, {}, [], []), Patch(self.object), set(), ())
+
+    @property
+    def _brought(self) -> str | None:
+        """The stamp that the object has already, whoever wrote it."""
+        return objects.snapshot(self.object).annotations.get(keys.QOS)
 
     def _stamp(self, obj: JsonObject, old: JsonObject | None) -> QosClass:
         """The class as it is, or will be, in `status.qosClass`: computed when the pod is created, then kept."""

@@ -48,6 +48,8 @@ class Options(Struct, frozen=True):
     reserved_prefixes: tuple[str, ...] = ()
     reserve_known: bool = True
     """Whether keys that are known to give rights (`powers`) are kept from policies."""
+    stamp: bool = True
+    """Whether every pod gets its QoS class as an annotation; if not, only pods that bring the annotation along do."""
 
     @property
     def reserved(self) -> Reserved:
@@ -71,6 +73,7 @@ class _Wire(Struct, rename="camel"):
     live_schedulers: tuple[str, ...] | None = None
     reserved_prefixes: tuple[str, ...] | None = None
     reserve_known: bool | None = None
+    stamp: bool | None = None
 
 
 KNOWN = frozenset(_Wire.__struct_encode_fields__)
@@ -99,6 +102,7 @@ def parse(document: Mapping[str, Any] | None) -> Options:
         live_schedulers=None if given.live_schedulers is None else frozenset(given.live_schedulers),
         reserved_prefixes=tuple(prefix.lower() for prefix in given.reserved_prefixes or ()),
         reserve_known=given.reserve_known is not False,
+        stamp=given.stamp is not False,
     )
 
 

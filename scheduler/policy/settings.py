@@ -35,6 +35,8 @@ class ServiceSettings:
     reserved_prefixes: tuple[str, ...] = ()
     reserve_known: bool = True
     """Whether the keys of `policy.powers` are kept from policies."""
+    stamp: bool = True
+    """Whether every pod gets its QoS class as an annotation. Rules know the class in any case."""
 
     def __post_init__(self) -> None:
         if not self.namespace:

@@ -1,6 +1,6 @@
 """How many more pods fit, as one page: self-contained, no script, no network."""
 
-from scheduler.report.capacity_table import headline
+from scheduler.report.capacity_table import asks, headline
 from scheduler.report.rendering import templates
 from scheduler.whatif.capacity import Capacity
 
@@ -15,6 +15,7 @@ def page(answer: Capacity) -> str:
         .get_template("capacity.html")
         .render(
             title=headline(answer),
+            asks=asks(answer),
             answer=answer,
             taking=taking[:_MANY],
             unshown=max(len(taking) - _MANY, 0),

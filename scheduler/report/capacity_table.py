@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from scheduler.report.columns import number, plain_table
 from scheduler.report.wording import count, printable
 from scheduler.whatif.capacity import Capacity
 
@@ -24,35 +23,30 @@ class CapacityTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         answer = self.answer
         yield Text(printable(headline(answer)), style="bold green" if answer.fits else "bold red")
-        asked = [f"{amount} {name}" for name, amount in answer.requests.items()]
-        asked += [f"claim {name} ({what})" for name, what in answer.claims.items()]
-        asks = printable(", ".join(asked)) or "nothing"
-        yield Text(f"  each asks for {asks} (profile {answer.profile})", style="dim")
+        yield Text(f"  {printable(asks(answer))}", style="dim")
         for note in answer.notes:
             yield Text(f"  {printable(note)}", style="yellow")
         taking = [node for node in answer.nodes if node.pods]
         if taking:
-            table = _table(("Node", "left"), ("More pods", "right"), ("Then", "left"))
+            table = plain_table("Node", number("More pods"), "Then")
             for node in taking if self.everything else taking[:_MANY]:
                 table.add_row(printable(node.node), f"{node.pods:,}", printable(", ".join(node.limits)))
             yield table
             if len(taking) > _MANY and not self.everything:
                 yield Text(f"  … {len(taking) - _MANY:,} more (--all shows them)", style="dim")
         if answer.limits:
-            table = _table(("What keeps the next one out", "left"), ("Nodes", "right"))
+            table = plain_table("What keeps the next one out", number("Nodes"))
             for limit in answer.limits[:_MANY]:
                 table.add_row(printable(limit.reason), f"{limit.nodes:,}")
             yield table
         if answer.stranded:
-            table = _table(
-                ("Free, and of no use for it", "left"), ("In all", "right"), ("", "right"), ("At most", "left")
-            )
+            table = plain_table("Free, and of no use for it", number("In all"), number(""), "At most")
             for each in answer.stranded:
                 share, most = f"{100 * each.share:.1f} %", f"{each.most} on {each.node}"
                 table.add_row(printable(each.resource), each.free, share, printable(most))
             yield table
         if answer.one_more:
-            table = _table(("One more node like", "left"), ("Adds", "right"), ("There are", "right"))
+            table = plain_table("One more node like", number("Adds"), number("There are"))
             for more in answer.one_more:
                 table.add_row(printable(more.like), f"{more.adds:,}", f"{more.nodes:,}")
             yield table
@@ -69,8 +63,8 @@ def headline(answer: Capacity) -> str:
     )
 
 
-def _table(*columns: tuple[str, str]) -> Table:
-    table = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-    for title, justify in columns:
-        table.add_column(title, overflow="fold", justify="right" if justify == "right" else "left")
-    return table
+def asks(answer: Capacity) -> str:
+    """What each of the pods asks for."""
+    asked = [f"{amount} {name}" for name, amount in answer.requests.items()]
+    asked += [f"claim {name} ({what})" for name, what in answer.claims.items()]
+    return f"each asks for {', '.join(asked) or 'nothing'} (profile {answer.profile})"

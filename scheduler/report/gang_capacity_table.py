@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from scheduler.report.columns import number, plain_table
 from scheduler.report.wording import count, printable
 from scheduler.whatif.gangs.capacity import GangCapacity
 
@@ -28,19 +27,19 @@ class GangCapacityTable:
         for note in answer.notes:
             yield Text(f"  {printable(note)}", style="yellow")
         if any(each.domain for each in answer.domains):
-            table = _table("Domain", "Gangs", "Pods")
+            table = plain_table("Domain", number("Gangs"), number("Pods"))
             for domain in answer.domains if self.everything else answer.domains[:_MANY]:
                 table.add_row(printable(domain.domain), f"{domain.gangs:,}", f"{domain.pods:,}")
             yield table
             if len(answer.domains) > _MANY and not self.everything:
                 yield Text(f"  … {len(answer.domains) - _MANY:,} more (--all shows them)", style="dim")
         if answer.limits:
-            table = _table("What keeps the next pod out", "Nodes")
+            table = plain_table("What keeps the next pod out", number("Nodes"))
             for limit in answer.limits:
                 table.add_row(printable(limit.reason), f"{limit.nodes:,}")
             yield table
         if answer.one_more:
-            table = _table("One more node like", "Adds gangs", "There are")
+            table = plain_table("One more node like", number("Adds gangs"), number("There are"))
             for more in answer.one_more:
                 table.add_row(printable(more.like), f"{more.adds:,}", f"{more.nodes:,}")
             yield table
@@ -63,10 +62,3 @@ def asks(answer: GangCapacity) -> str:
     who = "each pod asks for" if answer.equal else "the pods of a gang ask for"
     together = f"{answer.needed:,} start together"
     return f"{who} {', '.join(asked) or 'nothing'}; {together} (profile {answer.profile})"
-
-
-def _table(*titles: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-    for i, title in enumerate(titles):
-        table.add_column(title, overflow="fold", justify="right" if i else "left")
-    return table

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from scheduler.report.group_wording import facts, headline, limits, stop, then
+from scheduler.report.columns import plain_table, text
+from scheduler.report.group_wording import facts, headline, limits, of_tree, stop, then
+from scheduler.report.verbatim import AsItIs
 from scheduler.report.wording import folded, printable, some
-from scheduler.whatif.gangs.answer import GOOD, GroupExplanation
+from scheduler.whatif.gangs.answer import GOOD, GroupExplanation, Tree
 
 _MANY = 20
 _NAMED = 8
@@ -41,7 +41,7 @@ class GroupTable:
             yield from self._domains()
         if answer.remedies:
             yield from self._remedies(options.max_width)
-        elif answer.outcome == "unschedulable":
+        elif answer.outcome == "unschedulable" and answer.tree is None:
             yield from (Text(""), Text("No single small change would start it.", style="bold"))
         for ending in answer.endings:
             where = f" in {ending.domain}" if ending.domain else ""
@@ -49,16 +49,33 @@ class GroupTable:
             yield from (Text(""), Text(printable(f"{title} (tried; the smallest set found)"), style="bold"))
             pods = ending.pods if self.everything else ending.pods[:_NAMED]
             yield _indented(f"{some(ending.pods, len(pods))} on {some(ending.nodes, _NAMED)}")
+        if answer.tree is not None:
+            yield from self._tree(answer.tree)
         if answer.message:
             yield from (Text(""), Text("In kube-scheduler's words", style="bold"))
             yield _indented(answer.message, "dim")
             if answer.stopped is not None:
                 yield _indented(f"{answer.stopped.pod.partition('/')[2]}: {answer.stopped.message}", "dim")
 
+    def _tree(self, tree: Tree) -> Iterator[RenderableType]:
+        table = plain_table()
+        for title in ("Group", "Part of"):
+            table.add_column(title, overflow="fold")
+        for title in ("Needs", "Wait", "Run"):
+            table.add_column(title, justify="right", no_wrap=True)
+        table.add_column("What becomes of it", overflow="fold", ratio=1)
+        for each in tree.groups if self.everything else tree.groups[:_MANY]:
+            numbers = (f"{number:,}" for number in (each.needed, each.waiting, each.running))
+            table.add_row(printable(each.name), printable(each.part_of), *numbers, printable(of_tree(each)))
+        title = f"Its tree {tree.root}, of which all start together" + (f": {tree.cause}" if tree.cause else "")
+        yield from (Text(""), Text(printable(title), style="bold"), Padding(table, (0, 0, 0, _INDENT)))
+        if len(tree.groups) > _MANY and not self.everything:
+            yield _indented(f"… {len(tree.groups) - _MANY:,} more (--all shows them)", "dim")
+
     def _domains(self) -> Iterator[RenderableType]:
         answer = self.answer
         shown = answer.domains if self.everything else answer.domains[:_MANY]
-        table = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
+        table = plain_table()
         table.add_column(printable(answer.group.topology_key or "Where"), overflow="fold")
         for title in ("Nodes", "Fit", "Short"):
             table.add_column(title, justify="right", no_wrap=True)
@@ -72,9 +89,7 @@ class GroupTable:
 
     def _remedies(self, width: int) -> Iterator[RenderableType]:
         answer = self.answer
-        table = Table(box=SIMPLE_HEAD, show_header=False, pad_edge=False, show_edge=False)
-        table.add_column("", overflow="fold", ratio=3)
-        table.add_column("", overflow="fold", ratio=2)
+        table = plain_table(text("", share=3), text("", share=2), header=False)
         for remedy in answer.remedies:
             table.add_row(Text(printable(f"• {remedy.text}"), style="cyan"), Text(then(answer, remedy.fits)))
         heading = Text("What would start it (each was tried)", style="bold")
@@ -86,7 +101,7 @@ class GroupTable:
             shown = commands if self.everything else commands[:_COMMANDS]
             for command in shown:
                 for line in folded(printable(command), width - _INDENT):
-                    yield _indented(line, "dim")
+                    yield AsItIs(f"{' ' * _INDENT}{line}", "dim")
             if len(commands) > len(shown):
                 more = len(commands) - len(shown)
                 yield _indented(f"… and {more:,} like it for other pods (--all shows them)", "dim")

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from scheduler.report.columns import number, plain_table, text
 from scheduler.report.wording import count, printable, some
 from scheduler.whatif.pending import Cause, Pending
 
@@ -28,11 +27,9 @@ class PendingTable:
         for note in answer.notes:
             yield Text(f"  {printable(note)}", style="yellow")
         if answer.causes:
-            table = _table()
-            table.add_column("Pods", justify="right")
-            table.add_column("Why", overflow="fold", ratio=3)
-            table.add_column("Whose", overflow="fold", ratio=2)
-            table.add_column("What would free one", overflow="fold", ratio=2)
+            table = plain_table(
+                number("Pods"), text("Why", share=3), text("Whose", share=2), text("What would free one", share=2)
+            )
             shown = answer.causes if self.everything else answer.causes[:_MANY]
             for cause in shown:
                 owners = some(owners_of(cause), len(cause.owners) if self.everything else _OWNERS)
@@ -44,9 +41,7 @@ class PendingTable:
                 yield Text(f"  … {len(answer.causes) - len(shown):,} more causes (--all shows them)", style="dim")
         if answer.changes:
             yield Text("Changes of the cluster that help most (each was tried for one pod of a kind)", style="bold")
-            table = _table()
-            table.add_column("Pods", justify="right")
-            table.add_column("Change", overflow="fold")
+            table = plain_table(number("Pods"), "Change")
             for change in answer.changes:
                 table.add_row(f"{change.pods:,}", printable(change.text))
             yield table
@@ -65,7 +60,3 @@ def headline(answer: Pending) -> str:
 def owners_of(cause: Cause) -> list[str]:
     """Who waits: `ReplicaSet ns/web (3)`."""
     return [f"{owner} ({number:,})" if number > 1 else owner for owner, number in cause.owners.items()]
-
-
-def _table() -> Table:
-    return Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)

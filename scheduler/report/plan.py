@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from scheduler.report.columns import plain_table
 from scheduler.report.wording import count, printable
 from scheduler.whatif.promises import BUDGET, EVICT, LEFT_ALONE, STAYS, WAITS, Plan, PlannedEviction
 
@@ -41,7 +41,7 @@ class PlanTable:
 
 
 def _table(evictions: list[PlannedEviction]) -> Table:
-    table = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
+    table = plain_table()
     table.add_column("Pod", overflow="fold", min_width=12)
     table.add_column("On", overflow="fold", min_width=6)
     table.add_column("Broken", overflow="fold", ratio=2)

@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from scheduler.report.columns import number, plain_table
 from scheduler.report.wording import count, printable, some
 from scheduler.whatif.gangs.arriving import GroupOutcome
 from scheduler.whatif.outcome import Outcome
@@ -17,7 +16,6 @@ from scheduler.whatif.study import ProfileStudy, Study
 
 _MANY = 20
 _FEW = 4
-_NUMBERS = ("Pods", "Placed", "Together", "Without", "before", "after")
 
 
 @dataclass
@@ -40,20 +38,20 @@ class OutcomeTable:
             yield from self._groups()
         yield from self._devices()
         if found.waiting:
-            table = _table("Waiting", "Pods", "Why")
+            table = plain_table("Waiting", number("Pods"), "Why")
             for each in found.waiting[:_MANY]:
                 table.add_row(printable(each.pod), f"{each.pods:,}", printable(each.message))
             yield table
             yield from _more(len(found.waiting) - _MANY)
         if found.preempted:
-            table = _table("Preempted", "On", "For")
+            table = plain_table("Preempted", "On", "For")
             for victim in found.preempted[:_MANY]:
                 table.add_row(printable(victim.pod), printable(victim.node), printable(victim.by))
             yield table
             yield from _more(len(found.preempted) - _MANY)
         if not self.only_mine:
             yield from self._others()
-        table = _table("The cluster", "before", "after")
+        table = plain_table("The cluster", number("before"), number("after"))
         for title, before, after in changes(found.before, found.after):
             table.add_row(title, before, after)
         yield table
@@ -63,14 +61,14 @@ class OutcomeTable:
         moved = [(each.pod, each.was, each.node) for each in self.outcome.placed if each.was is not None]
         moved += [(each.pod, each.was, "no node") for each in self.outcome.waiting if each.was is not None]
         moved += [(each.pod, each.node, f"stays: {' and '.join(each.budgets)}") for each in self.outcome.blocked]
-        table = _table("Drained pod", "From", "To")
+        table = plain_table("Drained pod", "From", "To")
         for pod, was, node in moved[:_MANY]:
             table.add_row(printable(pod), printable(was or ""), printable(node))
         yield table
         yield from _more(len(moved) - _MANY)
 
     def _workloads(self) -> Iterator[RenderableType]:
-        table = _table("Workload", "Pods", "Placed", "Without", "Nodes")
+        table = plain_table("Workload", number("Pods"), number("Placed"), number("Without"), "Nodes")
         for each in self.outcome.workloads[:_MANY]:
             where = sorted(each.nodes.items(), key=lambda item: (-item[1], item[0]))
             nodes = some([f"{node} ({number:,})" if number > 1 else node for node, number in where], _FEW)
@@ -80,7 +78,7 @@ class OutcomeTable:
         yield from _more(len(self.outcome.workloads) - _MANY)
 
     def _groups(self) -> Iterator[RenderableType]:
-        table = _table("Pod group", "Pods", "Placed", "Together", "Then")
+        table = plain_table("Pod group", number("Pods"), number("Placed"), number("Together"), "Then")
         for each in self.outcome.groups[:_MANY]:
             counts = (f"{each.pods:,}", f"{each.bound:,}", "" if each.min_count is None else f"{each.min_count:,}")
             table.add_row(printable(each.group), *counts, printable(group_then(each)))
@@ -95,7 +93,7 @@ class OutcomeTable:
             for claim, devices in each.devices.items()
         ]
         if rows:
-            table = _table("Pod", "On", "Claim", "Gets")
+            table = plain_table("Pod", "On", "Claim", "Gets")
             for cells in rows[:_MANY]:
                 table.add_row(*map(printable, cells))
             yield table
@@ -103,7 +101,7 @@ class OutcomeTable:
 
     def _others(self) -> Iterator[RenderableType]:
         others = self.outcome.others
-        table = _table("Waited before", "Now")
+        table = plain_table("Waited before", "Now")
         rows = [(each.pod, f"on {each.node}, by these changes") for each in others.freed]
         rows += [(each.pod, f"on {each.node}, as it would be anyway") for each in others.ready]
         rows += [(each.pod, f"waits: {each.message}") for each in others.waiting]
@@ -123,7 +121,7 @@ class StudyTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         found = self.study
         yield Text(f"{found.pods:,} pods on {found.nodes:,} nodes", style="bold")
-        table = _table("", *(printable(each.profile) for each in found.profiles))
+        table = plain_table("", *(number(printable(each.profile)) for each in found.profiles))
         for title, cells in figures(found):
             table.add_row(title, *cells, style="bold" if not any(cells) else "")
         yield table
@@ -245,15 +243,6 @@ def _fewest(found: Compaction | None) -> str:
 
 def _regret(each: ProfileStudy) -> str:
     return f"{each.regret.total / max(each.regret.decisions, 1):.2f}"
-
-
-def _table(*titles: str) -> Table:
-    table = Table(box=SIMPLE_HEAD, header_style="dim", pad_edge=False, show_edge=False)
-    for i, title in enumerate(titles):
-        table.add_column(
-            title, overflow="fold", justify="right" if title in _NUMBERS or (titles[0] == "" and i) else "left"
-        )
-    return table
 
 
 def _more(rest: int) -> Iterator[RenderableType]:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
+from scheduler.report.columns import plain_table, text
+from scheduler.report.verbatim import AsItIs
 from scheduler.report.wording import (
     asks,
     besides,
@@ -107,7 +107,7 @@ class ExplanationTable:
             differ, same = [scorer.plugin for scorer in answer.scorers], []
         shown = answer.feasible if self.everything else answer.feasible[:MANY]
         weights = {scorer.plugin: scorer.weight for scorer in answer.scorers}
-        table = _table()
+        table = plain_table()
         table.add_column("", justify="right", style="dim", no_wrap=True)
         table.add_column("Node", overflow="fold", min_width=8)
         table.add_column("Points", justify="right", no_wrap=True)
@@ -138,7 +138,7 @@ class ExplanationTable:
         answer = self.answer
         most = len(answer.rejected) if self.everything else _FEW if answer.outcome == "fits" else MANY
         shown = answer.rejected[:most]
-        table = _table()
+        table = plain_table()
         table.add_column("Node", overflow="fold", min_width=8)
         table.add_column("Rejected by", overflow="fold", min_width=10)
         table.add_column("Why", overflow="fold", ratio=1)
@@ -148,7 +148,7 @@ class ExplanationTable:
         if len(shown) == len(answer.rejected):
             yield from _section(heading, table)
             return
-        summary = _table()
+        summary = plain_table()
         summary.add_column("Nodes", justify="right", no_wrap=True)
         summary.add_column("Reason", overflow="fold")
         summary.add_column("Plugin", style="dim", overflow="fold")
@@ -166,16 +166,14 @@ class ExplanationTable:
         return text
 
     def _remedies(self) -> Iterator[RenderableType]:
-        table = _table(header=False)
-        table.add_column("", overflow="fold", ratio=3)
-        table.add_column("", overflow="fold", ratio=2)
+        table = plain_table(text("", share=3), text("", share=2), header=False)
         for remedy in self.answer.remedies:
-            text = Text(f"• {self._short(remedy.text)}", style="cyan")
+            what = Text(f"• {self._short(remedy.text)}", style="cyan")
             if remedy.instead:
-                text.append(f" (or {self._short(some(remedy.instead, 2))})", style="dim")
+                what.append(f" (or {self._short(some(remedy.instead, 2))})", style="dim")
             if said := besides(remedy):
-                text.append(f"\n  {self._short(said)}", style="yellow")
-            table.add_row(text, Text(f"then {self._short(leads_to(remedy))}"))
+                what.append(f"\n  {self._short(said)}", style="yellow")
+            table.add_row(what, Text(f"then {self._short(leads_to(remedy))}"))
         yield from _section("What would free it (each was tried)", table)
 
     def _commands(self, width: int) -> Iterator[RenderableType]:
@@ -185,23 +183,19 @@ class ExplanationTable:
         for remedy in with_commands:
             for command in remedy.commands:
                 for line in folded(printable(command), width - _INDENT):
-                    yield _indented(line, "dim")
+                    yield AsItIs(f"{' ' * _INDENT}{line}", "dim")
 
     def _short(self, text: str) -> str:
         return printable(text.replace(self._ending, "") if self._ending else text)
 
 
-def _section(heading: str, table: Table) -> Iterator[RenderableType]:
+def _section(heading: str, table: RenderableType) -> Iterator[RenderableType]:
     yield from (Text(""), Text(heading, style="bold"), _indent(table))
 
 
 def _more(rest: int) -> Iterator[RenderableType]:
     if rest > 0:
         yield _indented(f"… {rest:,} more (--all shows them)", "dim")
-
-
-def _table(*, header: bool = True) -> Table:
-    return Table(box=SIMPLE_HEAD, show_header=header, header_style="dim", pad_edge=False, show_edge=False)
 
 
 def _indented(text: str, style: str = "") -> RenderableType:

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 from scheduler.framework.changes import AddNode
 from scheduler.whatif.explanation import Explanation, FeasibleNode, Remedy
 
-_SHELL_WORD = re.compile(r"(?:'[^']*'|[^\s'])+")
-_AFTER_COMMA = re.compile(r"(?<=,)")
+_SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
+_JSON_PIECE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^",])*(?:,|$)')
+"""As far as a comma that is not in a text."""
+_QUOTE = "'\"'\"'"
+"""A single quote in a text in single quotes."""
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -20,7 +23,7 @@ def folded(command: str, width: int) -> Iterator[str]:
     """The lines of a shell command that is wider than the terminal, so that it still can be copied and run.
 
     It is broken between words, with a backslash, and after the commas of a JSON text in quotes, where the end of a line
-    means nothing. What can be broken nowhere stays as it is.
+    means nothing. What can be broken nowhere stays as it is, wider than the terminal.
     """
     line = ""
     for piece, glue in _pieces(command):
@@ -34,7 +37,8 @@ def folded(command: str, width: int) -> Iterator[str]:
 def _pieces(command: str) -> Iterator[tuple[str, str]]:
     """(text, what follows it on the same line)."""
     for word in _SHELL_WORD.findall(command):
-        parts = _AFTER_COMMA.split(word) if word.startswith("'[") else [word]
+        plain = word.startswith(("'[", "'{")) and _QUOTE not in word
+        parts = _JSON_PIECE.findall(word)[:-1] if plain else [word]
         yield from ((part, "") for part in parts[:-1])
         yield parts[-1], " "
 

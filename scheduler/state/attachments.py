@@ -23,6 +23,8 @@ from scheduler.state.assumed import Assumed
 from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
 
+_TOGETHER = 250
+"""Steps of counting rows between two charges. A tenant's event makes few rows stale: see `claim_changed`."""
 UNLIMITED = -1
 NOT_INSTALLED = -2
 
@@ -83,6 +85,8 @@ class Attachments:
         self._written: dict[int, CSINode] = {}
         self._pods: dict[int, dict[str, Pod]] = {}
         self._claim_rows: dict[ClaimKey, Counter[int]] = {}
+        self._made_for: dict[ClaimKey, Counter[int]] = {}
+        """As `_claim_rows`, for pods that count a claim only if it was made for them."""
         self._claims_of: dict[str, set[ClaimKey]] = {}
         self._on_node: dict[str, dict[str, VolumeAttachment]] = {}
         self._of_volume: dict[str, dict[str, VolumeAttachment]] = {}
@@ -96,11 +100,11 @@ class Attachments:
         self._nodes = nodes
 
     def without_pods(self, nodes: Nodes) -> "Attachments":
-        """What is attached to these nodes, without what their pods use."""
+        """What is attached to these nodes, which are on the same rows, without what their pods use."""
         made = copy.copy(self)
-        made._nodes, made._pods, made._claim_rows = nodes, {}, {}  # noqa: SLF001 (of another Attachments)
+        made._nodes, made._pods, made._claim_rows, made._made_for = nodes, {}, {}, {}  # noqa: SLF001 (of another Attachments)
         made._counted, made._counts, made._holders = {}, {}, {}  # noqa: SLF001
-        rows = (nodes.row_of(name) for name in self._on_node)
+        rows = (self._nodes.row_of(name) for name in self._on_node)
         made._stale = {row for row in rows if row is not None}  # noqa: SLF001
         return made
 
@@ -119,13 +123,13 @@ class Attachments:
         return np.zeros(self._nodes.rows, dtype=np.bool_) if found is None else found.of(self._nodes.rows) > 0
 
     def counts(self, driver: str) -> Ints:
-        """How many volumes of a driver each row has attached."""
+        """How many volumes of a driver each row has attached. Raises SliceOver; asked again, it gets further."""
         self._refresh()
         found = self._counts.get(driver)
         return np.zeros(self._nodes.rows, dtype=np.int64) if found is None else found.of(self._nodes.rows)
 
     def holders(self, volume: str) -> set[int]:
-        """Rows on which a pod uses a volume."""
+        """Rows on which a pod uses a volume. Raises SliceOver; asked again, it gets further."""
         self._refresh()
         return self._holders.get(volume, set())
 
@@ -177,19 +181,25 @@ class Attachments:
                 del self._pods[row]
         for used in volumes.claims:
             key = (pod.namespace, used.claim(pod.name))
-            rows = self._claim_rows.setdefault(key, Counter())
-            rows[row] += sign
-            if not rows[row]:
-                del rows[row]
-                if not rows:
-                    del self._claim_rows[key]
+            for counted in (self._claim_rows, self._made_for) if used.ephemeral else (self._claim_rows,):
+                rows = counted.setdefault(key, Counter())
+                rows[row] += sign
+                if not rows[row]:
+                    del rows[row]
+                    if not rows:
+                        del counted[key]
         self._stale.add(row)
 
     def claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
-        """A claim came, changed or went. What does not count is no reason to count its nodes again."""
+        """A claim came, changed or went. What does not count is no reason to count its nodes again.
+
+        Thousands of pods may share a claim, whose owner its tenant may change again and again.
+        """
         if old is None or new is None or _counts_as(old) != _counts_as(new):
             for claim in filter(None, (old, new)):
                 self._stale.update(self._claim_rows.get(claim.key, ()))
+        elif old.owner != new.owner:
+            self._stale.update(self._made_for.get(new.key, ()))
         if old is not None and old.volume_name:
             found = self._claims_of[old.volume_name]
             found.discard(old.key)
@@ -226,13 +236,15 @@ class Attachments:
             self._stale.add(row)
 
     def _refresh(self) -> None:
-        for row in self._stale:
-            self._forget(row)
-            if row < self._nodes.rows and self._nodes.alive[row]:
-                self._count(row)
-                # No charge: changes between slices could keep an attempt from ever getting further.
-                self._nodes.effort.count(2 + 2 * len(self._pods.get(row, ())))
-        self._stale.clear()
+        while self._stale:
+            steps = 0
+            while self._stale and steps < _TOGETHER:
+                row = self._stale.pop()
+                self._forget(row)
+                if row < self._nodes.rows and self._nodes.alive[row]:
+                    self._count(row)
+                    steps += 2 + 2 * len(self._pods.get(row, ()))
+            self._nodes.effort.charge(steps)
 
     def _forget(self, row: int) -> None:
         counted = self._counted.pop(row, None)
@@ -300,9 +312,9 @@ class Attachments:
         return (f"{driver}/\0{claim}", driver) if driver else None
 
 
-def _counts_as(claim: PersistentVolumeClaim) -> tuple[ClaimKey, str, str, str]:
+def _counts_as(claim: PersistentVolumeClaim) -> tuple[ClaimKey, str, str]:
     """All of a claim that says which volume it is."""
-    return claim.key, claim.volume_name, claim.storage_class, claim.owner
+    return claim.key, claim.volume_name, claim.storage_class
 
 
 def of_translated(disk: Translated) -> tuple[str, str] | None:

@@ -31,6 +31,11 @@ class ClaimUsers:
         """UID of a claim → UID of the pod for which it is being written."""
         self.unseen: dict[str, str] = {}
         """UID of a claim → the version with which it was written for a user, and that the watch does not show yet."""
+        self.taking_out: dict[str, int] = {}
+        """UID of a pod → how many writes are under way that take it out of its claims."""
+        self.moved_on: set[str] = set()
+        """UIDs of claims that this process has written, and over whose version of now it has sent nothing since that it
+        does not wait for: so nothing can take a pod out of them any more that somebody sent before."""
         self.released: list[ClaimKey] = []
         """Claims that nobody writes any more: those that waited for that may go on."""
 
@@ -65,6 +70,11 @@ class ClaimUsers:
     def write(self, claim: str, pod: str) -> None:
         """The claim is about to be written for this pod."""
         self._writers[claim] = pod
+
+    def forget(self, claim: str) -> None:
+        """The claim is gone."""
+        self.unseen.pop(claim, None)
+        self.moved_on.discard(claim)
 
     def take_released(self) -> list[ClaimKey]:
         """Claims that nobody writes any more, since this was last asked."""

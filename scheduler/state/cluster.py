@@ -20,6 +20,7 @@ from scheduler.state.column import Ints
 from scheduler.state.devices import Devices
 from scheduler.state.effort import Effort
 from scheduler.state.incidence import Incidence
+from scheduler.state.kept_room import KeptRooms
 from scheduler.state.nodes import Nodes
 from scheduler.state.nominations import Nominations
 from scheduler.state.pod_groups import PodGroups
@@ -53,12 +54,15 @@ class Cluster:
         self.storage = Storage(self.nodes)
         self.devices = Devices()
         self.pod_groups = PodGroups()
+        self.kept_room = KeptRooms()
         self.nodes.served = self.devices.served
         self._devices_seen = 0
         self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
         self.services = Services()
         self.supposed: dict[str, tuple[Pod, int, int]] = {}
         """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it removed)."""
+        self.supposed_leaving: dict[str, tuple[Pod, int, int]] = {}
+        """Those of them that are on their way out."""
         self.selecting_changes: dict[str, int] = {}
         """Namespace → how often objects of `selecting` were added, changed or deleted there."""
         self.budget_log: ChangeLog[tuple[str, str]] = ChangeLog()
@@ -230,9 +234,11 @@ class Cluster:
     def supposing(self, pods: Iterable[tuple[Pod, int]], *, usage_only: bool = False) -> Iterator[None]:
         """Count (pod, row) pairs as placed while the block runs; afterwards everything is as before.
 
-        `usage_only`: count them in `nodes`, and nowhere else.
+        A pod that is placed counts already, but not who stands in for it. `usage_only`: count them in `nodes`, and
+        nowhere else.
         """
-        there = [(pod, row) for pod, row in pods if pod.uid not in self._placed]
+        placed = self._placed
+        there = [(pod, row) for pod, row in pods if pod.uid not in placed or placed[pod.uid].pod.shape is not pod.shape]
 
         def count(sign: int) -> None:
             if usage_only:
@@ -346,10 +352,10 @@ class Cluster:
         """
         self.nominations = self.nominations.copied()
         self.storage = self.storage.without_pods(self.nodes)
-        followed, self.pod_groups = self.pod_groups.followed, PodGroups()
-        self.pod_groups.followed = followed
+        groups, self.pod_groups = self.pod_groups, PodGroups()
+        self.pod_groups.followed, self.pod_groups.trees.wanted = groups.followed, groups.trees.wanted
         self.priorities = Priorities()
-        self._placed, self._on_row, self.supposed = {}, {}, {}
+        self._placed, self._on_row, self.supposed, self.supposed_leaving = {}, {}, {}, {}
 
     def adopt(self, made: "Cluster") -> None:
         """Use the columns and counts of a cluster that was rebuilt from this one."""
@@ -387,11 +393,12 @@ class Cluster:
 
     def _suppose(self, pod: Pod, row: int, sign: int) -> None:
         """Count for a dry run only. In full: half a count could not be taken back."""
-        net = sign
-        if pod.uid in self.supposed:
-            net += self.supposed.pop(pod.uid)[2]
-        if net:
-            self.supposed[pod.uid] = (pod, row, net)
+        for supposed in (self.supposed, self.supposed_leaving) if pod.terminating else (self.supposed,):
+            net = sign
+            if pod.uid in supposed:
+                net += supposed.pop(pod.uid)[2]
+            if net:
+                supposed[pod.uid] = (pod, row, net)
         end = self.effort.pause()
         try:
             self.nodes.suppose(row, pod.shape, sign)

@@ -163,7 +163,7 @@ class Devices(PromisedDevices):
             self._unmake(before)
             if before.uid != claim.uid:
                 self._let_go(before.uid)
-                self.users.unseen.pop(before.uid, None)
+                self.users.forget(before.uid)
         if claim.owner is not None:
             self._made.setdefault(claim.owner, {})[claim.key] = None
         if claim.allocation is not None and claim.key in self._to_be_made:
@@ -203,7 +203,7 @@ class Devices(PromisedDevices):
         if claim is not None:
             self._unmake(claim)
             self._let_go(claim.uid)
-            self.users.unseen.pop(claim.uid, None)
+            self.users.forget(claim.uid)
         return claim
 
     def _unmake(self, claim: ResourceClaim) -> None:

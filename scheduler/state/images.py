@@ -25,6 +25,8 @@ class Images:
 
     def __init__(self, effort: Effort | None = None) -> None:
         self._effort = Effort() if effort is None else effort
+        self.version = 0
+        """Counts changes of what any row has."""
         self._sizes: dict[str, dict[int, int]] = {}
         self._of_row: dict[int, dict[str, int]] = {}
         """Row → image → size, of rows with very many."""
@@ -37,6 +39,7 @@ class Images:
         """A row has these images now."""
         if before == after:
             return
+        self.version += 1
         of_row = self._of_row.pop(row, None)
         if of_row is not None:
             self._forget(of_row)

@@ -6,12 +6,13 @@ values and selects all the rest costs one pass over an array of bits.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
 
-from scheduler.model.conditions import Condition, Kind, hold
+from scheduler.model.conditions import WITHOUT, Condition, Kind, hold
 from scheduler.state.column import Bools
 from scheduler.state.per_node import Bounded
 
@@ -19,6 +20,7 @@ FEW = 64
 """Up to this many candidates are looked at one by one; with more of them, bits cost less."""
 _VALUES_KEPT = 256
 """Label keys whose numbers are kept by value."""
+_OLDEST = 32
 
 Numbers: TypeAlias = "array[int]"
 Found = list[int] | Bools
@@ -35,6 +37,7 @@ class LabelIndex:
         self._with_key: dict[str, Numbers] = {}
         self._by_value: Bounded[str, _ByValue] = Bounded(_VALUES_KEPT)
         self._there: Bools = np.zeros(64, dtype=np.bool_)
+        self._all: Bools | None = None
         self._free: list[int] = []
         self.dead: list[int] = []
         """Numbers of removed things, which sums may still refer to."""
@@ -62,6 +65,7 @@ class LabelIndex:
             if number >= len(self._there):
                 self._there = np.concatenate((self._there, np.zeros_like(self._there)))
         self._there[number] = True
+        self._all = None
         _append(self._in_place, place, number)
         for key in labels:
             _append(self._with_key, key, number)
@@ -73,6 +77,7 @@ class LabelIndex:
         assert labels is not None
         self._labels[number] = None
         self._there[number] = False
+        self._all = None
         self.dead.append(number)
         _drop(self._in_place, self._places[number], number)
         for key in labels:
@@ -94,9 +99,16 @@ class LabelIndex:
         self._free += self.dead
         self.dead = []
 
-    def select(self, conditions: Iterable[Condition], places: frozenset[str] | None = None) -> Found:
-        """The things in these places (None: in all) for which all conditions hold."""
+    def select(
+        self,
+        conditions: Iterable[Condition],
+        places: frozenset[str] | None = None,
+        meets: Callable[[Mapping[str, str]], bool] | None = None,
+    ) -> Found:
+        """The things in these places (None: in all) for which all conditions hold. `meets`: says so at once of one."""
         conditions = tuple(conditions)
+        if places is None and not any(self._excludes(condition) for condition in conditions):
+            return self.everything()
         candidates = self._candidates(conditions, places)
         if candidates is None:
             return self._bits(conditions, places)
@@ -106,13 +118,25 @@ class LabelIndex:
             for number in candidates
             if (of := labels[number]) is not None
             and (places is None or there[number] in places)
-            and hold(conditions, of)
+            and (hold(conditions, of) if meets is None else meets(of))
         ]
 
-    def cost(self, conditions: tuple[Condition, ...], found: Found) -> int:
-        """About how many microseconds the last selection took."""
+    def everything(self) -> Bools:
+        """A bit for each number: whether there is such a thing. The same array until something comes or goes."""
+        if self._all is None:
+            self._all = self._there[: len(self._labels)].copy()
+            self._all.flags.writeable = False
+            self._steps += len(self._labels) // 1000
+        return self._all
+
+    def _excludes(self, condition: Condition) -> bool:
+        """Whether a condition may not hold for something that is there."""
+        return condition.kind not in WITHOUT or condition.key in self._with_key
+
+    def cost(self, conditions: int, values: int, found: Found) -> int:
+        """About how many microseconds the last selection took, by so many conditions with so many values."""
         steps, self._steps = self._steps, 0
-        steps += 3 + len(conditions) // 2 + sum(len(condition.values) for condition in conditions) // 8
+        steps += 3 + conditions // 2 + values // 8
         return steps + (len(found) if isinstance(found, list) else 10)
 
     def _candidates(self, conditions: tuple[Condition, ...], places: frozenset[str] | None) -> list[int] | None:
@@ -182,6 +206,7 @@ class LabelIndex:
             return {}
         kept = self._by_value.recall(key)
         if kept is None:
+            self._make_room()
             self._by_value.keep(key, kept := _ByValue())
         self._steps += (len(numbers) - kept.known) // 2
         for number in numbers[kept.known :]:
@@ -190,6 +215,15 @@ class LabelIndex:
                 _append(kept.lists, labels[key], number)
         kept.known = len(numbers)
         return kept.lists
+
+    def _make_room(self) -> None:
+        """Of the keys that were not asked about for longest, drop the one that is soonest learnt again.
+
+        A tenant may name hundreds of keys that its own pods have. Everybody else's are those that most things have.
+        """
+        kept = self._by_value
+        if len(kept) >= _VALUES_KEPT:
+            del kept[min(islice(kept, _OLDEST), key=lambda key: kept[key].known)]
 
 
 class _ByValue:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scheduler.model.affinity import AffinityTerm
 from scheduler.state.column import Bools
 from scheduler.state.effort import Effort
+from scheduler.state.label_index import Found
 from scheduler.state.pod_classes import PodClass, PodClasses
 from scheduler.state.selector_index import TermIndex
 from scheduler.state.weights import Weights
@@ -37,6 +38,9 @@ class Members:
         self._by_namespace = any(not term.namespace_selector.nothing for term in terms)
         self._done = 0
         """How many terms are matched."""
+        self._run: Found | None = None
+        """What the last terms selected, each the same: it is added once for all of them."""
+        self._run_amount = 0
         self._born = 0
         """How many classes are."""
         self._namespaces = -1
@@ -70,21 +74,31 @@ class Members:
     def _match(self, pods: PodClasses, effort: Effort) -> None:
         if not self._done:
             self.weights, self._born, self._namespaces = Weights(), len(pods.born), pods.namespace_changes
+            self._run, self._run_amount = None, 0
             self.edition += 1
         effort.note("terms", len(self.terms))
         effort.note("kinds of placed pods", len(pods))
         while self._done < len(self.terms):
             found, cost = pods.matching(self.terms[self._done], leaving=self._leaving)
             if self._amounts is not None:
-                self.weights.add(found, int(self._amounts[self._done]))
+                if found is not self._run:
+                    self._add_run()
+                self._run = found
+                self._run_amount += int(self._amounts[self._done])
             elif self._done:
                 self.weights.keep(found)
             else:
                 self.weights.add(found, 1)
             self._done += 1
             if self._done == len(self.terms):
+                self._add_run()
                 self.weights.settle()
             effort.charge(cost)
+
+    def _add_run(self) -> None:
+        if self._run is not None:
+            self.weights.add(self._run, self._run_amount)
+        self._run, self._run_amount = None, 0
 
     def _meet(self, pods: PodClasses, effort: Effort) -> None:
         """Match the classes that were added."""
@@ -95,7 +109,8 @@ class Members:
             found = pods.get(number)
             self.weights.set(number, 0 if found is None else self._weight(found, pods))
             self._born += 1
-            effort.charge(1 + min(len(self.terms), 20 + len(self.terms) // 50))
+            held = 0 if self._index is None else self._index.took()
+            effort.charge(1 + min(len(self.terms), 20 + len(self.terms) // 50) + held)
 
     def _index_terms(self, effort: Effort) -> None:
         index = self._index = TermIndex() if self._index is None else self._index
@@ -119,5 +134,4 @@ class Members:
 
 def _bytes(term: AffinityTerm) -> int:
     """About how many bytes a term takes."""
-    values = sum([1 + len(one.values) for one in term.selector.requirements])
-    return _OF_A_TERM + _OF_A_VALUE * values
+    return _OF_A_TERM + _OF_A_VALUE * term.selector.size

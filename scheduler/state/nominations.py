@@ -1,10 +1,14 @@
 """Waiting pods that a node is kept for while victims leave it (kube-scheduler `backend/queue/nominator.go`)."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from scheduler.model.pod import Pod
 from scheduler.state.rowlog import ChangeLog
+
+Instead = Callable[[Pod, str], Pod | None]
+"""Which pod of the same UID keeps a node in place of one that is nominated for it; None: nobody does."""
 
 
 class Nominations:
@@ -17,11 +21,17 @@ class Nominations:
         """Priority → nominated pods."""
         self._priorities: list[int] = []
         """The keys of it, ascending."""
+        self._aside: dict[str, tuple[Pod, str]] = {}
+        """Nominations that do not count for now, and their nodes."""
+        self._members: frozenset[str] = frozenset()
+        """UIDs of the pods whose nominations do not count for now."""
+        self._instead: Instead = _nobody
+        """Who keeps their nodes meanwhile."""
         self.log: ChangeLog[str] = ChangeLog()
         """Nodes that are kept for other pods than before."""
 
-    def __bool__(self) -> bool:
-        return bool(self._node)
+    def __len__(self) -> int:
+        return len(self._node)
 
     def copied(self) -> "Nominations":
         """The same nominations, for a dry run that changes them."""
@@ -34,6 +44,13 @@ class Nominations:
     def put(self, pod: Pod, node: str) -> None:
         """Nominate a pod for a node, instead of any other; or bring the pod up to date."""
         pod.shape.hold()
+        if pod.uid in self._members:
+            self._aside[pod.uid] = pod, node
+            self._remove(pod.uid)
+            instead = self._instead(pod, node)
+            if instead is not None:
+                self._add(instead, node)
+            return
         before = self._pods[node].get(pod.uid) if self._node.get(pod.uid) == node else None
         if (
             before is not None
@@ -43,7 +60,15 @@ class Nominations:
             and before.terminating == pod.terminating
         ):
             return  # nothing that others go by
-        self.drop(pod.uid)
+        self._remove(pod.uid)
+        self._add(pod, node)
+
+    def drop(self, uid: str) -> str | None:
+        """End a nomination; returns the node it was for."""
+        aside, node = self._aside.pop(uid, None), self._remove(uid)
+        return node if aside is None else aside[1]
+
+    def _add(self, pod: Pod, node: str) -> None:
         self._node[pod.uid] = node
         self._pods.setdefault(node, {})[pod.uid] = pod
         self.log.touch(node)
@@ -51,8 +76,7 @@ class Nominations:
             insort(self._priorities, pod.priority)
         self._of_priority[pod.priority] = self._of_priority.get(pod.priority, 0) + 1
 
-    def drop(self, uid: str) -> str | None:
-        """End a nomination; returns the node it was for."""
+    def _remove(self, uid: str) -> str | None:
         node = self._node.pop(uid, None)
         if node is not None:
             pods = self._pods[node]
@@ -68,7 +92,43 @@ class Nominations:
 
     def node_of(self, uid: str) -> str | None:
         """The node a pod is nominated for."""
-        return self._node.get(uid)
+        aside = self._aside.get(uid)
+        return self._node.get(uid) if aside is None else aside[1]
+
+    def set_aside(self, pods: Iterable[Pod], instead: Instead) -> None:
+        """From now on these pods do not keep their nodes: they are a group that is being tried.
+
+        `instead`: who keeps the node for which one of them is nominated.
+        """
+        uids = [pod.uid for pod in pods]
+        # By their own nodes: other tenants may have thousands of nominated pods, and there are many slices.
+        there = [(self._pods[node][uid], node) for uid in uids if (node := self._node.get(uid)) is not None]
+        self._members, self._instead = frozenset(uids), instead
+        for pod, node in there:
+            self.put(pod, node)
+
+    def bring_back(self) -> None:
+        """They keep their nodes again."""
+        self._members, back, self._aside = frozenset(), self._aside, {}
+        for pod, node in back.values():
+            self.put(pod, node)
+
+    @contextmanager
+    def aside(self, pods: Iterable[Pod], instead: Instead) -> Iterator[None]:
+        """As `set_aside`, for a while."""
+        self.set_aside(pods, instead)
+        try:
+            yield
+        finally:
+            self.bring_back()
+
+    def counts(self, uid: str) -> bool:
+        """Whether a node is kept by this pod, or by who stands in for it."""
+        return uid in self._node
+
+    def number_on(self, node: str) -> int:
+        """How many pods are nominated for a node."""
+        return len(self._pods.get(node, ()))
 
     def on(self, node: str) -> list[Pod]:
         """The pods nominated for a node."""
@@ -93,3 +153,7 @@ class Nominations:
             ahead = [other for other in pods.values() if other.priority >= pod.priority and other.uid != pod.uid]
             if ahead:
                 yield node, ahead
+
+
+def _nobody(pod: Pod, node: str) -> None:
+    return None

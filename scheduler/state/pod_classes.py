@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.model.affinity import AffinityTerm
-from scheduler.model.conditions import Condition
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.state.column import Bools
@@ -118,8 +117,9 @@ class PodClasses:
         if conditions is None:
             return [], 1
         places, cost = self._places(term)
-        found = self._index.select(conditions, places)
-        cost += self._index.cost(conditions, found)
+        selector = term.selector
+        found = self._index.select(conditions, places, selector.matches)
+        cost += self._index.cost(len(conditions), selector.size - len(conditions), found)
         if leaving:
             return found, cost
         if isinstance(found, list):
@@ -178,17 +178,18 @@ class PodClasses:
         if meant is None:
             if len(self._meant) >= DEAD:
                 self._meant.clear()
-            meant, cost = self._namespaces_with(selector.conditions)
+            meant, cost = self._namespaces_with(selector)
             self._meant[selector] = meant
         places = meant | term.namespaces if term.namespaces else meant
         return places, cost + len(places) // 8
 
-    def _namespaces_with(self, conditions: tuple[Condition, ...] | None) -> tuple[frozenset[str], int]:
+    def _namespaces_with(self, selector: LabelSelector) -> tuple[frozenset[str], int]:
+        conditions = selector.conditions
         if conditions is None:
             return frozenset(), 1
-        found = self._names.select(conditions)
+        found = self._names.select(conditions, None, selector.matches)
         numbers = found if isinstance(found, list) else np.flatnonzero(found).tolist()
-        cost = self._names.cost(conditions, found) + len(numbers) // 8
+        cost = self._names.cost(len(conditions), selector.size - len(conditions), found) + len(numbers) // 8
         return frozenset(self._name_of[number] for number in numbers), cost
 
     def _of(self, pod: Pod) -> PodClass:

@@ -5,9 +5,11 @@ come first: a pod may name a group that does not exist yet.
 """
 
 from collections.abc import Container, Iterable, Iterator
+from itertools import islice
 
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import NATIVE, GroupKey, PodGroup
+from scheduler.model.pod_group import COMPOSITE, NATIVE, GroupKey, PodGroup
+from scheduler.state.group_trees import LEVELS, MOST_GROUPS, GroupTrees
 from scheduler.state.priorities import Priorities
 from scheduler.state.rowlog import ChangeLog
 
@@ -18,7 +20,7 @@ Pods = dict[str, Pod]
 class GroupState:
     """One group. Each of its `pods` is in one of `unscheduled`, `assumed` and `assigned`, in the order they came."""
 
-    __slots__ = ("_earliest", "assigned", "assumed", "key", "object", "pods", "unscheduled", "version")
+    __slots__ = ("assigned", "assumed", "key", "object", "pods", "size", "unscheduled", "version")
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
@@ -32,8 +34,9 @@ class GroupState:
         self.assigned: Pods = {}
         """They have their nodes, whoever chose these."""
         self.version = 0
-        """Another one after each change of the group, and of no other group."""
-        self._earliest = (-1, "")
+        """Another one after each change of the group or of one below it, and of no other group."""
+        self.size = (-1, 0, "")
+        """As `PodGroups.size_of` said it last, after the version for which it did."""
 
     @property
     def scheduled(self) -> int:
@@ -45,13 +48,6 @@ class GroupState:
         """The pods that have a node, by the API's word or ours."""
         yield from self.assigned.values()
         yield from self.assumed.values()
-
-    @property
-    def earliest(self) -> str:
-        """When the first of the pods with a node has started; empty: none has."""
-        if self._earliest[0] != self.version:
-            self._earliest = self.version, min((pod.started for pod in self.with_node if pod.started), default="")
-        return self._earliest[1]
 
     @property
     def empty(self) -> bool:
@@ -86,7 +82,10 @@ class PodGroups:
         self._priorities = Priorities()
         """Of the objects of Kubernetes' own API: a tenant may make thousands, and nobody looks through them all."""
         self.log: ChangeLog[GroupKey] = ChangeLog()
-        """Groups whose priority or disruption mode has changed, and those of mode `all` of which a pod has."""
+        """Groups that have another priority, disruption mode or parent, and those that go as a whole of which a pod has
+        changed. What is said of a group of groups goes for all groups below it."""
+        self.trees = GroupTrees(self._groups)
+        """Groups of groups."""
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -112,26 +111,55 @@ class PodGroups:
         state = self._groups.get(key)
         return None if state is None else state.object
 
-    def native(self, pod: Pod) -> GroupState | None:
-        """The group of Kubernetes' own API that a pod names, if it has an object: it says what preemption goes by."""
-        key = pod.scheduling_group
-        if key is None or key.api != NATIVE:
-            return None
-        state = self._groups.get(key)
-        return None if state is None or state.object is None else state
+    def _upwards(self, key: GroupKey) -> Iterator[GroupState]:
+        """A group and those above it, as far as they have objects (TraverseHierarchyUp)."""
+        for _ in range(LEVELS):
+            state = self._groups.get(key)
+            if state is None or state.object is None:
+                return
+            yield state
+            parent = self.trees.parent_of(key)
+            if parent is None:
+                return
+            key = parent
 
     def priority_of(self, pod: Pod) -> int:
-        """The priority that counts for a pod where preemption is concerned: its group's (GetPodPriority)."""
-        state = self.native(pod) if pod.scheduling_group is not None else None
-        return pod.priority if state is None or state.object is None else state.object.priority or 0
+        """The priority that counts for a pod where preemption is meant: its group's or its root's (GetPodPriority)."""
+        key, priority = pod.scheduling_group, pod.priority
+        if key is not None and key.api == NATIVE:
+            for state in self._upwards(key):
+                priority = 0 if state.object is None else state.object.priority or 0
+        return priority
+
+    def whole(self, pod: Pod) -> GroupState | None:
+        """The broadest group of a pod that is preempted as a whole (getHighestAllAncestor); None: it goes alone."""
+        key, broadest = pod.scheduling_group, None
+        if key is not None and key.api == NATIVE:
+            for state in self._upwards(key):
+                if state.object is not None and state.object.disruption_mode == "all":
+                    broadest = state
+        return broadest
+
+    def size_of(self, whole: GroupState) -> tuple[int, str]:
+        """(how many pods of a group that goes as a whole have a node, when the first has started; empty: none has)."""
+        if whole.size[0] != whole.version:
+            leaves = islice(self.trees.below(whole.key), MOST_GROUPS)
+            pods = [pod.started for leaf in leaves if leaf in self._groups for pod in self._groups[leaf].with_node]
+            whole.size = whole.version, len(pods), min((started for started in pods if started), default="")
+        return whole.size[1:]
 
     def with_node(self, keys: Iterable[GroupKey]) -> Iterator[str]:
         """The UIDs of the pods of these groups that have a node."""
         for key in keys:
-            state = self._groups.get(key)
+            for pod in self.with_node_in(key):
+                yield pod.uid
+
+    def with_node_in(self, key: GroupKey) -> Iterator[Pod]:
+        """The pods of a group, or of all groups of its tree, that have a node."""
+        for leaf in self.trees.below(key):
+            state = self._groups.get(leaf)
             if state is not None:
-                yield from state.assigned
-                yield from state.assumed
+                yield from state.with_node
 
     def below(self, priority: int) -> bool:
         """Whether there is a group with a lower priority: its pods may say another one."""
@@ -157,16 +185,24 @@ class PodGroups:
             self.followed.remove(api)
         return [pod for state in self._groups.values() if state.key.api == api for pod in state.unscheduled.values()]
 
+    def waiting_in_trees(self) -> list[Pod]:
+        """The waiting pods of groups that are parts of others."""
+        states = [state for state in self._groups.values() if state.object is not None and state.object.parent]
+        return [pod for state in states for pod in state.unscheduled.values()]
+
     # -- objects -----------------------------------------------------------------------------------------------------
 
     def put(self, group: PodGroup) -> PodGroup | None:
         """Add or update an object; returns what was there before."""
         state = self._ensure(group.key)
         before, state.object = state.object, group
+        if group.parent is not None or group.key.api == COMPOSITE or (before is not None and before.parent is not None):
+            self.trees.put(before, group)
         self._count_priority(before, -1)
         self._count_priority(group, 1)
-        if before is None or (before.priority, before.disruption_mode) != (group.priority, group.disruption_mode):
+        if before is None or _as_victim(before) != _as_victim(group):
             self.log.touch(group.key)
+            self._count(state)
         return before
 
     def drop(self, key: GroupKey) -> PodGroup | None:
@@ -174,14 +210,17 @@ class PodGroups:
         state = self._groups.get(key)
         if state is None:
             return None
+        self._count(state)  # together with what is above it
         before, state.object = state.object, None
         self._count_priority(before, -1)
         self.log.touch(key)
+        if before is not None and (before.parent is not None or key.api == COMPOSITE):
+            self.trees.drop(before)
         self._changed(state)
         return before
 
     def _count_priority(self, group: PodGroup | None, amount: int) -> None:
-        if group is not None and group.key.api == NATIVE:
+        if group is not None and group.key.api in (NATIVE, COMPOSITE):
             self._priorities.add(group.priority or 0, amount)
 
     # -- pods --------------------------------------------------------------------------------------------------------
@@ -192,18 +231,21 @@ class PodGroups:
         if state is not None:
             uid = pod.uid
             state.move(pod, state.assumed if uid in state.assumed else state.unscheduled)
+            self._counted(state)
 
     def assume(self, pod: Pod) -> None:
         """We chose a node for it."""
         state = self._joined(pod)
         if state is not None:
             state.move(pod, state.assumed)
+            self._counted(state)
 
     def assign(self, pod: Pod) -> None:
         """The API says that it has a node."""
         state = self._joined(pod)
         if state is not None:
             state.move(pod, state.assigned)
+            self._counted(state)
 
     def forget(self, uid: str) -> None:
         """The node that we chose for a pod is not its node."""
@@ -225,6 +267,7 @@ class PodGroups:
         if key is not None:
             state = self._groups[key]
             state.remove(uid)
+            self._counted(state)
             self._changed(state)
 
     def keep(self, schedulers: Container[str]) -> None:
@@ -253,11 +296,25 @@ class PodGroups:
 
     def _count(self, state: GroupState) -> None:
         self._version += 1
-        state.version = self._version
-        if state.object is not None and state.object.disruption_mode == "all":
-            self.log.touch(state.key)
+        state.version, broadest = self._version, None
+        for above in self._upwards(state.key):
+            above.version = self._version
+            if above.object is not None and above.object.disruption_mode == "all":
+                broadest = above
+        if broadest is not None:
+            self.log.touch(broadest.key)
+
+    def _counted(self, state: GroupState) -> None:
+        """A group may have more pods now, or fewer."""
+        if state.object is not None and state.object.parent is not None:
+            self.trees.changed(state.key)
 
     def _changed(self, state: GroupState) -> None:
         self._count(state)
         if state.empty:
             del self._groups[state.key]
+
+
+def _as_victim(group: PodGroup) -> tuple[int | None, str, str | None]:
+    """What counts of a group where its pods are victims."""
+    return group.priority, group.disruption_mode, group.parent

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from scheduler.model.devices import Allocation, ClaimKey, PoolID, ResourceClaim
+from scheduler.model.devices import CLAIM, Allocation, ClaimKey, PoolID, ResourceClaim
 from scheduler.model.pod_group import GroupKey
 from scheduler.state.allocated_devices import AllocatedDevices
 from scheduler.state.claim_users import ClaimUsers
@@ -139,6 +139,20 @@ class PromisedDevices:
         claim = self.claims.get(key)
         if claim is not None and claim.uid == uid and older(claim.resource_version, version):
             self.users.unseen[uid] = version
+
+    def take_out(self, pod: str) -> None:
+        """A pod is being taken out of its claims: until that is over, it can't count on being reserved in them."""
+        self.users.taking_out[pod] = self.users.taking_out.get(pod, 0) + 1
+
+    def taken_out(self, pod: str, written: Mapping[tuple[str, str, str], str]) -> None:
+        """That is over; these objects were written, with these versions."""
+        left = self.users.taking_out.pop(pod, 1) - 1
+        if left > 0:
+            self.users.taking_out[pod] = left
+        for (kind, *key), version in written.items():
+            claim = self.claims.get((key[0], key[1])) if kind == CLAIM else None
+            if claim is not None and version:
+                self.note_written(claim.key, claim.uid, version)
 
     def _is_promised(self, uid: str) -> bool:
         """Whether pods of the group for which a claim is allocated still count on it."""

@@ -107,7 +107,8 @@ class Rebuild:
         nodes.object_log = RowLog(kept.object_log.version + 1)
         nodes.population_changes = kept.population_changes + 1
         made = copy.copy(cluster)
-        made.nodes, made.incidence, made.supposed = nodes, self._incidence, {}
+        made.nodes, made.incidence = nodes, self._incidence
+        made.supposed, made.supposed_leaving = {}, {}
         return made
 
 

@@ -7,12 +7,11 @@ changed at will: nobody else looks at it.
 from collections.abc import Callable
 
 from scheduler.model.pod import Pod
-from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.cluster import Cluster
-from scheduler.state.rebuild import Rebuild
+from scheduler.state.copied import CopyWithVolumes
 
 
-class WithoutPods(Rebuild):
+class WithoutPods(CopyWithVolumes):
     """The same nodes on the same rows, without the pods that leave."""
 
     def __init__(self, cluster: Cluster, leaves: Callable[[Pod], bool]) -> None:
@@ -22,7 +21,6 @@ class WithoutPods(Rebuild):
         """Row → the pods that leave it."""
         self.pods_copied = 0
         """How many pods there were on the rows that the last call of `go_on` has copied."""
-        self._with_volumes: dict[int, list[Pod]] = {}
 
     def go_on(self, rows: int) -> bool:
         """As of `Rebuild`."""
@@ -35,22 +33,15 @@ class WithoutPods(Rebuild):
         for pod in self._cluster.pods_on(row):
             self.pods_copied += 1
             (leaving if self._leaves(pod) else staying).append(pod)
-        for some, where in (
-            (leaving, self.left_out),
-            ([pod for pod in staying if pod.shape.volumes is not NO_VOLUMES], self._with_volumes),
-        ):
-            if some:
-                where[row] = some
-            else:
-                where.pop(row, None)
+        if leaving:
+            self.left_out[row] = leaving
+        else:
+            self.left_out.pop(row, None)
         return staying
 
     def cluster(self) -> Cluster:
         """As of `Rebuild`. Pods can be assumed in it, and forgotten."""
         made = super().cluster()
         made.apart()
-        for row, pods in self._with_volumes.items():
-            for pod in pods:
-                made.storage.charge(pod, row, 1)
-                made.storage.refer(pod, 1)
+        made.storage = self._storage
         return made

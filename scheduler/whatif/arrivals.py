@@ -13,7 +13,7 @@ from scheduler.framework.runtime import Framework
 from scheduler.model.devices import ResourceClaim
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
-from scheduler.model.storage import PersistentVolume, PersistentVolumeClaim
+from scheduler.model.storage import ClaimKey, PersistentVolume, PersistentVolumeClaim
 from scheduler.model.taints import untolerated
 from scheduler.whatif import claim_templates, manifest
 from scheduler.whatif.documents import ObjectError
@@ -60,6 +60,9 @@ class Batch:
         self._world = world
         self._workload = workload
         asked = workload.pod
+        own = (asked.get("metadata") or {}).get("namespace")
+        if namespace and own and own != namespace:
+            raise ObjectError(f"{workload.name}: metadata.namespace: {own}: expected {namespace}, as --namespace says")
         if profile is not None:
             asked = {**asked, "spec": {**asked["spec"], "schedulerName": profile}}
         self._whole = manifest.completed(asked, namespace, usual, world.priority_classes, self.notes)
@@ -95,11 +98,15 @@ class Batch:
         return self._workload.kind != "DaemonSet" and not own
 
     @property
-    def claims_only_devices(self) -> bool:
-        """Whether pods are equal but for claims that are made for each from ResourceClaimTemplates, which are there."""
+    def differs_by_claims(self) -> bool:
+        """Whether pods are equal but for claims that are made for each, all of whose templates are there."""
         namespace, known = self._whole["metadata"]["namespace"], self._world.claim_templates
         there = all((namespace, each.template) in known for each in self._templated)
-        return bool(self._templated) and there and not (self._claims or self._ephemeral) and self.kind != "DaemonSet"
+        return there and self.kind != "DaemonSet"
+
+    def volume_claims(self, number: int) -> set[ClaimKey]:
+        """The claims for volumes that are made for a pod."""
+        return {(namespace, name) for namespace, name, _ in self._named_claims(number)}
 
     @property
     def claims(self) -> dict[str, str]:
@@ -260,29 +267,39 @@ class Batch:
 def batches(
     workloads: Iterable[Workload], world: World, framework: Framework, namespace: str | None, usual: str
 ) -> list[Batch]:
-    """Those of a file. Raises ObjectError."""
-    found = []
+    """Those of a file. Raises ObjectError with a line for each that can't be read."""
+    found, wrong = [], []
     for workload in workloads:
         try:
             found.append(Batch(workload, world, namespace, usual, framework.profile.name))
         except ObjectError as error:
-            raise ObjectError(f"{workload.place}: {error}" if workload.place else str(error)) from None
+            wrong.append(f"{workload.place}: {error}" if workload.place else str(error))
+    if wrong:
+        raise ObjectError("\n".join(wrong))
     return found
 
 
-def refuse_twins(batches: Iterable[Batch], world: World) -> None:
-    """Raise ObjectError for a pod of a name that another one has."""
+def refuse_twins(batches: Iterable[Batch], earlier: Iterable[Batch], world: World) -> None:
+    """Raise ObjectError with a line for each pod of a name that another one has. `earlier`: batches of other files."""
     there = [*world.placed, *world.waiting]
-    seen: dict[str, Batch] = {}
+    seen = {_stem(batch): batch for batch in earlier}
+    wrong = []
     for batch in batches:
-        first = batch.key(0)
-        stem = first if batch.alone else first.rpartition("-")[0]
+        first, stem = batch.key(0), _stem(batch)
         twin = next((key for key in there if batch.holds(key)), None)
         if twin is None and batch.count and (stem in seen or any(other.holds(first) for other in seen.values())):
             twin = first
         if twin is not None:
-            raise ObjectError(f"Pod {twin}: there is one of this name already")
+            wrong.append(f"Pod {twin}: there is one of this name already")
         seen[stem] = batch
+    if wrong:
+        raise ObjectError("\n".join(wrong))
+
+
+def _stem(batch: Batch) -> str:
+    """What the names of its pods begin with."""
+    first = batch.key(0)
+    return first if batch.alone else first.rpartition("-")[0]
 
 
 def _ephemeral(pod: Object) -> dict[str, Object]:

@@ -22,7 +22,7 @@ class Asking:
         self.inquiry = inquiry
         self.framework = framework
         self.notes: dict[tuple[str, str], str] = {}
-        """(plugin, what it was asked) → that it failed. It is not asked this again."""
+        """(plugin, what it was asked, or what is missing) → that it failed. It is not asked this again."""
 
     def detail(self, row: int, name: str, reason: Reason) -> Detail:
         """The numbers of a plugin's reason against one row."""
@@ -45,6 +45,10 @@ class Asking:
         """What may help such a pod."""
         plugin = self.framework.plugin(name)
         return (plugin and self._ask(plugin, plugin.fixes_of_pod, reason)) or ()
+
+    def failed(self, what: str, error: PluginError) -> None:
+        """A plugin failed while something was tried. `what`: what is missing from the answer; one note says so."""
+        self.notes.setdefault((error.plugin, what), f"{what}: {error}")
 
     def _ask(self, plugin: Plugin, point: Callable[..., Found], *about: object) -> Found | None:
         asked = plugin.name, point.__name__

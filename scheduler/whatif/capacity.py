@@ -18,14 +18,16 @@ from scheduler.model.devices import ResourceClaim
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.quantity import show
+from scheduler.model.storage import PersistentVolume, PersistentVolumeClaim
+from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.whatif.against import against
 from scheduler.whatif.arrivals import Batch
-from scheduler.whatif.device_room import device_room
+from scheduler.whatif.claimed_room import claimed_room
 from scheduler.whatif.remedies import templates_of
 from scheduler.whatif.room import Room, room
-from scheduler.whatif.simulation import SINGLY, Simulation
+from scheduler.whatif.simulation import SINGLY, Simulation, UndecidedError
 from scheduler.whatif.trial import applied
 
 API_VERSION, KIND = "podberth.dev/v1alpha1", "Capacity"
@@ -93,7 +95,10 @@ class Capacity(Struct, rename="camel", kw_only=True, frozen=True):
 
 
 def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int = MOST) -> Capacity:
-    """How many more pods of a batch fit. The cluster may keep those that were placed. Raises PluginError."""
+    """How many more pods of a batch fit. The cluster may keep those that were placed.
+
+    Raises PluginError, UndecidedError.
+    """
     pod = replace(batch.pod(0), preempts=False)
     names = cluster.nodes.names
     before = _free(cluster, pod)
@@ -185,6 +190,8 @@ class _Placing:
             simulation.work()
             where = simulation.bound.get(pod.uid) or simulation.preparing.get(pod.uid)
             if where is None:
+                if pod.uid in simulation.undecided:
+                    raise UndecidedError(simulation.undecided[pod.uid])
                 simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
                 self.exhausted = True
                 return rows
@@ -213,14 +220,22 @@ class _Placing:
 
 def _counter(batch: Batch, cluster: Cluster) -> Counting | None:
     """What counts pods of a batch by sums; None: nothing does. What the first one claims is there then."""
-    if batch.equal:
+    first = batch.pod(0).shape
+    if batch.equal and first.volumes is NO_VOLUMES and not (first.claims or first.containers):
         return room
-    if not batch.claims_only_devices or not batch.alike(0):
+    if not batch.differs_by_claims or not batch.alike(0):
         return None
-    for claim in batch.objects(0):
-        if isinstance(claim, ResourceClaim):
-            cluster.devices.put(claim)
-    return device_room
+    own = batch.volume_claims(0)
+    for thing in batch.objects(0):
+        if isinstance(thing, ResourceClaim):
+            cluster.devices.put(thing)
+        elif isinstance(thing, PersistentVolume | PersistentVolumeClaim):
+            cluster.storage.put(thing)
+
+    def counted(pod: Pod, framework: Framework, cluster: Cluster) -> Room | None:
+        return claimed_room(pod, framework, cluster, own)
+
+    return counted
 
 
 def _alike(batch: Batch, number: int) -> bool:

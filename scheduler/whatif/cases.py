@@ -7,13 +7,12 @@ import numpy as np
 
 from scheduler.framework.config import decode, default_configuration
 from scheduler.framework.decision import Decision, fit_error
-from scheduler.framework.profiles import build
+from scheduler.framework.profiles import annotated, build
 from scheduler.framework.runtime import Framework
 from scheduler.model.devices import AllocatedDevice
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.model.wire import encode
-from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.plugins.registry import registry
 from scheduler.whatif.documents import ObjectError

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from scheduler.framework.binding import Create, Delete, Patch, Write, next_version
-from scheduler.model.devices import AllocatedDevice, ResourceClaim
+from scheduler.model.devices import FINALIZER, AllocatedDevice, Allocation, ClaimKey, ClaimSpec, ResourceClaim
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.state.devices import Devices
@@ -88,6 +88,26 @@ def given(pod: Pod, devices: Devices) -> dict[str, tuple[AllocatedDevice, ...]]:
     return {
         claim.name: claim.allocation.devices for claim in claims if claim is not None and claim.allocation is not None
     }
+
+
+def made(key: ClaimKey, spec: ClaimSpec, pod: Pod) -> ResourceClaim:
+    """The claim that is made for a pod's extended resources."""
+    namespace, name = key
+    uid, owner = f"new/{namespace}/{name}", (pod.name, pod.uid)
+    return ResourceClaim(namespace, name, uid, "1", False, pod.uid, owner, (), spec, None, (), (), {}, b"")
+
+
+def held(claim: ResourceClaim, allocation: Allocation, pod: Pod) -> ResourceClaim:
+    """The claim once it was given these devices for a pod."""
+    user = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+    return replace(
+        claim,
+        resource_version=_later(claim),
+        finalizers=(FINALIZER,),
+        allocation=allocation,
+        reserved_for=(pod.uid,),
+        raw_reserved_for=(msgspec.json.encode(user),),
+    )
 
 
 def _without(claim: ResourceClaim, uid: str) -> ResourceClaim:

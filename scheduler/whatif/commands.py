@@ -22,7 +22,6 @@ _HASH = "pod-template-hash"
 _TEMPLATED = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationController")
 _OF_PODS = changes.Tolerate | changes.Ungate
 """What may be changed of a pod that is there."""
-_PRIORITY_CLASS = "PriorityClass"
 
 
 _DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

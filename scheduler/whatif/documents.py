@@ -4,6 +4,7 @@ Objects stay bytes here, `scheduler.whatif.world` decodes the kinds that a decis
 first character: a JSON dump of 50,000 pods takes a second this way, and minutes through a YAML parser.
 """
 
+import codecs
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -33,6 +34,12 @@ class Document(NamedTuple):
     place: str
 
 
+class Fault(NamedTuple):
+    """Why a part of a text is no object."""
+
+    text: str
+
+
 class _Envelope(msgspec.Struct):
     """What tells one object from a list of them."""
 
@@ -40,6 +47,18 @@ class _Envelope(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+_ENCODINGS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""What a text begins with that some editors and shells write."""
+_BEGINS = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
+"""Where a YAML document begins: in no document a line begins so."""
+_DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
+_COMMENTS = re.compile(rb"\s*(?:#[^\n]*(?:\n\s*|\Z))*")
 _DEEPEST = 500
 """Levels that a YAML document may have."""
 _envelope = msgspec.json.Decoder(_Envelope)
@@ -47,8 +66,11 @@ _trailing = re.compile(r"trailing characters \(byte (\d+)\)")
 _byte = re.compile(r" ?\(byte (\d+)\)")
 
 
+_MERGE, _NULL, _BOOL, _STR = (f"tag:yaml.org,2002:{name}" for name in ("merge", "null", "bool", "str"))
+
+
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as the API's clients read it: no dates, no base-60 numbers, and no key twice in one mapping."""
+    """YAML as the API's clients read it: no dates, no base-60 numbers, no key twice in one mapping; keys are texts."""
 
     _depth = 0
 
@@ -62,11 +84,24 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         """Called after each value."""
         self._depth -= 1
 
+    def construct_document(self, node: yaml.Node) -> Any:
+        """The values of a document, refusing those that are not what their tags say."""
+        try:
+            return super().construct_document(node)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            many = _DIGITS in str(error)
+            said = "a number has too many digits" if many else "a value is not what its tag says, such as !!int"
+            raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from None
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """A mapping, refusing a key that is there twice: one of the values would be lost unnoticed."""
         seen = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                if key.tag == _NULL:
+                    raise yaml.constructor.ConstructorError(None, None, "a key is null: expected text", key.start_mark)
+                if key.tag == _BOOL:
+                    key.tag, key.value = _STR, str(self.bool_values[key.value.lower()]).lower()
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
                 seen.add(key.value)
@@ -103,12 +138,29 @@ def read(text: bytes) -> list[Document]:
 
     Raises ObjectError.
     """
-    if not text.strip():
-        raise ObjectError(f"is empty: {_READABLE}")
-    found = list(_read(text))
-    if not found:
-        raise ObjectError(f"holds no object: {_READABLE}")
+    found, faults = readable(text)
+    if faults:
+        raise ObjectError("\n".join(faults))
     return found
+
+
+def readable(text: bytes) -> tuple[list[Document], list[str]]:
+    """The objects of a text that can be read, and why others can't, a line for each."""
+    if not text.strip():
+        return [], [f"is empty: {_READABLE}"]
+    found: list[Document] = []
+    faults: list[str] = []
+    try:
+        for each in _read(_decoded(text)):
+            if isinstance(each, Fault):
+                faults.append(each.text)
+            else:
+                found.append(each)
+    except ObjectError as error:
+        faults.append(str(error))
+    if not found and not faults:
+        faults.append(f"holds no object: {_READABLE}")
+    return found, faults
 
 
 def parse(text: bytes) -> Any:
@@ -116,6 +168,7 @@ def parse(text: bytes) -> Any:
 
     Raises ObjectError.
     """
+    text = _decoded(text)
     if _looks_like_json(text):
         try:
             return msgspec.json.decode(text)
@@ -130,7 +183,18 @@ def parse(text: bytes) -> Any:
     return documents[0] if documents else None
 
 
-def _read(text: bytes) -> Iterator[Document]:
+def _decoded(text: bytes) -> bytes:
+    """The text in UTF-8, where its first bytes say that it is in another encoding."""
+    for mark, encoding in _ENCODINGS.items():
+        if text.startswith(mark):
+            try:
+                return text.decode(encoding).encode()
+            except UnicodeError:
+                raise ObjectError(f"expected text: it begins as {encoding} and is not") from None
+    return text
+
+
+def _read(text: bytes) -> Iterator[Document | Fault]:
     if _looks_like_json(text):
         try:
             yield from list(_read_json(memoryview(text)))
@@ -144,23 +208,24 @@ def _read(text: bytes) -> Iterator[Document]:
                 raise ObjectError(_json_problem(text, error)) from None
         except RecursionError:
             raise ObjectError("is nested too deep") from None
-    documents = _yaml(text)
+    documents = _yaml_parts(text)
     for number, document in enumerate(documents, start=1):
         place = f"document {number}" if len(documents) > 1 else ""
-        if document is None:
+        if isinstance(document, Fault):
+            yield Fault(_join(place, document.text))
+        elif document is None:
             continue
-        if not isinstance(document, dict):
-            raise ObjectError(_join(place, f"{_READABLE}, got {kind_of(document)}"))
-        try:
-            raw = msgspec.json.encode(document)
-            yield from _flat(raw, place)
-        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-            if isinstance(error, ObjectError):
-                raise
-            raise ObjectError(_join(place, f"{_READABLE}: {_lowered(error)}")) from None
+        elif not isinstance(document, dict):
+            yield Fault(_join(place, f"{_READABLE}, got {kind_of(document)}"))
+        else:
+            try:
+                raw = msgspec.json.encode(document)
+                yield from _flat(raw, place)
+            except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+                yield Fault(_join(place, f"{_READABLE}: {_lowered(error)}"))
 
 
-def _read_json(text: memoryview) -> Iterator[Document]:
+def _read_json(text: memoryview) -> Iterator[Document | Fault]:
     """One JSON object, or several one after the other (what a few `kubectl get -o json` leave in one file)."""
     end = len(text)
     number = 0
@@ -188,33 +253,66 @@ def _shifted(error: msgspec.DecodeError, start: int) -> msgspec.DecodeError:
     return type(error)(_byte.sub(lambda found: f" (byte {start + int(found[1])})", str(error)))
 
 
-def _flat(raw: bytes | memoryview, place: str, envelope: _Envelope | None = None) -> Iterator[Document]:
+def _flat(raw: bytes | memoryview, place: str, envelope: _Envelope | None = None) -> Iterator[Document | Fault]:
     """The object itself, or the items of a list; items of a PodList say no kind, theirs is Pod."""
     envelope = envelope or _envelope.decode(raw)
     if envelope.items is None:
-        if not envelope.kind:
-            raise ObjectError(_join(place, f"{_READABLE}, got an object without kind"))
-        yield Document(envelope.kind, bytes(raw), place)
+        if envelope.kind:
+            yield Document(envelope.kind, bytes(raw), place)
+        else:
+            yield Fault(_join(place, f"{_READABLE}, got an object without kind"))
         return
     implied = envelope.kind.removesuffix("List")
     for i, item in enumerate(envelope.items):
         try:
             kind = _envelope.decode(item).kind or implied
         except msgspec.DecodeError as error:
-            raise ObjectError(_join(place, f"items[{i}]", f"expected an API object: {_lowered(error)}")) from None
-        if not kind:
-            raise ObjectError(_join(place, f"items[{i}]", "kind: Required value"))
-        yield Document(kind, item, _join(place, f"items[{i}]"))
+            yield Fault(_join(place, f"items[{i}]", f"expected an API object: {_lowered(error)}"))
+            continue
+        if kind:
+            yield Document(kind, item, _join(place, f"items[{i}]"))
+        else:
+            yield Fault(_join(place, f"items[{i}]", "kind: Required value"))
 
 
-def _yaml(text: bytes) -> list[Any]:
+def _yaml_parts(text: bytes) -> list[Any]:
+    """The documents of a text, with a Fault for each that can't be read."""
+    try:
+        return _yaml(text)
+    except ObjectError as error:
+        whole = Fault(str(error))
+    found: list[Any] = []
+    parts = list(_parts(text))
+    for line, part in parts if len(parts) > 1 else ():
+        try:
+            found += _yaml(part, line) or [None]
+        except ObjectError as error:
+            found.append(Fault(str(error)))
+    return found if any(isinstance(each, Fault) for each in found) else [whole]
+
+
+def _parts(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """The documents of a text before they are read, with the number of lines before each; none if that is not sure."""
+    if _DIRECTIVE.search(text):
+        return
+    begins = [found.start() for found in _BEGINS.finditer(text)]
+    if not begins or not _COMMENTS.fullmatch(text[: begins[0]]):
+        begins.insert(0, 0)
+    line = text[: begins[0]].count(b"\n")
+    for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
+        yield line, text[begin:end]
+        line += text[begin:end].count(b"\n")
+
+
+def _yaml(text: bytes, before: int = 0) -> list[Any]:
+    """The documents of a text. `before`: the lines before it. Raises ObjectError."""
     try:
         documents = list(yaml.load_all(text, Loader=_Loader))
         if b"&" in text and _size(documents, {}) > _NODES:
             raise ObjectError("its aliases expand beyond all bounds")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        where = f"line {before + mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise ObjectError(f"{where}not YAML: {error.problem or error.context}") from None
     except yaml.reader.ReaderError as error:
         raise ObjectError(f"expected text, got a binary file ({error.reason} at byte {error.position})") from None
@@ -224,10 +322,6 @@ def _yaml(text: bytes) -> list[Any]:
         raise ObjectError(f"expected UTF-8 text ({error.reason} at byte {error.start})") from None
     except (RecursionError, MemoryError):
         raise ObjectError("is nested too deep") from None
-    except ValueError as error:
-        if isinstance(error, ObjectError):
-            raise
-        raise ObjectError(f"not YAML: {_lowered(error)}") from None
     return documents
 
 

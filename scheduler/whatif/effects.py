@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from scheduler.framework.changes import Change, MovePod, OnPod
 from scheduler.framework.device_changes import FreeDevices
+from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
@@ -26,6 +27,7 @@ class SideEffects:
     """Looks at the effects of several changes for the same pod. `others`: pods that wait."""
 
     def __init__(self, asking: Asking, others: Iterable[Pod]) -> None:
+        self._asking = asking
         self._pod = asking.inquiry.pod
         self._cluster = asking.inquiry.cluster
         self._framework = asking.framework
@@ -38,8 +40,16 @@ class SideEffects:
         self._fit: list[bool] | None = None
         """Which of the groups fit as things are."""
 
-    def of(self, changes: Sequence[Change]) -> shown.SideEffects:
-        """What these changes do. The cluster is as before afterwards."""
+    def of(self, changes: Sequence[Change]) -> shown.SideEffects | None:
+        """What these changes do; None: a plugin failed, and a note says so. The cluster is as before afterwards."""
+        try:
+            return self._simulated(changes)
+        except PluginError as error:
+            self._asking.failed("what the changes would do to other pods is not known", error)
+            return None
+
+    def _simulated(self, changes: Sequence[Change]) -> shown.SideEffects:
+        """Raises PluginError."""
         if self._fit is None:
             self._fit = [best(group[0], self._framework, self._cluster) is not None for group in self._groups]
         holders = [pod for change in changes if isinstance(change, FreeDevices) for pod in self._holders(change)]

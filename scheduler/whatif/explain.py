@@ -45,16 +45,16 @@ def explain(
     node: str | None = None,
     notes: Sequence[str] = (),
     past: Past | None = None,
-    claimed: bool = True,
+    instead: Sequence[str] = (),
     others: Iterable[Pod] = (),
     written: Written | None = None,
 ) -> Explanation:
     """Decide for a pod that is not in the cluster, and say why.
 
     `node`: where the pod was before it was taken off for the question; `notes`: what to say besides; `past`: what
-    evictors did lately; `claimed`: whether somebody runs the scheduler that the pod names; `others`: pods that wait
-    too, for what changes would do to them; `written`: the pod as it was written, for commands that change it. The
-    cluster is changed and changed back while remedies are tried.
+    evictors did lately; `instead`: if nobody runs the scheduler that the pod names, those that it could name, which see
+    it as the framework does; `others`: pods that wait too, for what changes would do to them; `written`: the pod as it
+    was written, for commands that change it. The cluster is changed and changed back while remedies are tried.
     """
     about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)])
     try:
@@ -74,7 +74,7 @@ def explain(
     asking = Asking(Inquiry(pod, cluster), framework)
     if gate is not None:
         message = gate[1].text
-    fits = shown.FITS if claimed else shown.UNCLAIMED
+    fits = shown.UNCLAIMED if instead else shown.FITS
     outcome = shown.GATED if gate else fits if len(decision.feasible) else shown.UNSCHEDULABLE
     rejected: list[shown.RejectedNode] = []
     offered: list[shown.Remedy] = []
@@ -83,12 +83,12 @@ def explain(
         with limited(cluster):
             stuck = stuck_at(asking, decision)
             rejected += [_rejected(each) for each in stuck]
-            if outcome not in (shown.FITS, shown.UNCLAIMED):
-                offered += remedies(asking, stuck, decision.verdict)
+            if outcome != shown.FITS:
+                offered += remedies(asking, stuck, decision.verdict, instead)
             effects = SideEffects(asking, others)
             if outcome == shown.UNSCHEDULABLE:
                 meant = list(misspelt(pod, cluster))
-                offered += _preempting(pod, framework, cluster, effects)
+                offered += _preempting(pod, framework, cluster, effects, about.notes)
                 why = cause(asking, decision, stuck, meant)
                 about.notes += meant
             offered = [told(each, asking, written, effects) for each in offered]
@@ -111,15 +111,18 @@ def explain(
     )
 
 
-def _preempting(pod: Pod, framework: Framework, cluster: Cluster, effects: SideEffects) -> list[shown.Remedy]:
-    """What preemption would do for a pod that may not preempt."""
+def _preempting(
+    pod: Pod, framework: Framework, cluster: Cluster, effects: SideEffects, notes: list[str]
+) -> list[shown.Remedy]:
+    """What preemption would do for a pod that may not preempt. `notes` gets why that is not known, where it is not."""
     if pod.preempts:
         return []
     allowed = structs.replace(pod, preempts=True)
     try:
         # Decided again: nodes that were tried have left rows, which the first decision does not know.
         made = framework.post_filter_result(allowed, cluster, framework.find(allowed, cluster))
-    except PluginError:
+    except PluginError as error:
+        notes.append(f"whether the pod would get a node if it might preempt is not known: {error}")
         return []
     if not made.node:
         return []

@@ -130,7 +130,7 @@ class Remedy(Shown, frozen=True):
     """A change that was tried and would free the pod. `nodes`: those it could then go to.
 
     `instead`: other objects of which the same change was tried and would do as well. `commands`: what makes the change
-    when it is run; empty where no one command does. `effects`: null where nobody looked.
+    when it is run; empty where no one command does. `effects`: null where they are not known.
     """
 
     text: str

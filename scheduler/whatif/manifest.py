@@ -87,6 +87,9 @@ def without_pods(documents: Iterable[Document]) -> list[str]:
 def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
     where = f"{place}: " if place else ""
     metadata = _mapping(whole.get("metadata"), f"{where}metadata")
+    namespace = metadata.get("namespace")
+    if namespace is not None and not isinstance(namespace, str):
+        raise ObjectError(f"{where}{kind} {metadata.get('name', '?')}: metadata.namespace: expected text")
     name = str(metadata.get("name") or metadata.get("generateName") or "pod").removesuffix("-")
     found = templates(kind, whole)
     if not found and kind in KINDS:
@@ -97,15 +100,15 @@ def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
         if kind != "Pod":
             own = _mapping(pod.get("metadata"), f"{where}{template.path}.metadata")
             kept = {key: own[key] for key in ("labels", "annotations") if key in own}
-            pod = {**pod, "metadata": {"name": called, "namespace": metadata.get("namespace"), **kept}}
+            pod = {**pod, "metadata": {"name": called, "namespace": namespace, **kept}}
         spec = pod.get("spec")
         if not isinstance(spec, dict) or not spec.get("containers"):
             field = "spec.containers" if isinstance(spec, dict) else "spec"
             raise ObjectError(f"{where}{kind} {metadata.get('name', '?')}: {field}: Required value")
-        count = None if kind == "DaemonSet" else number_of_pods(kind, template)
-        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
-            field = "parallelism" if kind in ("Job", "CronJob") else "replicas"
-            raise ObjectError(f"{where}{kind}: spec.{field}: {count!r}: expected a whole number, 0 or more")
+        try:
+            count = None if kind == "DaemonSet" else number_of_pods(kind, template)
+        except ObjectError as error:
+            raise ObjectError(f"{where}{kind}: {error}") from None
         claims = template.beside.get("volumeClaimTemplates") or () if kind == "StatefulSet" else ()
         if not isinstance(claims, list | tuple) or not all(isinstance(each, dict) for each in claims):
             raise ObjectError(f"{where}{kind}: spec.volumeClaimTemplates: expected a list of mappings")
@@ -123,7 +126,7 @@ def completed(
 ) -> dict[str, Any]:
     """The pod with what the API server would add, in `namespace`, else its own, else the `usual` one.
 
-    `notes` gets what is not known.
+    `notes` gets what is not known. Raises ObjectError.
     """
     metadata = {key: value for key, value in (pod.get("metadata") or {}).items() if value is not None}
     metadata.setdefault("name", metadata.pop("generateName", "pod"))
@@ -183,6 +186,8 @@ def _prioritise(spec: dict[str, Any], classes: Mapping[str, PriorityClass], note
     if spec.get("priority") is not None:
         return
     name = spec.get("priorityClassName")
+    if name is not None and not isinstance(name, str):
+        raise ObjectError("spec.priorityClassName: expected text")
     if name:
         found = classes.get(name) or _SYSTEM_PRIORITIES.get(name)
         if found is None:

@@ -1,7 +1,9 @@
-"""Labels and device classes that a pod asks for and that are not there, where one that is is spelt nearly so."""
+"""Labels, nodes and device classes that a pod asks for and that are not there, where one that is is spelt nearly so."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from itertools import islice
 
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import Requirement
@@ -11,11 +13,28 @@ _VALUES = 2000
 """Values of one label that are compared."""
 _REQUIREMENTS = 32
 _CLASSES = 8
+_NAMES = 20_000
+"""Names that are compared."""
+_ZEROS = re.compile(r"0+(?=[0-9])")
+
+
+def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Names that were perhaps meant, the likeliest first: with the same numbers (7, 07), then spelt nearly so."""
+    names = list(dict.fromkeys(known))
+    plain = _without_zeros(name)
+    same = [each for each in names if _without_zeros(each) == plain and each != name]
+    return list(dict.fromkeys([*same[:most], *get_close_matches(name, names[:_NAMES], n=most)]))[:most]
+
+
+def _without_zeros(name: str) -> str:
+    return _ZEROS.sub("", name.lower())
 
 
 def misspelt(pod: Pod, cluster: Cluster) -> Iterator[str]:
     """A note for each requirement on labels that no node meets by its key or by its values."""
     yield from _classes(pod, cluster)
+    yield from _nodes(pod, cluster)
+    yield from _of_pods(pod, cluster)
     asked = list(_asked(pod))[:_REQUIREMENTS]
     if not asked:
         return
@@ -36,6 +55,46 @@ def misspelt(pod: Pod, cluster: Cluster) -> Iterator[str]:
                 near = get_close_matches(value, values[key], n=1)
                 if near:
                     yield f"no node has {key}={value}; did you mean {near[0]}?"
+
+
+def _nodes(pod: Pod, cluster: Cluster) -> Iterator[str]:
+    """Nodes that the pod's affinity names and that are not there, where it allows no other."""
+    affinity = pod.shape.required_node_affinity
+    terms = () if affinity is None else affinity.terms
+    wanted = [{one.name for one in term.fields if one.names_node and one.operator == "In"} for term in terms]
+    if not wanted or not all(wanted):
+        return
+    names = sorted({name for one in wanted for name in one})
+    if any(cluster.nodes.live_row(name) is not None for name in names):
+        return
+    for name in names[:_CLASSES]:
+        near = near_names(name, (node.name for _, node in cluster.nodes.live()), 1)
+        yield f"there is no node {name}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _of_pods(pod: Pod, cluster: Cluster) -> Iterator[str]:
+    """Labels of pods that this one wants to be near, and that no pod has."""
+    asked = [
+        requirement
+        for term in islice(pod.shape.affinity_terms, _REQUIREMENTS)
+        for requirement in term.selector.requirements
+        if requirement.operator == "In" and not requirement.accepts(pod.labels.get(requirement.key))
+    ][:_REQUIREMENTS]
+    if not asked:
+        return
+    values: dict[str, dict[str, None]] = {requirement.key: {} for requirement in asked}
+    for placement in cluster.placements():
+        for key, known in values.items():
+            value = placement.pod.labels.get(key)
+            if value is not None:
+                known[value] = None
+    for requirement in asked:
+        known = values[requirement.key]
+        if not any(value in known for value in requirement.values):
+            for value in sorted(requirement.values):
+                near = get_close_matches(value, list(known)[:_VALUES], n=1)
+                if near:
+                    yield f"no pod has {requirement.key}={value}; did you mean {near[0]}?"
 
 
 def _classes(pod: Pod, cluster: Cluster) -> Iterator[str]:

@@ -46,6 +46,7 @@ def _nodes(pod: Pod, changes: Sequence[Change], asking: Asking) -> list[str]:
     with applied(cluster, changes):
         try:
             feasible = asking.framework.decide(pod, cluster).feasible
-        except PluginError:
+        except PluginError as error:
+            asking.failed("not every command could be tried", error)
             return []
         return sorted(cluster.nodes.names[row] or "" for row in feasible)

@@ -74,7 +74,9 @@ def _operations(change: OnPod, spec: Spec, namespace: str) -> Iterator[Operation
             yield from _drop_port(spec, protocol, port)
         case changes.AllowPreemption() if spec.get("preemptionPolicy"):
             yield _replace("PreemptLowerPriority", "preemptionPolicy")
-        case changes.Ungate():
+        case changes.NameScheduler(name):
+            yield _add(name, "schedulerName")
+        case changes.Ungate() if spec.get("schedulingGates"):
             yield _remove("schedulingGates")
 
 

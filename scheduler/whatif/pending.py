@@ -17,6 +17,7 @@ from scheduler.whatif.explanation import API_VERSION, FITS, UNCLAIMED, UNSCHEDUL
 from scheduler.whatif.gangs.answer import GOOD, GroupExplanation, GroupRemedy
 from scheduler.whatif.gangs.explain import WORK, explain_group
 from scheduler.whatif.gangs.gang import gang_of
+from scheduler.whatif.running import seen_by
 from scheduler.whatif.world import World
 
 KIND = "PendingPods"
@@ -73,11 +74,11 @@ def pending(
     waiting: Iterable[Pod],
     world: World,
     frameworks: Mapping[str, Framework],
-    ran: frozenset[str],
+    ran: Mapping[str, int],
     *,
     notes: Sequence[str] = (),
 ) -> Pending:
-    """Why these pods wait. `ran`: the schedulers that somebody runs, besides the profiles."""
+    """Why these pods wait. `ran`: schedulers that somebody runs besides the profiles → how many pods they placed."""
     groups: dict[object, _Group] = {}
     gangs: dict[GroupKey, list[Pod]] = {}
     for pod in waiting:
@@ -116,29 +117,27 @@ def owner_of(pod: Pod) -> str:
     return f"{pod.owner[0]} {pod.namespace}/{pod.owner[1]}" if pod.owner is not None else f"Pod {pod.key}"
 
 
-def _explained(pod: Pod, world: World, frameworks: Mapping[str, Framework], ran: frozenset[str]) -> Explanation:
-    framework = frameworks.get(pod.scheduler_name) or next(iter(frameworks.values()))
-    claimed = not pod.scheduler_name or pod.scheduler_name in frameworks or pod.scheduler_name in ran
+def _explained(pod: Pod, world: World, frameworks: Mapping[str, Framework], ran: Mapping[str, int]) -> Explanation:
+    framework, instead = seen_by(pod, frameworks, ran)
     found = world.written(pod)
     written = None if found is None else Written(found, world.decode)
-    return explain(pod, framework, world.cluster, claimed=claimed, written=written)
+    return explain(pod, framework, world.cluster, instead=instead, written=written)
 
 
 def _of_gangs(
     gangs: Sequence[tuple[GroupKey, list[Pod]]],
     world: World,
     frameworks: Mapping[str, Framework],
-    ran: frozenset[str],
+    ran: Mapping[str, int],
 ) -> Iterator[Cause]:
     """One entry for all pods of a group; groups that wait for the same cause share one."""
     told: dict[tuple[str, str], list[tuple[GroupKey, list[Pod], GroupExplanation]]] = {}
     for key, pods in gangs:
         gang, first = gang_of(key, world), pods[0]
         assert gang is not None
-        framework = frameworks.get(first.scheduler_name) or next(iter(frameworks.values()))
-        claimed = not first.scheduler_name or first.scheduler_name in frameworks or first.scheduler_name in ran
+        framework, instead = seen_by(first, frameworks, ran)
         work = max(WORK // len(gangs), len(gang.waiting) + 1)
-        answer = explain_group(gang, framework, world.cluster, claimed=claimed, work=work)
+        answer = explain_group(gang, framework, world.cluster, instead=instead, work=work)
         told.setdefault((_cause_of(answer, first), answer.outcome), []).append((key, pods, answer))
     for (cause, outcome), found in told.items():
         owners = {f"PodGroup {key}": len(pods) for key, pods, _ in found}
@@ -168,6 +167,8 @@ def _cause(answer: Explanation, pod: Pod) -> str:
         return f"{_NOT_OURS}: {pod.scheduler_name}"
     if answer.verdict is not None:
         return answer.verdict.reason
+    if answer.cause is not None and answer.cause in answer.notes:
+        return answer.cause  # what is perhaps misspelt
     if answer.summary:
         reasons = sorted({each.reason for each in answer.summary[:_REASONS]})
         return " · ".join(reasons)

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from scheduler.framework.runtime import Framework
-from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.state.cluster import Cluster
@@ -25,7 +24,10 @@ class Placing:
         self._cluster = cluster
 
     def put(self, pod: Pod, within: Bools | None = None) -> str | None:
-        """The node where a pod goes; None: nowhere. `within`: bool[rows], the only nodes on which it may be."""
+        """The node where a pod goes; None: nowhere. `within`: bool[rows], the only nodes on which it may be.
+
+        Raises PluginError.
+        """
         row = best(pod, self._framework, self._cluster, within)
         node = None if row is None else self._cluster.nodes.names[row]
         if row is None or node is None:
@@ -52,10 +54,7 @@ class Placing:
         plugin, devices = self._framework.plugin("DynamicResources"), self._cluster.devices
         if not isinstance(plugin, DynamicResources) or not (pod.shape.claims or pod.shape.containers):
             return []
-        try:
-            reservation = plugin.reserve(pod, self._cluster, row)
-        except PluginError:
-            return []
+        reservation = plugin.reserve(pod, self._cluster, row)
         given = [one for one in reservation.claims if one.allocation is not None] if reservation is not None else []
         for one in given:
             claim = devices.claims.get(one.key)
@@ -75,9 +74,6 @@ def placing(framework: Framework, cluster: Cluster) -> Iterator[Placing]:
 
 
 def best(pod: Pod, framework: Framework, cluster: Cluster, within: Bools | None = None) -> int | None:
-    """The row where a pod goes; None: nowhere, or a plugin fails."""
-    try:
-        decision = framework.decide_quickly(pod, cluster, within=within)
-    except PluginError:
-        return None
+    """The row where a pod goes; None: nowhere. Raises PluginError."""
+    decision = framework.decide_quickly(pod, cluster, within=within)
     return int(decision.best()[0]) if len(decision.feasible) else None

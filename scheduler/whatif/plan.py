@@ -16,6 +16,7 @@ from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.claimed_crowd import place_crowd
 from scheduler.whatif.claims import given
 from scheduler.whatif.drain import Drain
 from scheduler.whatif.gangs.arriving import create_together, group_of, outcomes
@@ -128,6 +129,7 @@ def _create(simulation: Simulation, framework: Framework, batches: Sequence[Batc
 def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) -> None:
     """Create pods until one waits that stands for all that follow: they are its equals, and nothing changed."""
     batch.waits_as = None
+    crowd = True
     while batch.made < batch.count:
         if batch.singly >= SINGLY:
             batch.stop(f"stopped after deciding {batch.singly:,} pods one by one")
@@ -141,14 +143,16 @@ def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) ->
         victims = len(simulation.preempted)
         simulation.put(pod)
         simulation.work()
-        if pod.uid in simulation.bound:
-            if batch.equal and simulation.plain(pod, framework):
-                rest = (batch.pod(i) for i in range(batch.made, batch.count))
-                before = simulation.singly
-                batch.made += simulation.repeat(rest, framework, SINGLY - batch.singly)
-                batch.singly += simulation.singly - before
-            continue
-        if pod.uid in simulation.preparing:
+        plain = batch.equal and pod.uid in simulation.bound and simulation.plain(pod, framework)
+        if plain:
+            rest = (batch.pod(i) for i in range(batch.made, batch.count))
+            before = simulation.singly
+            batch.made += simulation.repeat(rest, framework, SINGLY - batch.singly)
+            batch.singly += simulation.singly - before
+        if pod.uid in simulation.bound or pod.uid in simulation.preparing:
+            if alike and crowd and batch.differs_by_claims and not plain:
+                place_crowd(simulation, framework, batch, prepare=pod.uid in simulation.preparing)
+                crowd = False
             continue
         batch.preempted += len(simulation.preempted) - victims
         if batch.preempted >= _PREEMPTIONS:

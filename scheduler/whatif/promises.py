@@ -17,7 +17,6 @@ from scheduler.framework.runtime import Framework
 from scheduler.model.namespaced import Selecting
 from scheduler.model.pod import Pod
 from scheduler.model.promise import NOTHING_OF_NODES, NodeRequirement, required
-from scheduler.plugins.required_during_execution import RequiredDuringExecution
 from scheduler.state.cluster import Cluster
 from scheduler.whatif.explanation import API_VERSION, PromiseState, Shown
 from scheduler.whatif.races import Races, in_turn
@@ -172,8 +171,7 @@ def state_of(
 
 def wanted_by(pod: Pod, framework: Framework) -> NodeRequirement | None:
     """What a pod asks of its node while it runs, by its annotation or its profile."""
-    plugin = framework.plugin(RequiredDuringExecution.name)
-    return plugin.wanted(pod) if isinstance(plugin, RequiredDuringExecution) else required(pod.shape)
+    return required(pod.shape, by_profile=framework.profile.required_during_execution)
 
 
 def _then(others: int, waits: tuple[str, str] | None) -> str:

@@ -7,7 +7,6 @@ from scheduler.engine.placement_conflicts import Conflict, PlacementConflicts, h
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.model.promise import ANNOTATION, keeps_own
-from scheduler.plugins.required_during_execution import RequiredDuringExecution
 from scheduler.state.cluster import Cluster
 
 
@@ -34,9 +33,8 @@ class Races:
 
     def mended(self, pod: Pod) -> bool:
         """Whether the evictor may move a pod for that: its owner, or its profile, asks for it."""
-        plugin = self._frameworks[pod.scheduler_name].plugin(RequiredDuringExecution.name)
-        by_profile = isinstance(plugin, RequiredDuringExecution) and plugin.all_pods
-        return keeps_own(pod.shape, by_profile=by_profile)
+        profile = self._frameworks[pod.scheduler_name].profile
+        return keeps_own(pod.shape, by_profile=profile.required_during_execution)
 
     def note(self, pod: Pod) -> str:
         """What there is to say of a pod; empty: nothing."""

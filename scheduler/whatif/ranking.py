@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right, insort
 from heapq import heappop, heappush
+from itertools import compress
 
 import numpy as np
 
@@ -21,6 +22,8 @@ class Ranking:
         self._kinds: dict[_Kind, _Rows] = {}
         self._best: list[list[int]] = []
         self._offsets: tuple[list[_Kind], list[int]] = ([], [])
+        self._there: tuple[list[_Kind], list[_Rows], Kinds] | None = None
+        """The kinds that have rows; None once that may have changed."""
         passes, totals = ahead.level(0)
         for row, total in enumerate(totals):
             if passes[row]:
@@ -43,6 +46,8 @@ class Ranking:
         passes, totals = self._ahead.level(number)
         if passes[row]:
             self._of(row, number).add(row, totals[row])
+        if not passes[row] or self._ahead.by_pods:
+            self._there = None
         self._ahead.placed(row)
         return row
 
@@ -54,24 +59,26 @@ class Ranking:
         return found
 
     def _best_of_kinds(self) -> list[list[int]]:
+        names, there, kinds = self._there = self._there or self._with_rows()
+        passes = self._ahead.passing(kinds)
+        if passes is not None and not passes.all():
+            kinds = kinds.of(passes)
+            names, there = list(compress(names, passes)), list(compress(there, passes))
+        if not there:
+            return []
+        offsets = self._offsets_of(names, kinds)
+        totals = [rows.total + offset for rows, offset in zip(there, offsets, strict=True)]
+        highest = max(totals)
+        return [rows.best() for rows, total in zip(there, totals, strict=True) if total == highest]
+
+    def _with_rows(self) -> "tuple[list[_Kind], list[_Rows], Kinds]":
+        """The kinds that have rows, by the first of their best rows."""
         there = sorted((rows.best()[0], kind, rows) for kind, rows in self._kinds.items() if rows.size)
         if len(there) < len(self._kinds):
             self._kinds = {kind: rows for _, kind, rows in there}
-        if not there:
-            return []
         first = np.fromiter((row for row, _, _ in there), dtype=np.intp, count=len(there))
         sizes = np.fromiter((rows.size for _, _, rows in there), dtype=np.int64, count=len(there))
-        kinds = Kinds(first, sizes)
-        passes = self._ahead.passing(kinds)
-        if not passes.all():
-            kinds = kinds.of(passes)
-            there = [one for one, passed in zip(there, passes.tolist(), strict=True) if passed]
-            if not there:
-                return []
-        offsets = self._offsets_of([kind for _, kind, _ in there], kinds)
-        totals = [rows.total + offset for (_, _, rows), offset in zip(there, offsets, strict=True)]
-        highest = max(totals)
-        return [rows.best() for (_, _, rows), total in zip(there, totals, strict=True) if total == highest]
+        return [kind for _, kind, _ in there], [rows for _, _, rows in there], Kinds(first, sizes)
 
     def _offsets_of(self, names: list[_Kind], kinds: Kinds) -> list[int]:
         if len(names) == 1:
@@ -94,6 +101,7 @@ class _Rows:
     @property
     def total(self) -> int:
         """The highest; there is one."""
+        self.best()  # the total of the last row that left is still in the order
         return -self._order[0]
 
     def best(self) -> list[int]:

@@ -8,7 +8,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product
 from typing import Any
 
-from scheduler.framework.changes import HOSTNAME, AddNode, Change, Fix, MovePod, OnPod, RaiseMaxSkew, Request, Ungate
+from scheduler.framework.changes import (
+    HOSTNAME,
+    AddNode,
+    Change,
+    Fix,
+    MovePod,
+    NameScheduler,
+    OnPod,
+    RaiseMaxSkew,
+    Request,
+    Ungate,
+)
 from scheduler.framework.device_changes import FewerDevices, FreeDevices, OnClaim
 from scheduler.framework.explaining import Inquiry
 from scheduler.framework.status import PluginError, Reason
@@ -27,6 +38,8 @@ _NODES_A_KIND = 40
 _MOST_CHANGES = 3
 _INSTEAD = 4
 _TEMPLATES = 40
+_SCHEDULERS = 2
+"""Schedulers that are offered to a pod that nobody schedules."""
 
 
 Plan = tuple[Change, ...]
@@ -34,24 +47,29 @@ _OWN = OnPod | OnClaim
 """What the pod itself, or its claim, gives up."""
 
 
-def remedies(asking: Asking, stuck: Sequence[Stuck], verdict: tuple[str, Reason] | None = None) -> list[shown.Remedy]:
+def remedies(
+    asking: Asking, stuck: Sequence[Stuck], verdict: tuple[str, Reason] | None = None, schedulers: Sequence[str] = ()
+) -> list[shown.Remedy]:
     """The changes that would free the pod, the smallest first. Nothing of them stays.
 
-    `verdict`: the plugin that rejected it before any node was looked at, and why.
+    `verdict`: the plugin that rejected it before any node was looked at, and why. `schedulers`: those that the pod
+    could name, if nobody runs its own.
     """
     gates: Plan = (Ungate(list(asking.inquiry.pod.gates)),) if asking.inquiry.pod.gates else ()
-    trial = Trial(asking.inquiry, asking.framework)
-    if gates and (nodes := trial.nodes(gates)):
-        return [_remedy(gates, nodes)]
+    trial = Trial(asking)
+    needed: list[Plan] = [(NameScheduler(name), *gates) for name in schedulers[:_SCHEDULERS]] or [gates]
+    first = needed[0]
+    if first and (nodes := trial.nodes(first)):
+        return [_remedy(plan, nodes) for plan in needed]
     if verdict is not None:
-        return _of_the_pod(asking, trial, gates, *verdict)
+        return _of_the_pod(asking, trial, first, *verdict)
     if not stuck:
         return []
     found: list[shown.Remedy] = []
     kept: dict[tuple[str, ...], int] = {}
     covered: list[Plan] = []
     for plan in plans_for(asking, stuck):
-        plan = (*gates, *plan)
+        plan = (*first, *plan)
         if len(found) >= _SHOWN or trial.count >= _TRIED:
             break
         if found and len(plan) > len(found[0].changes) + 1:
@@ -71,15 +89,15 @@ def remedies(asking: Asking, stuck: Sequence[Stuck], verdict: tuple[str, Reason]
             found.append(_remedy(plan, nodes))
         else:
             found[at].instead.append(_subject(plan))
-    more = _one_more_node(trial, gates) or _one_more_node(trial, gates, where_volumes_are(asking.inquiry))
+    more = _one_more_node(trial, first) or _one_more_node(trial, first, where_volumes_are(asking.inquiry))
     return found + ([more] if more is not None else [])
 
 
-def _of_the_pod(asking: Asking, trial: Trial, gates: Plan, plugin: str, reason: Reason) -> list[shown.Remedy]:
+def _of_the_pod(asking: Asking, trial: Trial, first: Plan, plugin: str, reason: Reason) -> list[shown.Remedy]:
     """Changes for a pod that no node was looked at for."""
     found: list[shown.Remedy] = []
     for fix in asking.fixes_of_pod(plugin, reason):
-        plan = (*gates, *fix)
+        plan = (*first, *fix)
         nodes = trial.nodes(plan)
         more = [_remedy(plan, nodes)] if nodes else list(_and_more(asking, trial, plan))
         found += more[: _SHOWN - len(found)]
@@ -93,7 +111,8 @@ def _and_more(asking: Asking, trial: Trial, plan: Plan) -> Iterator[shown.Remedy
         then = Asking(Inquiry(pod, cluster), asking.framework)
         try:
             decision = asking.framework.decide(pod, cluster)
-        except PluginError:
+        except PluginError as error:
+            asking.failed("not every change could be tried", error)
             return
         plans = list(islice(plans_for(then, stuck_at(then, decision)), _TRIED // 8))
     for each in plans:
@@ -202,7 +221,7 @@ def _remedy(plan: Plan, nodes: list[str]) -> shown.Remedy:
     return shown.Remedy(text=" and ".join(map(str, plan)), changes=list(plan), nodes=nodes, instead=[])
 
 
-def _one_more_node(trial: Trial, gates: Plan, but: dict[str, str] | None = None) -> shown.Remedy | None:
+def _one_more_node(trial: Trial, first: Plan, but: dict[str, str] | None = None) -> shown.Remedy | None:
     """The smallest node of those that are there which, if there were one more, would take the pod.
 
     `but`: labels that it has instead; an empty dict: there is nothing to try.
@@ -210,7 +229,7 @@ def _one_more_node(trial: Trial, gates: Plan, but: dict[str, str] | None = None)
     if but is not None and not but:
         return None
     for node, _ in templates_of(node for _, node in trial.cluster.nodes.live()):
-        plan = (*gates, AddNode(node.name, but or {}))
+        plan = (*first, AddNode(node.name, but or {}))
         nodes = trial.nodes(plan)
         if nodes:
             return _remedy(plan, nodes)

@@ -3,13 +3,14 @@
 `scheduler.whatif.plan` asks it what would happen, `scheduler.whatif.replay` plays a trace through it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import chain, islice
 
 from msgspec.structs import replace
 
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import (
+    SCHEDULER_ERROR,
     Bind,
     Failed,
     Instruction,
@@ -23,6 +24,7 @@ from scheduler.engine.stimuli import Bound, Cycle, Follows, Gone, PreBindWritten
 from scheduler.framework.ahead import Ahead
 from scheduler.framework.binding import Delete, Write, next_version
 from scheduler.framework.runtime import Framework
+from scheduler.framework.status import PluginError
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey, PodGroup
@@ -34,6 +36,10 @@ SINGLY = 20_000
 """Pods of one workload that are decided one by one at most, where what each changes for the next is not known."""
 _PATIENCE = 60.0
 """The simulation ends when no pod was bound for so many seconds of virtual time."""
+
+
+class UndecidedError(Exception):
+    """A pod was not decided: a plugin failed, or the attempt cost too much."""
 
 
 class Simulation:
@@ -53,6 +59,8 @@ class Simulation:
         """The pod and the node that it went to, in the order of the bindings."""
         self.failed: dict[str, tuple[Pod, str]] = {}
         """The pod and what was last said of it; it waits on."""
+        self.undecided: dict[str, str] = {}
+        """Of these, the pods whose last attempt ended with an error, not for want of room: what was said."""
         self.preempted: dict[str, tuple[Pod, Pod, str]] = {}
         """The victim, the pod that it made room for, and the node."""
         self.preparing: dict[str, tuple[Pod, str]] = {}
@@ -81,7 +89,7 @@ class Simulation:
 
     def gone(self, kind: str, namespace: str, name: str, uid: str, *, comes_again: bool = False) -> None:
         """An object was deleted. `comes_again`: it is a pod; the next one has its name, and claims without devices."""
-        for known in (self.bound, self.failed, self.preparing):
+        for known in (self.bound, self.failed, self.undecided, self.preparing):
             known.pop(uid, None)
         pod = self._pod(uid) if kind == "Pod" else None
         self._tell(Gone(kind, namespace, name, uid))
@@ -112,12 +120,16 @@ class Simulation:
         for thing in things:
             self.put(thing)
 
-    def plain(self, pod: Pod, framework: Framework) -> bool:
-        """Whether binding pods of this shape is all the profile's own doing: nothing to reserve, wait for or write."""
+    def plain(self, pod: Pod, framework: Framework, besides: Container[str] = ()) -> bool:
+        """Whether binding pods of this shape is all the profile's own doing: nothing to reserve, wait for or write.
+
+        `besides`: by other plugins than these.
+        """
         plugins = framework.profile.plugins
         if any(plugins(point) for point in ("permit", "post_bind")) or len(plugins("bind")) > 1:
             return False
-        return all(point in plugin.skips(pod.shape) for point in ("reserve", "pre_bind") for plugin in plugins(point))
+        binding = [(point, plugin) for point in ("reserve", "pre_bind") for plugin in plugins(point)]
+        return all(plugin.name in besides or point in plugin.skips(pod.shape) for point, plugin in binding)
 
     def repeat(self, batch: Iterable[Pod], framework: Framework, most: int = SINGLY) -> int:
         """Bind equals of a pod that was bound without further ado, until one fits nowhere; how many.
@@ -129,20 +141,26 @@ class Simulation:
         first = next(pods, None)
         if first is None:
             return 0
-        found = framework.ahead(first, self.cluster)
+        try:
+            found = framework.ahead(first, self.cluster)
+        except PluginError:
+            return 0  # the engine tells it of the next pod
         if found is not None:
             return self._in_one_go(chain([first], pods), found)
         return self.one_by_one(islice(chain([first], pods), most), framework)
 
     def one_by_one(self, pods: Iterable[Pod], framework: Framework) -> int:
-        """The same, each decided by itself."""
+        """The same, each decided by itself, until a plugin fails."""
         cluster, engine = self.cluster, self.engine
         done = 0
         for pod in pods:
-            decision = framework.decide_quickly(pod, cluster)
+            try:
+                decision = framework.decide_quickly(pod, cluster)
+            except PluginError:
+                break  # the engine tells it of the next pod
             if not len(decision.feasible):
                 break
-            node = cluster.nodes.names[engine.choose(decision)] or ""
+            node = cluster.nodes.names[engine.choice.row(decision)] or ""
             placed = replace(pod, node_name=node)
             if len(engine.queue):
                 self._tell(Put(placed))
@@ -155,7 +173,7 @@ class Simulation:
 
     def _in_one_go(self, pods: Iterable[Pod], ahead: Ahead) -> int:
         """The same, where it is known what each pod changes for those that follow."""
-        names, pick, bound = self.cluster.nodes.names, self.engine.pick, self.bound
+        names, pick, bound = self.cluster.nodes.names, self.engine.choice.pick, self.bound
         ranking = Ranking(ahead)
         rows: list[int] = []
         placed: list[Pod] = []
@@ -175,10 +193,24 @@ class Simulation:
             self._tell(Put(pod))
         return len(placed)
 
+    def place(self, pod: Pod, node: str, *, prepares: bool) -> None:
+        """A pod that was decided elsewhere goes to a node. `prepares`: it holds the node until its volumes are made."""
+        placed = replace(pod, node_name=node)
+        self.put(placed)
+        (self.preparing if prepares else self.bound)[pod.uid] = (placed, node)
+
     def work(self) -> None:
         """Schedule until no pod in the queue is active."""
         while self.engine.has_work:
             self._tell(Cycle())
+
+    def wait_until(self, time: float) -> None:
+        """Let virtual time pass, and schedule: on the way, backoffs end."""
+        while (due := self.engine.next_tick()) is not None and due <= time:
+            self.now = max(self.now, due)
+            self._tell(Tick())
+            self.work()
+        self.now = time
 
     def settle(self) -> None:
         """Schedule, and let virtual time pass (backoffs end, victims make room) until no more pods are bound."""
@@ -201,8 +233,8 @@ class Simulation:
         """What the API server would answer, and show on its watches."""
         match instruction:
             case Bind(pod=pod, node=node):
-                self.failed.pop(pod.uid, None)
-                self.preparing.pop(pod.uid, None)
+                for known in (self.failed, self.undecided, self.preparing):
+                    known.pop(pod.uid, None)
                 placed = replace(pod, node_name=node, nominated_node_name="")
                 self.bound[pod.uid] = (placed, node)
                 self._newly.append(pod.uid)
@@ -215,8 +247,12 @@ class Simulation:
                 return self._seen(writes)
             case Nominate(pod=pod, node=node):
                 self.preparing[pod.uid] = (pod, node)
-            case Failed(pod=pod, message=message):
+            case Failed(pod=pod, reason=reason, message=message):
                 self.failed[pod.uid] = (pod, message)
+                if reason == SCHEDULER_ERROR:
+                    self.undecided[pod.uid] = message
+                else:
+                    self.undecided.pop(pod.uid, None)
             case SetGroupCondition(group=group, status=status, message=message):
                 if status == "True":
                     self.conditions.pop(group.key, None)

@@ -5,6 +5,7 @@ from typing import Any
 
 from scheduler.model.kinds import KINDS
 from scheduler.whatif import claim_templates
+from scheduler.whatif.documents import ObjectError
 
 Object = dict[str, Any]
 KEPT = frozenset((*KINDS, "PriorityClass", claim_templates.KIND))
@@ -39,36 +40,52 @@ _NODE_STATUS = ("allocatable", "capacity", "images", "conditions", "declaredFeat
 
 
 def smallest(found: Mapping[str, Any]) -> Object | None:
-    """The object with what is read of it; None for a kind of which nothing is."""
+    """The object with what is read of it; None for a kind of which nothing is. Raises ObjectError."""
     kind = found.get("kind")
     if kind not in KEPT:
         return None
     made: Object = {key: value for key, value in found.items() if key not in ("metadata", "data", "stringData")}
-    made["metadata"] = _metadata(found.get("metadata") or {})
+    made["metadata"] = _metadata(_mapping(found, "metadata"))
     match kind:
         case "Pod":
-            made["spec"] = _pod_spec(found.get("spec") or {})
+            made["spec"] = _pod_spec(_mapping(found, "spec"))
         case "Node":
-            status = found.get("status") or {}
+            status = _mapping(found, "status")
             made["status"] = {key: status[key] for key in _NODE_STATUS if key in status}
         case "ReplicaSet" | "StatefulSet" | "ReplicationController":
-            spec = found.get("spec") or {}
+            spec = _mapping(found, "spec")
             made = {**made, "spec": {key: spec[key] for key in ("selector", "replicas") if key in spec}}
     return made
 
 
 def _metadata(found: Mapping[str, Any]) -> Object:
     made = {key: found[key] for key in _METADATA if key in found}
-    kept = {key: value for key, value in (found.get("annotations") or {}).items() if key.startswith(_ANNOTATIONS)}
+    annotations = _mapping(found, "annotations", "metadata.")
+    kept = {key: value for key, value in annotations.items() if key.startswith(_ANNOTATIONS)}
     return made | ({"annotations": kept} if kept else {})
 
 
 def _pod_spec(spec: Mapping[str, Any]) -> Object:
     made = dict(spec)
     for field in _CONTAINERS:
-        if isinstance(spec.get(field), list):
-            made[field] = [{key: each[key] for key in _CONTAINER if key in each} for each in spec[field]]
+        if spec.get(field) is not None:
+            made[field] = [{key: each[key] for key in _CONTAINER if key in each} for each in _mappings(spec, field)]
     made.pop("ephemeralContainers", None)
-    if isinstance(spec.get("volumes"), list):
-        made["volumes"] = [each for each in spec["volumes"] if not any(name in each for name in _DROPPED_VOLUMES)]
+    if spec.get("volumes") is not None:
+        volumes = _mappings(spec, "volumes")
+        made["volumes"] = [each for each in volumes if not any(name in each for name in _DROPPED_VOLUMES)]
     return made
+
+
+def _mapping(found: Mapping[str, Any], field: str, path: str = "") -> Mapping[str, Any]:
+    value = found.get(field) or {}
+    if not isinstance(value, Mapping):
+        raise ObjectError(f"{path}{field}: expected a mapping")
+    return value
+
+
+def _mappings(spec: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
+    value = spec[field]
+    if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
+        raise ObjectError(f"spec.{field}: expected a list of mappings")
+    return value

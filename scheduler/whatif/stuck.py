@@ -91,7 +91,8 @@ def _all_rejections(asking: Asking, decision: Decision) -> Iterator[tuple[str, R
     for plugin in framework.profile.plugins("filter"):
         try:
             found: Rejections = framework.guard(plugin, plugin.filter, inquiry.pod, inquiry.cluster)
-        except PluginError:  # the decision itself never got to ask it
+        except PluginError as error:  # the decision itself never got to ask it
+            asking.failed("not every reason is shown", error)
             continue
         for reason, where in found:
             yield plugin.name, reason, where & inquiry.cluster.nodes.alive[: len(where)]

@@ -5,8 +5,11 @@ The workloads of Kubernetes are known by kind. In any other kind (a Rollout, a J
 beside it.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from scheduler.whatif.documents import ObjectError
 
 Object = Mapping[str, Any]
 _TEMPLATE = ("spec", "template")
@@ -36,6 +39,7 @@ _PODLESS = frozenset((
 ))
 # fmt: on
 _DEPTH = 8
+_SHOWN = 60
 
 
 class Template(NamedTuple):
@@ -78,20 +82,27 @@ def workloads() -> Sequence[str]:
 
 
 def number_of_pods(kind: str, template: Template) -> int:
-    """How many pods a template stands for; a number that is not one was judged before."""
+    """How many pods a template stands for. Raises ObjectError."""
     if kind in ("Pod", "PodTemplate"):
         return 1
     beside = template.beside
     if kind in ("Job", "CronJob"):
         if beside.get("suspend") is True:
             return 0
-        least = [beside[field] for field in ("parallelism", "completions") if beside.get(field) is not None]
+        parallelism, completions = _number(beside, "parallelism"), _number(beside, "completions")
         # Without completions, one pod that succeeds ends the job; parallelism of them are started.
-        return min(least) if beside.get("parallelism") is not None else 1
-    number = beside.get("replicas")
+        return 1 if parallelism is None else parallelism if completions is None else min(parallelism, completions)
+    number = _number(beside, "replicas")
     if number is None:
-        number = beside.get("parallelism")
+        number = _number(beside, "parallelism")
     return template.times * (1 if number is None else number)
+
+
+def _number(beside: Mapping[str, Any], field: str) -> int | None:
+    number = beside.get(field)
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 0):
+        raise ObjectError(f"spec.{field}: {json.dumps(number)[:_SHOWN]}: expected a whole number, 0 or more")
+    return number
 
 
 def _found(value: Any, path: str, depth: int, times: int) -> Iterator[Template]:

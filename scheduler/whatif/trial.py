@@ -10,8 +10,6 @@ from msgspec.structs import replace
 
 from scheduler.framework.changes import AddNode, Change, MovePod, OnNode, OnPod
 from scheduler.framework.device_changes import FreeDevices, OnClaim, RemoveTaintRule
-from scheduler.framework.explaining import Inquiry
-from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.framework.storage_changes import OnStorage
 from scheduler.model.devices import ClaimKey, Place, PoolID, ResourceSlice
@@ -19,28 +17,29 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.storage import StorageKind
 from scheduler.state.cluster import Cluster
+from scheduler.whatif.asking import Asking
 from scheduler.whatif.claims import freed
 
 
 class Trial:
     """Asks the whole pipeline what changes would do, and counts how often."""
 
-    def __init__(self, inquiry: Inquiry, framework: Framework) -> None:
-        self.cluster = inquiry.cluster
-        self._pod = inquiry.pod
-        self._framework = framework
+    def __init__(self, asking: Asking) -> None:
+        self.cluster = asking.inquiry.cluster
+        self._asking = asking
         self.count = 0
 
     def nodes(self, changes: Sequence[Change]) -> list[str]:
         """Where the pod could go after these changes."""
         self.count += 1
-        pod = edited(self._pod, changes)
+        framework, pod = self._asking.framework, edited(self._asking.inquiry.pod, changes)
         with applied(self.cluster, changes):
             try:
-                if self._framework.pre_enqueue(pod, self.cluster) is not None:
+                if framework.pre_enqueue(pod, self.cluster) is not None:
                     return []
-                feasible = self._framework.decide(pod, self.cluster).feasible
-            except PluginError:
+                feasible = framework.decide(pod, self.cluster).feasible
+            except PluginError as error:
+                self._asking.failed("not every change could be tried", error)
                 return []
             return sorted(self.cluster.nodes.names[row] or "" for row in feasible)
 

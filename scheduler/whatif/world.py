@@ -14,7 +14,7 @@ from scheduler.model.kinds import KINDS, SELECTING, Decoder, Modelled
 from scheduler.model.namespaced import Namespace, Selecting
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import POD_GROUP_KINDS, PodGroup
+from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, PodGroup
 from scheduler.state.cluster import Cluster
 from scheduler.whatif import claim_templates
 from scheduler.whatif.documents import Document, ObjectError, plain
@@ -23,8 +23,18 @@ from scheduler.whatif.places import complaint
 __all__ = ["ObjectError", "PriorityClass", "World"]
 
 _NAMESPACED = frozenset(
-    ("Pod", *SELECTING, "PersistentVolumeClaim", "CSIStorageCapacity", "ResourceClaim", *POD_GROUP_KINDS)
+    (
+        "Pod",
+        *SELECTING,
+        "PersistentVolumeClaim",
+        "CSIStorageCapacity",
+        "ResourceClaim",
+        *POD_GROUP_KINDS,
+        COMPOSITE_KIND,
+    )
 )
+_WRONG = 100
+"""Wrong objects of a dump that are told at once."""
 _BETA = ("", "beta.")
 _MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
 
@@ -77,10 +87,19 @@ class World:
     def add_documents(self, documents: Iterable[Document], source: str = "") -> None:
         """Add what a dump holds, refusing an object that is there twice as two different ones.
 
-        Raises ObjectError naming the source, the object and the field.
+        Raises ObjectError with a line for each object that is wrong, naming the source, the object and the field.
         """
+        wrong: list[str] = []
         for document in documents:
-            self.add_document(document, source)
+            try:
+                self.add_document(document, source)
+            except ObjectError as error:
+                wrong.append(str(error))
+                if len(wrong) > _WRONG:
+                    wrong[-1] = "and more objects are wrong"
+                    break
+        if wrong:
+            raise ObjectError("\n".join(wrong))
 
     def added(self, documents: Iterable[Document], namespace: str = "default") -> list[Modelled]:
         """The objects of a file that come to the cluster later, but for pods; PriorityClasses count at once.
@@ -104,6 +123,15 @@ class World:
             elif kind in ("PriorityClass", claim_templates.KIND):
                 self.add_document(document)
         return found
+
+    def add_what_pods_are_made_with(self, documents: Iterable[Document]) -> None:
+        """Add what API server and controllers read of a file when they make its pods: classes, templates of claims.
+
+        Raises ObjectError.
+        """
+        for document in documents:
+            if document.kind in ("PriorityClass", claim_templates.KIND):
+                self.add_document(document)
 
     def add_document(self, document: Document, source: str = "") -> None:
         """Add one object of a dump; kinds that a decision does not read are passed over.

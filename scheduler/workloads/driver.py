@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
 from dataclasses import dataclass
 
 from scheduler.kube.client import Client
-from scheduler.kube.resources import NAMESPACES, NODES, PODS, Resource
+from scheduler.kube.resources import NAMESPACES, NODES, POD_GROUPS, PODS, Resource
 from scheduler.kube.wire import partial
 from scheduler.whatif import claim_templates
 from scheduler.workloads import objects
@@ -141,6 +141,8 @@ class Driver:
             for number, step in enumerate(self._workload.steps):
                 match step.operation:
                     case CreatePods(bound=False) as pods:
+                        if pods.gang is not None:
+                            await self._groups(number, pods, pods.gang)
                         if pods.measured and not wanted and mode is Mode.STREAM:
                             started = time.monotonic()
                         noted = sent if pods.measured else None
@@ -180,6 +182,9 @@ class Driver:
                     for namespace in self._namespaces_of(pods):
                         path = PODS.path(self._name(namespace))
                         await delete_labelled(self._client, path, f"{LABEL}={self._run}")
+                        if pods.gang is not None:
+                            path = POD_GROUPS.path(self._name(namespace))
+                            await delete_labelled(self._client, path, f"{LABEL}={self._run}")
                 case Churn() as churn:
                     await self._clear_churn(churn)
         await self._clear_claims()
@@ -194,6 +199,7 @@ class Driver:
         label = f"{LABEL}={self._run}"
         await self._clear_claims()
         kinds = [KINDS[s.create_objects.object["kind"]] for s in self._workload.steps if s.create_objects]
+        kinds += [POD_GROUPS for s in self._workload.steps if s.create_pods and s.create_pods.gang is not None]
         kinds += [KINDS[o["kind"]] for s in self._workload.steps if s.churn for o in s.churn.objects]
         for namespace in sorted(self._namespaces):
             for kind in dict.fromkeys([PODS, *(kind for kind in kinds if kind.namespaced)]):
@@ -290,8 +296,17 @@ class Driver:
         document = objects.pod(f"{name}$(i)", scheduler_name, pods.pod, pods.requests)
         if pods.bound:
             document["spec"]["nodeName"] = "$(pool)-node-$(i % nodes)"
+        if pods.gang is not None:
+            document = objects.in_group(document, number, pods.gang)
         keys = [(self._name(namespaces[i % len(namespaces)]), f"{name}{i}") for i in range(pods.count)]
         return keys, self._template(document, pods.count)
+
+    async def _groups(self, number: int, pods: CreatePods, gang: int) -> None:
+        """Create the pod groups of one step: anew for each scheduler, as a group's condition stays once it is true."""
+        for namespace in self._namespaces_of(pods):
+            await self._namespace(namespace)
+            path = POD_GROUPS.path(self._name(namespace))
+            await self._create(pods.count // gang, objects.group(number, gang, pods.group), path)
 
     async def _there(self, namespace: str) -> list[Key]:
         """The pods of a namespace."""

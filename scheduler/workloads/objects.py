@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.kube.resources import BY_KIND, RESOURCE_CLAIM_TEMPLATES, Resource
+from scheduler.kube.resources import BY_KIND, POD_GROUPS, RESOURCE_CLAIM_TEMPLATES, Resource
 from scheduler.workloads.template import merged
 
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")
@@ -57,6 +57,25 @@ def pod(name: str, scheduler_name: str, over: dict[str, Any], requests: dict[str
         "spec": {"schedulerName": scheduler_name, "terminationGracePeriodSeconds": 0, "containers": [container]},
     }
     made: dict[str, Any] = merged(standard, over)
+    return made
+
+
+def group(number: int, gang: int, over: dict[str, Any]) -> dict[str, Any]:
+    """One of the pod groups of a step: all its pods start together. `over` is merged over it."""
+    standard = {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": POD_GROUPS.kind,
+        "metadata": {"name": f"group-{number}-$(i)", "labels": {LABEL: "$(run)"}},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": gang}}},
+    }
+    made: dict[str, Any] = merged(standard, over)
+    return made
+
+
+def in_group(document: dict[str, Any], number: int, gang: int) -> dict[str, Any]:
+    """A pod's template, in one of the groups of its step."""
+    named = {"spec": {"schedulingGroup": {"podGroupName": f"group-{number}-$(i // {gang})"}}}
+    made: dict[str, Any] = merged(document, named)
     return made
 
 

@@ -72,6 +72,7 @@ class CreatePods(Strict, frozen=True):
     `bound`: created on a node, in turn. `measured`: the run ends when these are bound. `waits`: whether anybody waits
     for them at all. `rate`: created so many a second instead of as fast as the API server takes them. `steady`: so many
     are there at a time; each that is bound is deleted, with the claims that were made for it, and the next is created.
+    `gang`: so many after each other are one pod group, which is created before them; `group`: merged over it.
     """
 
     count: int
@@ -84,6 +85,8 @@ class CreatePods(Strict, frozen=True):
     waits: bool = True
     rate: float | None = None
     steady: int | None = None
+    gang: int | None = None
+    group: Document = {}
 
 
 class Churn(Strict, frozen=True):
@@ -135,12 +138,16 @@ class Step(Strict, frozen=True):
 
 
 class Workload(Strict, frozen=True):
-    """One file. `ceiling`: whether a binder that does not think may bind its pods for comparison."""
+    """One file. `ceiling`: whether a binder that does not think may bind its pods for comparison.
+
+    `gates`: the feature gates of Kubernetes without which it can't be run.
+    """
 
     name: str
     about: str
     steps: list[Step]
     modes: tuple[Mode, ...] = (Mode.STREAM,)
+    gates: tuple[str, ...] = ()
     ceiling: bool = True
     patience: float = 300.0
     """Seconds that a scheduler gets for the measured pods."""
@@ -231,6 +238,15 @@ def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, 
                 yield "steady", f"{operation.steady}: expected 1 or more"
             if operation.steady is not None and (operation.bound or operation.rate is not None):
                 yield "steady", f"{operation.steady}: expected neither bound nor rate beside it"
+            if operation.gang is not None and operation.gang < 1:
+                yield "gang", f"{operation.gang}: expected 1 or more"
+            elif operation.gang is not None and operation.count % operation.gang:
+                yield "gang", f"{operation.gang}: expected that count, {operation.count}, is a multiple of it"
+            if operation.gang is not None and (operation.namespace is None or operation.bound or operation.steady):
+                yield "gang", f"{operation.gang}: expected one namespace beside it, and neither bound nor steady"
+            if operation.group and operation.gang is None:
+                yield "group", "expected gang beside it"
+            yield from _template_problems("group", operation.group)
             if operation.measured and (operation.bound or not operation.waits):
                 yield "measured", "true: expected pods that are waited for and not created bound"
             yield from _template_problems("pod", operation.pod)
@@ -270,12 +286,17 @@ def _template_problems(path: str, document: Any) -> Iterator[tuple[str, str]]:
 
 
 def _scaled(step: Step, scale: float, measured: float) -> Step:
-    changed = {}
+    changed: dict[str, Operation] = {}
     for name in step.__struct_fields__:
         operation = getattr(step, name)
         if isinstance(operation, CreateObjects) and not operation.scales:
             continue
         if isinstance(operation, CreateNodes | CreateNamespaces | CreateObjects | CreatePods):
             times = scale * measured if isinstance(operation, CreatePods) and operation.measured else scale
-            changed[name] = replace(operation, count=max(1, round(operation.count * times)))
+            count = max(1, round(operation.count * times))
+            if isinstance(operation, CreatePods) and operation.gang is not None:
+                gang = min(operation.gang, count)
+                changed[name] = replace(operation, count=count // gang * gang, gang=gang)
+            else:
+                changed[name] = replace(operation, count=count)
     return replace(step, **changed)

@@ -146,7 +146,13 @@ RIGHTS: list[tuple[str, Object, str, set[tuple[str, str]]]] = [
         "pod groups",
         {"scheduler": {"rbac": {"podGroups": False}}},
         "berth-scheduler",
-        {("podgroups", "list"), ("podgroups", "watch"), ("podgroups/status", "patch")},
+        {
+            ("podgroups", "list"),
+            ("podgroups", "watch"),
+            ("podgroups/status", "patch"),
+            ("compositepodgroups", "list"),
+            ("compositepodgroups", "watch"),
+        },
     ),
     ("owners", {"admission": {"readOwners": False}}, "berth-admission", {("jobs", "get"), ("replicasets", "get")}),
     ("own certificate", {"admission": {"tls": {"mode": "certManager"}}}, "berth-admission", {("secrets", "get")}),
@@ -208,6 +214,10 @@ def test_who_enforces(chart: Chart, default: list[Object]) -> None:
     webhook = chart.objects({"policy": {"enforcement": "webhook"}})
     assert "--leave-native" not in args(webhook, "admission")
     assert "--enforcement=webhook" in args(webhook, "operator")
+    unstamped = chart.objects({"policy": {"stamp": False}})
+    for component in ("operator", "admission"):
+        assert "--no-stamp" not in args(default, component)
+        assert "--no-stamp" in args(unstamped, component)
     assert "--release=green.blue" in args(chart.objects({}, "green", "blue"), "operator")
 
 

@@ -12,7 +12,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scheduler import cel
+from scheduler.cel import program as programs
+from scheduler.cel.errors import EvaluationError
+from scheduler.cel.quantity import Quantity
+from scheduler.cel.version import Version
 
 HERE = Path(__file__).parent / "cel"
 EXPRESSIONS = [line for line in (HERE / "expressions.txt").read_text().splitlines() if not line.startswith("#")]
@@ -34,30 +37,30 @@ def recorded() -> list[Answer]:
         return [json.loads(line) for line in lines]
 
 
-def view(given: dict[str, Any]) -> cel.DeviceView:
+def view(given: dict[str, Any]) -> programs.DeviceView:
     """A device of a ResourceSlice as expressions see it."""
     device = given["device"]
-    attributes: dict[str, str | bool | int | cel.Version] = {}
+    attributes: dict[str, str | bool | int | Version] = {}
     for name, union in device.get("attributes", {}).items():
         ((kind, value),) = union.items()
-        attributes[name] = cel.Version.parse(value) if kind == "version" else value
-    capacity = {name: cel.Quantity.parse(one["value"]) for name, one in device.get("capacity", {}).items()}
-    return cel.DeviceView(given["driver"], attributes, capacity, device.get("allowMultipleAllocations"))
+        attributes[name] = Version.parse(value) if kind == "version" else value
+    capacity = {name: Quantity.parse(one["value"]) for name, one in device.get("capacity", {}).items()}
+    return programs.DeviceView(given["driver"], attributes, capacity, device.get("allowMultipleAllocations"))
 
 
-def ours(program: cel.Program, device: cel.DeviceView) -> Answer:
+def ours(program: programs.Program, device: programs.DeviceView) -> Answer:
     """Our answer in the form of the recorded ones."""
     try:
         evaluation = program.evaluate(device)
-    except cel.EvaluationError as error:
+    except EvaluationError as error:
         text = str(error)
         return {"matches": False, "error": text + HINT if "no such key:" in text else text, "cost": error.cost}
     return {"matches": evaluation.matches, "cost": evaluation.cost}
 
 
-def differences(expression: str, devices: list[cel.DeviceView], want: Answer) -> list[str]:
+def differences(expression: str, devices: list[programs.DeviceView], want: Answer) -> list[str]:
     """What is not as it should be, as lines."""
-    program = cel.compile(expression)
+    program = programs.compile(expression)
     expected = want.get("compile")
     if program.error is not None or expected is not None:
         return _compile_difference(expression, str(program.error) if program.error else None, expected)

@@ -352,7 +352,7 @@ def free_port() -> int:
     raise OSError("no free port among 100 tried")
 
 
-def wait_ready(server: Process, certificate: Path | None, token: str | None, timeout: float = 60) -> None:
+def wait_ready(server: Process, certificate: Path | None, token: str | None, timeout: float = 180) -> None:
     """Wait until a server says that it is ready; DiedError if it ends or does not get there."""
 
     def ready() -> bool:

@@ -9,7 +9,7 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 
-def wait_for(what: str, probe: Callable[[], Found | None], timeout: float = 30, interval: float = 0.05) -> Found:
+def wait_for(what: str, probe: Callable[[], Found | None], timeout: float = 120, interval: float = 0.05) -> Found:
     """Call the probe until it gives something true and return that; fail naming what was waited for."""
     deadline = time.monotonic() + timeout
     while True:

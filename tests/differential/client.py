@@ -28,9 +28,9 @@ class Oracle:
         """{"id", "queue"} of each question to a queueing hint, or {"id", "error"}."""
         return self._run(questions, "-hints")
 
-    def groups(self, cases: Iterable[Case], *, topology: bool = False) -> list[Case]:
-        """{"id", "want"} of each case of pod groups, or {"id", "error"}."""
-        return self._run(cases, "-groups", *(("-topology",) if topology else ()))
+    def groups(self, cases: Iterable[Case], *options: str) -> list[Case]:
+        """{"id", "want"} of each case of pod groups, or {"id", "error"}. `options`: -topology, -composite."""
+        return self._run(cases, "-groups", *options)
 
     def _run(self, cases: Iterable[Case], *options: str) -> list[Case]:
         lines = "".join(json.dumps(case) + "\n" for case in cases)

@@ -98,10 +98,10 @@ def _wakes(case: Case) -> bool:
         case (Pod() as before, Pod() as now):
             wakes.for_pod(queue, changes.placed_pod_changes(before, now), now, 0)
         case (before, None):
-            wakes.for_storage(queue, ClusterEvent.ATTACHMENT_GONE, _storage(before), None, 0)
+            wakes.for_object(queue, ClusterEvent.ATTACHMENT_GONE, _storage(before), None, 0)
         case (before, now):
             kept = None if before is None else _storage(before)
-            wakes.for_storage(queue, changes.storage_changes(kept, _storage(now)), kept, _storage(now), 0)
+            wakes.for_object(queue, changes.storage_changes(kept, _storage(now)), kept, _storage(now), 0)
     return queue.woken
 
 

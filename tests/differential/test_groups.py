@@ -6,7 +6,7 @@ import pytest
 
 from tests.differential.client import Oracle
 from tests.differential.generate.dice import Object
-from tests.differential.generate.groups import FAMILIES, case, configuration, put
+from tests.differential.generate.groups import FAMILIES, OPTIONS, case, configuration, put
 from tests.differential.groups import PER_SEED, Verdict, answer, differing, judge, judged, short
 
 NO_VICTIMS = "pod group preemption: No preemption victims found for incoming preemptor"
@@ -38,8 +38,8 @@ def asked(*steps: list[Object]) -> Object:
     return {"id": "c", "config": configuration("gangs"), "steps": list(steps)}
 
 
-def wanted(oracle: Oracle, *steps: list[Object], topology: bool = False) -> list[Object]:
-    (answered,) = oracle.groups([asked(*steps)], topology=topology)
+def wanted(oracle: Oracle, *steps: list[Object], options: tuple[str, ...] = ()) -> list[Object]:
+    (answered,) = oracle.groups([asked(*steps)], *options)
     assert "error" not in answered, answered
     found: list[Object] = answered["want"]
     return found
@@ -92,7 +92,9 @@ def test_a_topology_constraint_keeps_a_gang_in_one_domain(oracle: Oracle) -> Non
     constraint: Object = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
     nodes = [node(0), node(1), node(2)]
     inside, outside = (
-        wanted(oracle, [*nodes, group(needed=needed, **constraint), *map(member, range(needed))], topology=True)[0]
+        wanted(
+            oracle, [*nodes, group(needed=needed, **constraint), *map(member, range(needed))], options=("-topology",)
+        )[0]
         for needed in (2, 3)
     )
     assert inside["bound"] == {"p0": "n2", "p1": "n0"}
@@ -110,14 +112,26 @@ def test_a_topology_constraint_keeps_a_gang_in_one_domain(oracle: Oracle) -> Non
         ("evicting", range(6)),
         ("topology", range(4)),
         ("devices", range(4)),
+        ("composite", range(4)),
+        ("composite-evicting", range(3)),
     ],
 )
 def test_both_do_the_same(oracle: Oracle, family: str, seeds: range) -> None:
     """Outcome, messages and conditions, of cases that have differed by most of what can differ."""
     cases = [case(family, seed, number) for seed in seeds for number in range(PER_SEED)]
-    verdicts = judged(oracle, cases, topology=family == "topology")
+    verdicts = judged(oracle, cases, *OPTIONS.get(family, ()))
     assert [line for verdict in verdicts for line in verdict.lines] == []
     assert sum(verdict.restless or verdict.varied for verdict in verdicts) <= len(verdicts) // 10
+
+
+@pytest.mark.parametrize(
+    "name", ["preempting-104-5", *(f"evicting-{which}" for which in ("119-1", "130-1", "135-5", "212-1", "246-4"))]
+)
+def test_nodes_that_are_kept_for_a_group_that_is_tried(oracle: Oracle, name: str) -> None:
+    """An empty pod stands in for each of its pods; a gang that can't reach its minimum gives them up (decision 84)."""
+    family, seed, number = name.split("-")
+    (verdict,) = judged(oracle, [case(family, int(seed), int(number))])
+    assert verdict.lines == []
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -147,7 +161,7 @@ def test_the_judge_sees_that_groups_were_tried_again_for_nothing(oracle: Oracle)
     del plain["put"]["spec"]["schedulingGroup"]
     one = asked([node(0, "500m"), group(needed=1), member(0), plain], [node(1, "700m")])
     (answered,) = oracle.groups([one])
-    (verdict,) = judged(oracle, [one], topology=False)
+    (verdict,) = judged(oracle, [one])
     assert answered["want"][1]["bound"] == {"p9": "n1"}
     assert answer(one)[1]["bound"] == {"p0": "n1"}
     assert verdict == Verdict([], restless=True)
@@ -187,7 +201,7 @@ def test_plain_pods_are_scheduled_alike(oracle: Oracle) -> None:
                 (document,) = change.values()
                 document["spec"].pop("schedulingGroup", None)
         cases.append(one)
-    assert [verdict.lines for verdict in judged(oracle, cases, topology=False)] == [[]] * 12
+    assert [verdict.lines for verdict in judged(oracle, cases)] == [[]] * 12
 
 
 def repelling(number: int, on: str) -> Object:

@@ -14,7 +14,7 @@ from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
 from tests.integration.component import Component
 
-START = 60.0
+START = 120.0
 """Seconds that a start, or an orderly end, may take on a machine busy with other things."""
 
 

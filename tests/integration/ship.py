@@ -21,7 +21,7 @@ EVERYWHERE = "/apis/podberth.dev/v1alpha1/metadatapolicies"
 POLICIES = "/apis/podberth.dev/v1alpha1/namespaces/{}/metadatapolicies"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 SCHEDULER = "scheduler.alpha.kubernetes.io/name"
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Replica(Component):
@@ -61,8 +61,13 @@ class Ship:
         self.kubeconfig = cluster.kubeconfig(home / "operator", cluster.service_account_token(self.berth, self._name))
         self.started: list[Replica] = []
 
-    def start(self, *options: str, ready: bool = True, everywhere: bool = False) -> Replica:
-        """An operator that looks at the team's namespace only, and is ready, unless told otherwise."""
+    def start(
+        self, *options: str, ready: bool = True, everywhere: bool = False, modules: Path | None = None
+    ) -> Replica:
+        """An operator that looks at the team's namespace only, and is ready, unless told otherwise.
+
+        `modules`: a directory where its Python looks first.
+        """
         replica = Replica(
             self.home,
             self.kubeconfig,
@@ -72,6 +77,8 @@ class Ship:
             *options,
         )
         self.started.append(replica)
+        if modules is not None:
+            replica.import_first_from(modules)
         replica.start()
         if ready:
             wait_for(f"{replica.name} to be ready", lambda: self._alive(replica).probe("/readyz")[0] == 200, START)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import load
+from bench.__main__ import arguments, load
 from bench.contenders import CONTENDERS
 from bench.goals import goals, lines
 from bench.null_server import NullServer
@@ -21,11 +21,12 @@ EVERYBODY = {"kube", "kube-all", "berth", "binder"}
 @pytest.mark.usefixtures("control_plane_binaries")
 def test_in_small(tmp_path: Path) -> None:
     """Everybody binds everything, costs something, and is in the table."""
-    with ControlPlane() as cluster:
+    workloads = load("spread,preemption,dra-steady,dra-extended,gangs,racks")
+    with ControlPlane(apiserver_args=arguments(workloads)) as cluster:
         contenders = [kind(cluster, tmp_path) for kind in CONTENDERS]
         runner = Runner(cluster, tmp_path, lambda _: None)
         rows: list[Row] = []
-        for workload in load("spread,preemption,dra-steady,dra-extended"):
+        for workload in workloads:
             rows += runner.run(workload.scaled(0.01), contenders)
     found = lines(rows)
     assert [(line.workload, str(line.mode), set(line.rows)) for line in found] == [
@@ -34,6 +35,9 @@ def test_in_small(tmp_path: Path) -> None:
         ("preemption", "stream", EVERYBODY - {"binder", "kube-all"}),
         ("dra-steady", "stream", EVERYBODY - {"kube-all"}),
         ("dra-extended", "backlog", EVERYBODY),
+        ("gangs", "backlog", EVERYBODY),
+        ("gangs", "stream", EVERYBODY - {"kube-all"}),
+        ("racks", "backlog", EVERYBODY),
     ]
     for row in rows:
         assert (row.figures.bound, row.events_missing) == (row.figures.pods, 0), row
@@ -50,10 +54,10 @@ def test_ceiling_in_small(tmp_path: Path) -> None:
         contenders = [kind(cluster, tmp_path) for kind in CONTENDERS]
         runner = Runner(cluster, tmp_path, lambda _: None)
         rows: list[Row] = []
-        for workload in load("basic,csi,preemption"):
+        for workload in load("basic,csi,preemption,gangs-basic,racks-512"):
             rows += runner.run(workload.scaled(0.01), contenders)
         assert cluster.api.list("/api/v1/pods") == [], "the runner has removed what it made"
-    assert {row.workload for row in rows} == {"basic", "csi", "preemption"}
+    assert {row.workload for row in rows} == {"basic", "csi", "preemption", "gangs-basic", "racks-512"}
     for row in rows:
         assert (row.figures.bound, row.events_missing) == (row.figures.pods, 0), row
     assert "≥ 12" in tables(lines(rows), goals().of_ceiling())

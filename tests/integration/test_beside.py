@@ -40,7 +40,10 @@ def test_anti_affinity_of_a_zone(
         ours = evictor.pod("ours", None, name, promise="true")
         ours["spec"] |= {"affinity": apart(web, ZONE), "nodeSelector": here}
         theirs = pod("theirs", kube_name, labels=web, nodeSelector=here)
-        api.create_many(path, [theirs, ours])
+        # One after the other: kube-scheduler would heed the anti-affinity of a pod that it sees bound.
+        api.create(path, theirs)
+        checks.wait_bound(api, audited_namespace, 1)
+        api.create(path, ours)
         uids = {one["metadata"]["name"]: one["metadata"]["uid"] for one in checks.wait_bound(api, audited_namespace, 2)}
         proxy.loses = lambda of, event: False
         api.patch(f"{path}/theirs", {"metadata": {"annotations": {"news": "of a pod that Berth has not seen"}}})
@@ -53,7 +56,9 @@ def test_anti_affinity_of_a_zone(
         counted = 'berth_placement_conflicts_total{constraint="anti_affinity"} 1'
         wait_for("the metric", lambda: counted in ask(berth, "/metrics", token=audited.admin_token)[1], START)
         own = start(harbour, audited, audited_namespace, name, grace=2, max_changed=1, **BRISK)
-        wait_for("it to stay for want of another zone", lambda: told(api, "NoOtherNode", "ours", audited_namespace), 60)
+        wait_for(
+            "it to stay for want of another zone", lambda: told(api, "NoOtherNode", "ours", audited_namespace), START
+        )
         add_nodes(audited, [node(f"{audited_namespace}-far", f"{zone}-far", labels=here)])
         wait_gone(api, audited_namespace, "ours", uids["ours"])
         own.end()

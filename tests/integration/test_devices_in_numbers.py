@@ -19,8 +19,6 @@ MODELS = ("small", "large")
 DEVICES = 40
 PODS = 48
 FREED = 8
-SECONDS = 20.0
-"""In which pods that wait take what was freed; the machine may be busy."""
 
 
 @pytest.fixture
@@ -50,9 +48,9 @@ def bound(devices: Devices) -> list[str]:
     return [one["metadata"]["name"] for one in pods]
 
 
-def wait_settled(devices: Devices, count: int, seconds: float = checks.BOUND) -> None:
+def wait_settled(devices: Devices, count: int) -> None:
     """So many pods are bound, and nothing is wrong with any."""
-    wait_for(f"{count} pods with devices", lambda: len(bound(devices)) == count, seconds)
+    wait_for(f"{count} pods with devices", lambda: len(bound(devices)) == count, checks.BOUND)
     assert devices.misplaced() == []
 
 
@@ -63,7 +61,7 @@ def test_more_pods_than_devices(devices: Devices, harbour: Harbour) -> None:
     wait_settled(devices, DEVICES)
     for name in bound(devices)[:FREED]:
         devices.free(name)
-    wait_settled(devices, DEVICES, SECONDS)
+    wait_settled(devices, DEVICES)
     assert len(devices.given()) == DEVICES
     berth.end()
 

@@ -120,6 +120,8 @@ def test_preemption_side_by_side(
         said = {
             whose: wait_for(f"the nomination of {whose}", partial(nominated, whose), checks.BOUND) for whose in names
         }
+        # kube-scheduler writes the nomination before it deletes the victim.
+        wait_for("the victims to go", lambda: _going(api, path) == {"ours-victim-b", "theirs-victim-b"}, checks.BOUND)
         berth.end()
         kube.stop()
     assert {whose: found["status"]["nominatedNodeName"] for whose, found in said.items()} == {
@@ -128,8 +130,7 @@ def test_preemption_side_by_side(
     }
     messages = [checks.condition(found)["message"].replace(whose, "…") for whose, found in said.items()]
     assert messages[0] == messages[1]
-    going = {found["metadata"]["name"] for found in api.list(path) if "deletionTimestamp" in found["metadata"]}
-    assert going == {"ours-victim-b", "theirs-victim-b"}
+    assert _going(api, path) == {"ours-victim-b", "theirs-victim-b"}
     asked = {body["Pod"]["metadata"]["name"]: body for _, body in server.asked}
     shapes = []
     for whose in names:
@@ -138,3 +139,8 @@ def test_preemption_side_by_side(
             {name.replace(whose, "…"): (len(v["Pods"]), v["NumPDBViolations"]) for name, v in victims.items()}
         )
     assert shapes[0] == shapes[1] == {"…-a": (1, 0), "…-b": (1, 0)}
+
+
+def _going(api: Api, path: str) -> set[str]:
+    """Names of the pods that are being deleted."""
+    return {found["metadata"]["name"] for found in api.list(path) if "deletionTimestamp" in found["metadata"]}

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -174,7 +175,15 @@ def test_bad_streams(
         if i % 3 == 2:
             api.delete(f"{path}/web-{i}")
     checks.wait_bound(api, real_namespace, 14)
-    wait_for("the stream to be mangled", lambda: not mangled.left, START)
+
+    def is_mangled() -> bool:
+        """After a new list, fewer lines come: others follow."""
+        if mangled.left:
+            api.patch(f"{path}/web-0", {"metadata": {"labels": {"lines": str(next(more))}}})
+        return not mangled.left
+
+    more = count()
+    wait_for("the stream to be mangled", is_mangled, START)
     wait_for("the cache to be as the cluster is", lambda: compared(berth)["differences"] == 0, START)
     assert checks.overfull(api) == []
     berth.end()

@@ -19,7 +19,7 @@ from tests.controlplane.wait import wait_for
 from tests.integration import admission
 from tests.integration.admission import MANIFESTS, MUTATING, NAMESPACE, POLICIES, VALIDATING, Policed, policy
 from tests.integration.ship import PATIENCE, Replica, rejects, writes
-from tests.native.judge import PLURALS, ROOT
+from tests.native.town import PLURALS, ROOT
 
 NOTE: Object = {"policyAction": {"updatedAnnotations": {"note": "here"}}}
 THREADS = 3

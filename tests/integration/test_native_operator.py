@@ -17,7 +17,7 @@ from tests.controlplane.api import ApiError, Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.wait import wait_for
 from tests.integration.ship import PATIENCE, POLICIES, Replica, Ship, rejects, wait_served, writes
-from tests.native.judge import PLURALS, ROOT
+from tests.native.town import PLURALS, ROOT
 
 
 class Native(Ship):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
@@ -89,7 +90,14 @@ def test_churn(audited: ControlPlane, audited_namespace: str, harbour: Harbour, 
     for name in names:
         api.create(path, pod(name, berth.scheduler_name, cpu="1"))
     last = {found["metadata"]["uid"]: checks.node_of(found) for found in checks.wait_bound(api, audited_namespace, 10)}
-    asked = checks.bindings(audited, audited_namespace)
+
+    def recorded() -> list[Object] | None:
+        """A pod is seen bound a moment before the line of its Binding is written."""
+        asked = checks.bindings(audited, audited_namespace)
+        granted = {e["requestObject"]["metadata"]["uid"] for e in asked if e["responseStatus"]["code"] == 201}
+        return asked if last.keys() <= granted else None
+
+    asked = wait_for("the audit of the Bindings", recorded, checks.BOUND, 0.2)
     granted = [e["requestObject"] for e in asked if e["responseStatus"]["code"] == 201]
     uids = [body["metadata"]["uid"] for body in granted]
     assert len(uids) == len(set(uids))

@@ -43,7 +43,8 @@ def test_killed(
     assert left
     again = harbour.berth(audited, berth.scheduler_name)
     pods = checks.wait_bound(api, audited_namespace, MANY)
-    checks.bound_once_each(audited, audited_namespace, pods)
+    # What SIGKILL cuts off may be stored, with no answer of 201 in the audit: nobody was there to get it.
+    checks.bound_once_each(audited, audited_namespace, pods, unrecorded=SLOW["clientConnection"]["burst"])
     assert checks.overfull(api) == []
     again.end()
 

@@ -145,7 +145,7 @@ def test_lease_is_forbidden(control_plane: Cluster, real_namespace: str, harbour
         election = {"leaderElect": True, "resourceNamespace": real_namespace}
         berth = harbour.berth(control_plane, token=account, serving=True, leaderElection=election)
         wait_serving(berth)
-        (said,) = wait_for("the refusal", lambda: berth.lines("lease not reached"), START)
+        said, *_ = wait_for("the refusal", lambda: berth.lines("lease not reached"), START)
         assert "cannot get resource" in said["error"]
         _, text = wait_for("not ready", lambda: got if (got := ask(berth, "/readyz"))[0] == 503 else None, START)
         assert "[-]leaderElection failed: does not lead" in text

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from bench.soak import CONNECTION_KIB, Soak, grown, tracebacks
+from bench.soak import CONNECTION_KIB, Soak, grown, more_kept, tracebacks
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import Process
 
@@ -50,6 +52,30 @@ def test_growth_is_told() -> None:
         "memory: 100 after the first quarter, 125.1 at the end, want at most 125",
         "tasks: 60 after the first quarter, 69 at the end, want at most 68",
     ]
+
+
+def test_what_is_kept_is_told_by_type() -> None:
+    """5 % more objects are too many, whichever process keeps them; and so is 5 % more of what C code has in use."""
+    before = {"objects": 60_000, "types": {"builtins.dict": 30_000, "a.B": 100}, "heapUsed": 30_000, "descriptors": 10}
+    assert more_kept("berth evictor", before, {**before, "objects": 63_000, "heapUsed": 30_900}) == []
+    more = {**before, "objects": 63_001, "types": {"builtins.dict": 30_200, "a.B": 2_900, "a.C": 1}, "heapUsed": 32_000}
+    assert more_kept("berth evictor", before, more) == [
+        "berth evictor keeps 63001 objects, 60000 after the first quarter, want at most 63000: "
+        "+2800 a.B, +200 builtins.dict, +1 a.C",
+        "berth evictor has 28.44 MB in use, 26.48 after the first quarter, want at most 27.81",
+    ]
+
+
+def test_a_leak_is_seen() -> None:
+    """A process that keeps more and more of something tells so when it is asked, also of what the collector skips."""
+    leak = "import gc, bench.telling as t; a = t.kept(); b = [{1: []} for _ in range(5000)]; gc.freeze(); c = t.kept()"
+    code = f"{leak}; print(c['objects'] - a['objects'], c['types']['builtins.dict'] - a['types']['builtins.dict'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
+    )
+    objects, dicts = map(int, done.stdout.split())
+    assert objects >= 10_000
+    assert dicts >= 5_000
 
 
 def test_a_traceback_is_told(tmp_path: Path) -> None:

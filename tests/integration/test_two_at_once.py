@@ -21,7 +21,7 @@ CUT_OFF = 48
 """Bindings that SIGKILL may cut off: granted, and no answer of 201 in the audit, for nobody was there to get it."""
 SLOW = {"qps": 40, "burst": 10}
 """About four seconds for the backlog, so that its middle can be met."""
-TAKEOVER = 60.0
+TAKEOVER = 120.0
 """A generous bound on a busy machine; what it took is printed."""
 
 

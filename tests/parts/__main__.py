@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.parts.lanes import run
@@ -23,8 +24,10 @@ HOMES = Path(sys.prefix) / "pythons"
 LOGS = Path(sys.prefix) / "parts"
 SLOW = ("tests/storm", "tests/unit/bench")
 """Fast tests that take minutes, and say nothing of another version that the others do not say."""
-TOGETHER = "tests/integration"
-"""These take longest of those on real processes: two thirds of the time."""
+TOGETHER = Path("tests/integration")
+"""These take longest of those on real processes, and mostly wait: they run in two halves at the same time."""
+SECOND_HALF = "n"
+"""The first letter of the files that are in it, after `test_`."""
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 MAKE = ("make", "--no-print-directory")
 
@@ -35,6 +38,12 @@ def of_version(version: str, interpreter: str) -> Part:
     make = [*MAKE, "unit", f"VENV={HOMES / version}", f"PYTHON={interpreter}"]
     env = os.environ | {"PYTEST_ADDOPTS": " ".join(f"--ignore={folder}" for folder in SLOW)}
     return Part(f"fast tests on Python {version}", make, LOGS / f"{version}.log", yields=True, env=env)
+
+
+def halves(files: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
+    """(which half, its files)."""
+    yield "first", [file for file in files if file.name < f"test_{SECOND_HALF}"]
+    yield "second", [file for file in files if file.name >= f"test_{SECOND_HALF}"]
 
 
 def say(text: str) -> None:
@@ -48,12 +57,15 @@ def main() -> int:
     began = time.monotonic()
     others = {version: find(version) for version in supported() if version != OWN}
     check = Part("lint, types and layers", [*MAKE, "check"], LOGS / "check.log", yields=True, gate=True)
-    together = Part("tests of the whole on real processes", [*PYTEST, "-m", "real", TOGETHER], LOGS / "together.log")
+    first, second = (
+        Part(f"tests of the whole, {half} half", [*PYTEST, "-m", "real", *files], LOGS / f"{half}.log")
+        for half, files in halves(sorted(TOGETHER.glob("test_*.py")))
+    )
     rest = [*PYTEST, "-m", "real", f"--ignore={TOGETHER}"]
     alone = Part("other tests on real processes", rest, LOGS / "alone.log")
     fast = Part("fast tests", [*PYTEST, "-m", "not real"], LOGS / "fast.log", yields=True)
     versions = [of_version(version, place) for version, place in others.items() if place is not None]
-    passed = run([[together], [check, fast], [alone, *versions]], say)
+    passed = run([[first], [second, alone], [check, fast], versions], say)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     minutes, cpu = (time.monotonic() - began) / 60, (used.ru_utime + used.ru_stime) / 60
     say(f"\n{'All passed' if passed else 'Something failed'}: {minutes:.0f} min, {cpu:.0f} min of CPU.")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tests.storm.mutants import Mutant
-from tests.storm.mutants_devices import MUTANTS
+from tests.storm.mutants_groups import MUTANTS
 from tests.storm.plan import Plan, plan
 from tests.storm.seeds import CAUGHT_BY, SCENES, UNCAUGHT, without_holes
 from tests.storm.shrink import invariants, shrink

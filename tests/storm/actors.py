@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from scheduler.apiserver.storage import Change
+from scheduler.apiserver.strategy import timestamp
 from scheduler.model.promise import ANNOTATION
 from tests import builders
 from tests.storm.loop import Loop
@@ -154,7 +155,7 @@ class Nodes:
         elif len(others) + 1 > most:
             self._refuse(namespace, name, "OutOfpods")
         else:
-            self._status(namespace, name, {"phase": "Running", **self._readiness(pod)})
+            self._status(namespace, name, {"phase": "Running", "startTime": timestamp(), **self._readiness(pod)})
             self._admitted.add(uid)
 
     def _readiness(self, pod: JsonObject) -> JsonObject:
@@ -215,7 +216,21 @@ class Wanted:
     budget: int = 0
     """How many of its pods its PodDisruptionBudget wants healthy; 0: it has none."""
     claims: str = ""
-    """`own`: each pod has a claim for a device; `shared`: all of them have one together."""
+    """`own`: each pod has a claim for a device; `shared`: all of them have one together; `group`: as their group's."""
+    gang: int = 0
+    """So many of its pods start together, or none; 0: they are in no pod group."""
+    groups: str = "scheduling.k8s.io"
+    """The API of its pod group."""
+    gives_up: int = 0
+    """Seconds after which a group of scheduler-plugins gives back what it holds; 0: it does not say."""
+    topology: str = ""
+    """All pods of its gang, or of the tree that it is a part of, are on nodes with the same value of this label."""
+    part_of: str = ""
+    """The group of groups that its gang is a part of."""
+    parts: int = 0
+    """So many parts of that start together, or none."""
+    lasts: int = 0
+    """Seconds after which its pods end; 0: they run until they are deleted."""
     app: str = ""
     """The label of its pods, its name without it: pods of two schedulers may be of one app."""
 
@@ -228,6 +243,8 @@ class Controllers:
         self.webhook: Webhook | None = None
         self.claim: Callable[[str, str], None] = lambda namespace, name: None
         """Makes a claim for a device, where there are any."""
+        self.join: Callable[[Wanted, JsonObject], bool] = lambda wanted, pod: True
+        """Makes a pod one of a gang; whether the group is there to stay."""
         self.on_review: Callable[[JsonObject, bool, str], None] = lambda pod, allowed, who: None
         """Hears whether a pod may be created, and which replica said so."""
         self._in_review: set[tuple[str, str]] = set()
@@ -314,6 +331,8 @@ class Controllers:
         body["spec"]["terminationGracePeriodSeconds"] = GRACE_SECONDS
         if wanted.priority:
             body["spec"]["priorityClassName"] = wanted.priority
+        if wanted.lasts:
+            body["spec"] |= {"activeDeadlineSeconds": wanted.lasts, "restartPolicy": "Never"}
         if wanted.promise:
             body["metadata"]["annotations"] = {ANNOTATION: PROMISE}
             owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": kind, "uid": f"owner/{namespace}/{kind}"}
@@ -322,6 +341,9 @@ class Controllers:
             claim = name if wanted.claims == "own" else kind
             self.claim(namespace, claim)
             body["spec"]["resourceClaims"] = [{"name": "device", "resourceClaimName": claim}]
+        if wanted.gang and not self.join(wanted, body):
+            self._soon(2.0, namespace, name)
+            return
         if self.webhook is None:
             self._create(namespace, name, body)
             return
@@ -349,49 +371,6 @@ class Controllers:
         code, _ = self._server.call("user", "POST", path, body)
         if code in (0, 403, 404):
             self._loop.call_later(2.0, self._want_budget, wanted)
-
-
-class Rival:
-    """Another scheduler on the same nodes, with a cache of its own that is some seconds old."""
-
-    def __init__(self, server: Server, loop: Loop, rng: Random, every: float) -> None:
-        self._server = server
-        self._loop = loop
-        self._rng = rng
-        self._every = every
-        loop.call_later(every, self._look)
-
-    def _look(self) -> None:
-        """Decide on what is seen now, and bind some seconds later."""
-        used: dict[str, int] = {}
-        for pod in self._server.objects("pods"):
-            if node_of(pod) and not ended(pod):
-                used[node_of(pod)] = used.get(node_of(pod), 0) + cpu_of(pod)
-        nodes = self._server.objects("nodes")
-        for pod in self._server.objects("pods"):
-            if node_of(pod) or pod["spec"].get("schedulerName") != RIVAL or pod["metadata"].get("deletionTimestamp"):
-                continue
-            fitting = [
-                node
-                for node in nodes
-                if not node["spec"].get("unschedulable")
-                and room_of(node)[0] - used.get(node["metadata"]["name"], 0) >= cpu_of(pod)
-            ]
-            if fitting:
-                name = self._rng.choice(fitting)["metadata"]["name"]
-                used[name] = used.get(name, 0) + cpu_of(pod)
-                self._loop.call_later(self._every * self._rng.random(), self._bind, pod["metadata"], name)
-        self._loop.call_later(self._every, self._look)
-
-    def _bind(self, meta: JsonObject, node: str) -> None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]},
-            "target": {"kind": "Node", "name": node},
-        }
-        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/binding"
-        self._server.call(RIVAL, "POST", path, body)
 
 
 def periodically(loop: Loop, seconds: float, do: Callable[[], None]) -> None:

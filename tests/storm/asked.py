@@ -31,7 +31,7 @@ class Asked:
         return f"{self.info.verb} {self.info.resource}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
     """A line of the audit log."""
 

@@ -24,15 +24,19 @@ from tests.storm.process import Process
 
 LEASE = "berth"
 
-CONFIGURATIONS: tuple[dict[str, Any], ...] = (
-    configuration(podInitialBackoffSeconds=1, podMaxBackoffSeconds=10),
-    configuration(podInitialBackoffSeconds=1, podMaxBackoffSeconds=5),
-)
+LONGEST_BACKOFFS = (10, 5)
 """What a reload changes to and fro."""
 
 
 PLUGINS = registry()
 """Read once: entry points are files."""
+
+
+class _Reloader(Reloader):
+    """Hears SIGHUP; there is no file to look at."""
+
+    def _signature(self) -> None:
+        return None
 
 
 class _NoWatchdog:
@@ -65,6 +69,8 @@ class Berth(Process):
     """A replica of the scheduler."""
 
     lease = LEASE
+    profile: dict[str, Any]
+    """The only one of its configuration."""
     scheduler: Scheduler | None = None
     reloader: Reloader | None = None
     comparer: Comparer | None = None
@@ -81,7 +87,8 @@ class Berth(Process):
             self.scheduler.stop()
 
     def _load(self) -> Loaded:
-        config = decode(CONFIGURATIONS[self._loaded])
+        longest = LONGEST_BACKOFFS[self._loaded]
+        config = decode(configuration(self.profile, podInitialBackoffSeconds=1, podMaxBackoffSeconds=longest))
         return config, build(config, PLUGINS)
 
     async def work(self, machine: Machine) -> None:
@@ -93,7 +100,7 @@ class Berth(Process):
             scheduler.watchdog = _NoWatchdog()  # type: ignore[assignment]
             scheduler.blocks = _NoBlocks()  # type: ignore[assignment]
             self.scheduler, self.client = scheduler, client
-            self.reloader = Reloader(scheduler, elector, config, __file__, self._load)
+            self.reloader = _Reloader(scheduler, elector, config, __file__, self._load)
             self.comparer = Comparer(client, scheduler)
             beside = [asyncio.create_task(part()) for part in (self.reloader.run, self.comparer.run)]
             try:

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from scheduler.model.pod_group import COSCHEDULING, NATIVE
 from tests.storm.happenings import Happening, at
 
-EVICTOR, POLICIES, DEVICES = "evictor", "policies", "devices"
+EVICTOR, POLICIES, DEVICES, GANGS = "evictor", "policies", "devices", "gangs"
+HALF_WAY = ("kill", "kill", "unanswered", "member-gone", "node-gone", "room-taken")
 CASTS: tuple[tuple[str, ...], ...] = ((), (), (EVICTOR,), (POLICIES,), (EVICTOR, POLICIES))
 WEIGHTS = (3, 2, 3, 3, 1)
 _EVICTIONS = ("create pods/eviction",) * 4 + ("create events", "get", "list pods", "update leases", "watch")
@@ -41,6 +43,34 @@ def devices(rng: Random, nodes: int, storm: tuple[float, float]) -> list[Happeni
         found.append(at(rng.uniform(*storm), "delete-pods", count=rng.randint(1, 8)))
     if rng.random() < 0.5:
         found.append(at(rng.uniform(*storm), "kill", who=f"berth-{rng.choice('ab')}", seconds=rng.choice((1.0, 10.0))))
+    return found
+
+
+def gangs(rng: Random, room: int, storm: tuple[float, float], *, devices: bool) -> list[Happening]:
+    """Workloads whose pods start together, and what happens between their first Binding and their last."""
+    found = []
+    for i in range(rng.randint(1, 3)):
+        least = rng.randint(2, 7)
+        given: dict[str, Any] = {"namespace": rng.choice(("blue", "green")), "name": f"g{i}"}
+        given |= {"groups": rng.choice((NATIVE, NATIVE, COSCHEDULING)), "gang": least}
+        given |= {"cpu": min(rng.choice((100, 250, 500, 1000)), room // least // 100 * 100)}
+        if given["groups"] == COSCHEDULING:
+            given["gives_up"] = rng.choice((0, 5, 30))
+        if rng.random() < 0.2:
+            given["priority"] = "high"
+        if devices and rng.random() < 0.5:
+            given["claims"] = "own"
+        found.append(at(rng.uniform(1, 40), "want", **given, replicas=least + rng.choice((0, 0, 1, 3))))
+        if rng.random() < 0.3:
+            given["gang"] = least + rng.choice((-1, 1))
+            found.append(at(rng.uniform(*storm), "want", **given, replicas=least + 1))
+        part = {name: given[name] for name in ("namespace", "name", "groups")}
+        for _ in range(rng.randint(1, 4)):
+            what = rng.choice(HALF_WAY)
+            lasts = round(rng.choice((2.0, 10.0, 30.0)) * rng.uniform(0.5, 1.0), 2)
+            found.append(at(rng.uniform(*storm), "half-way", **part, what=what, seconds=lasts))
+    if rng.random() < 0.5:
+        found.append(at(rng.uniform(*storm), "delete-pods", count=rng.randint(1, 8)))
     return found
 
 

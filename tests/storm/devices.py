@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.apiserver.storage import Change
 from tests import devices
 from tests.storm.actors import MERGE, ended, node_of, periodically
+from tests.storm.gangs import gang_of
 
 if TYPE_CHECKING:
     from tests.storm.world import World
@@ -57,7 +58,7 @@ class Devices:
 
     def _sweep(self) -> None:
         """What the claim controller does: reservations of pods that are gone end, and then the device is free."""
-        there = {pod["metadata"]["uid"] for pod in self._server.objects("pods") if not ended(pod)}
+        there = {pod["metadata"]["uid"] for pod in self._server.objects("pods") if not ended(pod)} | self._groups()
         for claim in self._server.objects("resourceclaims"):
             meta, status = claim["metadata"], claim.get("status") or {}
             path = f"{GROUP}/namespaces/{meta['namespace']}/resourceclaims/{meta['name']}"
@@ -70,6 +71,16 @@ class Devices:
                 )
             elif not users and not status.get("allocation") and meta.get("finalizers"):
                 self._server.call("controller", "PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+
+    def _groups(self) -> set[str]:
+        """UIDs of the pod groups that are there: claims may be reserved for these, too."""
+        return set() if self._world.gangs is None else self._world.gangs.uids()
+
+    def _users(self, pod: JsonObject) -> set[str]:
+        """UIDs for which its claims may be reserved: its own, and that of its group."""
+        gangs, key = self._world.gangs, gang_of(pod)
+        group = None if gangs is None or key is None else gangs.group(key)
+        return {one["metadata"]["uid"] for one in (pod, group) if one is not None}
 
     # -- what must hold ------------------------------------------------------------------------------------------
 
@@ -104,14 +115,15 @@ class Devices:
         return True
 
     def finish(self) -> None:
-        """D2 and D3."""
+        """D2 and D3, after the controller's next turn."""
+        self._sweep()
         say, server = self._world.judge.say, self._server
         pods = {pod["metadata"]["uid"]: pod for pod in server.objects("pods") if not ended(pod)}
-        for uid, pod in pods.items():
+        for pod in pods.values():
             for name in claimed(pod) if node_of(pod) else ():
                 claim = server.stored("resourceclaims", f"{pod['metadata']['namespace']}/{name}") or {}
                 users = [one["uid"] for one in (claim.get("status") or {}).get("reservedFor") or []]
-                if [pool for pool, _ in given(claim)] != [node_of(pod)] or uid not in users:
+                if [pool for pool, _ in given(claim)] != [node_of(pod)] or not self._users(pod) & set(users):
                     say(
                         "D2",
                         f"{pod['metadata']['name']} is on {node_of(pod)}, its claim has {given(claim)} for {users}",
@@ -119,8 +131,8 @@ class Devices:
         for claim in server.objects("resourceclaims"):
             users = [one["uid"] for one in (claim.get("status") or {}).get("reservedFor") or []]
             name = claim["metadata"]["name"]
-            if set(users) - pods.keys():
-                say("D3", f"{name} is reserved for pods that are gone: {sorted(set(users) - pods.keys())}")
+            if gone := set(users) - pods.keys() - self._groups():
+                say("D3", f"{name} is reserved for users that are gone: {sorted(gone)}")
             if given(claim) and not users:
                 say("D3", f"{name} has {given(claim)} for nobody")
             if not given(claim) and claim["metadata"].get("finalizers"):

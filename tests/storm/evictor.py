@@ -8,7 +8,8 @@ from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.kube.machine import Machine
-from tests.storm.berth import CONFIGURATIONS, PLUGINS
+from tests.builders import configuration
+from tests.storm.berth import PLUGINS
 from tests.storm.process import NAMESPACE, Process
 
 CAREFUL = Settings(
@@ -32,7 +33,7 @@ class Evictor(Process):
     post: Post | None = None
 
     async def work(self, machine: Machine) -> None:
-        config = decode(CONFIGURATIONS[0])
+        config = decode(configuration())
         async with self.client_of(machine) as client, self.client_of(machine) as aside:
             self.client = client
             self.post = Post(self.lease, self.candidate(aside, machine))

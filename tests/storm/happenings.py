@@ -50,6 +50,7 @@ OPEN_EYED = frozenset(
         "compare",
         "wall-clock",
         "lease-gone",
+        "half-way",
     }
 )
 """What happens without keeping anybody's news from getting through."""

@@ -20,13 +20,17 @@ import msgspec
 from scheduler.apiserver import protobuf
 from scheduler.apiserver.storage import Change
 from scheduler.controller.comparer import differences
-from scheduler.kube.flow import CHECK
 from scheduler.model.kinds import Decoder
 from scheduler.state.validate import validate
 from tests.storm.actors import DISK, RIVAL, cpu_of, ended, node_of, promised, room_of
 from tests.storm.asked import Asked, Entry
 from tests.storm.berth import LEASE, Berth
+from tests.storm.casting_groups import ROOMS
+from tests.storm.gangs import gang_of
 from tests.storm.judge_evictions import EvictionJudge
+from tests.storm.judge_gangs import GangJudge
+from tests.storm.judge_nodes import NodeNews
+from tests.storm.judge_rooms import RoomJudge
 from tests.storm.judge_watches import WatchJudge
 from tests.storm.process import NAMESPACE
 
@@ -63,17 +67,13 @@ class Judge:
         """UID → the node that it was bound to."""
         self._bound_by: dict[str, int] = {}
         """Life → Bindings that were accepted."""
-        self._disturbed: dict[str, float] = {}
-        """Node → when something last happened to it that a cache may not know yet."""
-        self._gone: dict[str, float] = {}
-        """Node → when it was last deleted, while it is not there."""
-        self._closed: dict[str, float] = {}
-        """Node → when it was cordoned, while it is."""
+        self.nodes = NodeNews(world)
         self.watches = WatchJudge(world, self)
         self.evictions = EvictionJudge(world, self) if "evictor" in world.plan.cast else None
+        self.gangs = None if world.gangs is None else GangJudge(world, self, world.gangs)
+        self.rooms = RoomJudge(world, self, self.gangs) if self.gangs is not None and ROOMS in world.plan.cast else None
         server = world.server
-        for plural, see in (("nodes", _Nodes(self)), ("pods", _Pods(self))):
-            server.store.collection(server.registry.built_in(plural).collection).listeners[see] = None
+        server.store.collection(server.registry.built_in("pods").collection).listeners[_Pods(self)] = None
         server.on_entry = self.entered
 
     def news(self) -> float:
@@ -110,6 +110,8 @@ class Judge:
             self.say("I1", f"a Binding of {entry.namespace}/{entry.name} names no UID")
         if entry.code == 201 and entry.uid:
             self._accepted(entry)
+            if self._world.gangs is not None:
+                self._world.gangs.entered(entry)
             if asked is not None and asked.orphan:
                 self._orphans.add(entry.uid)
 
@@ -131,23 +133,30 @@ class Judge:
             return
         node = server.stored("nodes", entry.node)
         if node is None:
-            if now - self._gone.get(entry.node, float("-inf")) > self.news():
+            if now - self.nodes.gone.get(entry.node, float("-inf")) > self.news():
                 self.say("I2", f"{entry.user} bound {entry.uid} to {entry.node}, which is long gone")
             return
         zone = pod["spec"].get("nodeSelector", {})
         labels = node["metadata"].get("labels", {})
         if any(labels.get(key) != value for key, value in zone.items()):
             self.say("I2", f"{entry.user} bound {entry.uid} to {entry.node}, which it does not select")
-        if entry.node in self._closed and now - self._closed[entry.node] > self.news():
+        if entry.node in self.nodes.closed and now - self.nodes.closed[entry.node] > self.news():
             self.say(
-                "I2", f"{entry.user} bound {entry.uid} to {entry.node}, cordoned at {self._closed[entry.node]:.1f}"
+                "I2", f"{entry.user} bound {entry.uid} to {entry.node}, cordoned at {self.nodes.closed[entry.node]:.1f}"
             )
         self._room(entry, node)
+        if self.gangs is not None:
+            self.gangs.accepted(entry)
         world.survived["bound"] += 1
+
+    def binding_of(self, uid: str) -> tuple[float, str, str]:
+        """When a pod was bound, by which life, and where."""
+        pod = next(one for one in self._world.server.objects("pods") if one["metadata"]["uid"] == uid)
+        return *self._bound.get(uid, (float("-inf"), "another")), node_of(pod)
 
     def _room(self, entry: Entry, node: dict[str, Any]) -> None:
         now = entry.at
-        if now - self._disturbed.get(entry.node, float("-inf")) <= self.news():
+        if self.disturbed(entry.node):
             return
         there = [pod for pod in self._world.server.objects("pods") if node_of(pod) == entry.node and not ended(pod)]
         cpu, most = room_of(node)
@@ -172,7 +181,10 @@ class Judge:
         """A replica has just sent a Binding."""
         self.watches.binds(who)
         binding = protobuf.read(data.partition(b"\r\n\r\n")[2])
-        self._sent.setdefault(who.user, set()).add((binding["metadata"].get("uid", ""), binding["target"]["name"]))
+        uid, node = binding["metadata"].get("uid", ""), binding["target"]["name"]
+        self._sent.setdefault(who.user, set()).add((uid, node))
+        if self.rooms is not None:
+            self.rooms.sent(who, uid, node)
         server = self._world.server
         lease = server.stored("leases", f"{NAMESPACE}/{LEASE}")
         if lease is None or self._world.now - max(server.restored_at, self._world.lease_gone_at) < RESTORED_SECONDS:
@@ -181,9 +193,9 @@ class Judge:
         if holder not in ("", who.user) and holder != "":
             self.say("L1", f"{who.user} sent a Binding while {holder} holds the Lease")
 
-    def disturb(self, node: str) -> None:
-        """A cache may not know this node's state yet."""
-        self._disturbed[node] = self._world.now
+    def disturbed(self, node: str) -> bool:
+        """Whether something has happened to a node that not everybody may know yet, or may be known wrongly."""
+        return self._world.now - self.nodes.changed.get(node, float("-inf")) <= self.news() or self.unsure()
 
     def deleted(self, uid: str) -> None:
         """A pod is gone."""
@@ -214,7 +226,7 @@ class Judge:
             spec = pod["spec"]
             if node_of(pod) or spec.get("schedulerName") != "berth" or spec.get("schedulingGates"):
                 continue
-            if pod["metadata"].get("deletionTimestamp") or ended(pod):
+            if pod["metadata"].get("deletionTimestamp") or ended(pod) or gang_of(pod) is not None:
                 continue
             for node in server.objects("nodes"):
                 name, labels = node["metadata"]["name"], node["metadata"].get("labels", {})
@@ -227,15 +239,17 @@ class Judge:
                     and cpu + cpu_of(pod) <= room_of(node)[0]
                     and count + 1 <= room_of(node)[1]
                     and f"{pod['metadata']['namespace']}/{_app(pod)}" not in (apps.get(name, ()) if _apart(pod) else ())
-                    and not self._spoken_for(name, pod)
+                    and not self.spoken_for(name, pod)
                     and (self._world.devices is None or self._world.devices.fits(pod, name))
                 ):
                     found.add(f"{pod['metadata']['namespace']}/{pod['metadata']['name']} ({pod['metadata']['uid']})")
                     break
-        return found
+        return found if self.gangs is None else found | self.gangs.waiting(used)
 
-    def _spoken_for(self, node: str, pod: dict[str, Any]) -> bool:
-        """A more important pod is nominated there: its room is kept for it."""
+    def spoken_for(self, node: str, pod: dict[str, Any]) -> bool:
+        """A more important pod is nominated there, or a gang waits for the node: its room is kept for them."""
+        if self.rooms is not None and self.rooms.kept_from(node, pod):
+            return True
         mine = pod["spec"].get("priority", 0)
         return any(
             other["status"].get("nominatedNodeName") == node and not node_of(other)
@@ -291,11 +305,11 @@ class Judge:
             if who == berth.user and uid in there and not told[uid]:
                 yield uid
 
-    def _free_in_the_end(self, slots: Any) -> int:
-        """A comparison with a list may be under way at any time. Let it have its page."""
+    def _free_in_the_end(self, slots: Any, width: int) -> int:
+        """A list may be under way at any time, to compare or to look for a kind that is not there. Let it end."""
         timeline = self._world.timeline
         given_up = timeline.now + PAGE_SECONDS
-        while not slots._value and timeline.now < given_up:
+        while slots._value < width and timeline.now < given_up:
             timeline.run(timeline.now + 0.25)
         return int(slots._value)
 
@@ -320,11 +334,9 @@ class Judge:
         if tasks := len(scheduler.writer._under_way._tasks):
             yield f"{tasks} writes that never end"
         for name, lane in berth.client._lanes.items():
-            free = lane.slots._value
-            if lane.lane is CHECK and not free:
-                free = self._free_in_the_end(lane.slots)
-            if lane.lane.width and free != lane.lane.width:
-                yield f"lane {name} has {free} of {lane.lane.width} slots"
+            width = lane.lane.width
+            if width and (free := self._free_in_the_end(lane.slots, width)) != width:
+                yield f"lane {name} has {free} of {width} slots"
         accepted = self._bound_by.get(berth.user, 0)
         counted, errors = scheduler.writer.written.bound, scheduler.writer.bindings.failures.total()
         # A Binding of ours without an answer, and the pod on its node: ours, or an earlier leader's. Nobody can know.
@@ -344,25 +356,6 @@ class Judge:
         )
         if len(engine.queue) != pending:
             yield f"{len(engine.queue)} pods in the queue, {pending} are pending"
-
-
-class _Nodes:
-    """Hears of nodes."""
-
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
-
-    def offer(self, change: Change) -> None:
-        judge, name = self._judge, change.new.obj["metadata"]["name"]
-        now = judge._world.now
-        judge.disturb(name)
-        judge._gone.pop(name, None)
-        if change.type == "DELETED":
-            judge._gone[name] = now
-        if not change.new.obj["spec"].get("unschedulable"):
-            judge._closed.pop(name, None)
-        else:
-            judge._closed.setdefault(name, now)
 
 
 class _Pods:

@@ -87,7 +87,7 @@ class WatchJudge:
         for berth in self._world.berths:
             if berth.scheduler is None:
                 continue
-            for reflector in berth.scheduler.reflectors:
+            for reflector in berth.scheduler.watch.reflectors:
                 if reflector.counts.lost:
                     kind = reflector.resource.kind
                     self._judge.say("W3", f"{berth.user} found {reflector.counts.lost} {kind}s lost, and none was")

@@ -8,15 +8,17 @@ is dead (kill -9) never takes another.
 from __future__ import annotations
 
 import asyncio
-import heapq
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from heapq import heappop, heappush
 from typing import Any, Protocol
 
 TURN_SECONDS = 2e-5
 """What a turn of a loop takes at least, so that a loop that never sleeps does not hold up time."""
+_TURNING = float("-inf")
+"""When a loop wakes that takes its turn now: nothing needs to wake it."""
 LOOK_SECONDS = 1e-5
 """What passes each time that a process looks at its clock: work takes time, and slices end."""
 
@@ -39,34 +41,38 @@ class Timeline:
     def wake(self, loop: Loop, at: float) -> None:
         """Give this loop a turn at that time, in the world's seconds."""
         self._order += 1
-        heapq.heappush(self._due, (at, self._order, loop))
+        heappush(self._due, (at, self._order, loop))
 
     def run(self, until: float) -> None:
         """Let loops take turns until then."""
         due = self._due
-        while due and due[0][0] <= until:
-            at, _, loop = heapq.heappop(due)
-            if loop.wakes_at != at or loop.still:
-                continue  # it was woken earlier, or is stopped
-            self.now = max(self.now, at)
-            self.turns += 1
-            loop.turn()
+        before = events._get_running_loop()
+        try:
+            while due and due[0][0] <= until:
+                at, _, loop = heappop(due)
+                if loop.wakes_at != at or loop.still:
+                    continue  # it was woken earlier, or is stopped
+                if at > self.now:
+                    self.now = at
+                self.turns += 1
+                loop.turn()
+        finally:
+            events._set_running_loop(before)
         self.now = max(self.now, until)
 
 
 class Handle:
     """A callback that was asked for."""
 
-    __slots__ = ("args", "at", "callback", "context", "loop")
+    __slots__ = ("args", "at", "callback", "context")
 
     def __init__(
-        self, loop: Loop, callback: Callable[..., object] | None, args: tuple[Any, ...], context: Context | None
+        self, callback: Callable[..., object] | None, args: tuple[Any, ...], context: Context | None, at: float = 0.0
     ) -> None:
-        self.loop = loop
         self.callback = callback
         self.args = args
         self.context = context
-        self.at = 0.0
+        self.at = at
 
     def cancel(self) -> None:
         self.callback = None
@@ -95,6 +101,8 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
         self.network = network
         self.dead = False
         self.stopped = False
+        self.still = False
+        """Whether it takes no turns: it is dead or stopped."""
         self.went_on_at = 0.0
         """When SIGCONT came last, in the world's seconds."""
         self.void = False
@@ -113,11 +121,6 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
     # -- time ----------------------------------------------------------------------------------------------------
 
     @property
-    def still(self) -> bool:
-        """It takes no turns."""
-        return self.dead or self.stopped
-
-    @property
     def here(self) -> float:
         """The world's time, with what this turn has taken so far."""
         return self.timeline.now + self._spent
@@ -129,42 +132,37 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
     def look(self) -> float:
         """The same, as the process' code asks for it: some time passes."""
         self._spent += LOOK_SECONDS
-        return self.time()
+        return self._offset + (self.timeline.now + self._spent) * self._rate
 
     def turn(self) -> None:
         """One iteration, in asyncio's order: timers that are due join what is ready, and that runs once."""
-        self.wakes_at = float("-inf")  # nothing needs to wake it now
+        self.wakes_at = _TURNING
         timers, ready = self._timers, self._ready
         now = self.timeline.now
         while timers and timers[0][0] <= now:
-            ready.append(heapq.heappop(timers)[2])
+            ready.append(heappop(timers)[2])
         self._spent = TURN_SECONDS
-        before = events._get_running_loop()
         events._set_running_loop(self)
         try:
             for _ in range(len(ready)):
                 handle = ready.popleft()
-                self._call(handle)
+                callback = handle.callback
+                if callback is None:
+                    continue
+                try:
+                    if handle.context is None:
+                        callback(*handle.args)
+                    else:
+                        handle.context.run(callback, *handle.args)
+                except Exception as error:  # noqa: BLE001 - as asyncio does: it is told, and the loop goes on
+                    self.call_exception_handler({"message": f"in {callback!r}", "exception": error})
                 if self.still:
                     return
         finally:
-            events._set_running_loop(before)
             spent, self._spent = self._spent, 0.0
             self.wakes_at = None
             if not self.still:
                 self._sleep(now + spent)
-
-    def _call(self, handle: Handle) -> None:
-        callback = handle.callback
-        if callback is None:
-            return
-        try:
-            if handle.context is not None:
-                handle.context.run(callback, *handle.args)
-            else:
-                callback(*handle.args)
-        except Exception as error:  # noqa: BLE001 - as asyncio does: it is told, and the loop goes on
-            self.call_exception_handler({"message": f"in {callback!r}", "exception": error})
 
     def _sleep(self, free_at: float) -> None:
         if self._ready:
@@ -172,9 +170,10 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
             return
         timers = self._timers
         while timers and timers[0][2].callback is None:
-            heapq.heappop(timers)
+            heappop(timers)
         if timers:
-            self._wake(max(timers[0][0], free_at))
+            due = timers[0][0]
+            self._wake(due if due > free_at else free_at)
 
     def _wake(self, at: float) -> None:
         if not self.still and (self.wakes_at is None or at < self.wakes_at):
@@ -183,26 +182,27 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
 
     def stop_turning(self) -> None:
         """SIGSTOP."""
-        self.stopped = True
+        self.stopped = self.still = True
 
     def go_on(self) -> None:
         """SIGCONT: what became due meanwhile is done now."""
-        self.stopped = False
+        self.stopped, self.still = False, self.dead
         self.went_on_at = self.timeline.now
         self.wakes_at = None
         self._sleep(self.timeline.now)
 
     def kill(self) -> None:
         """SIGKILL: not another step."""
-        self.dead = True
+        self.dead = self.still = True
 
     # -- what asyncio asks of a loop -----------------------------------------------------------------------------
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:
-        handle = Handle(self, callback, args, context)
+        handle = Handle(callback, args, context)
         self._ready.append(handle)
-        if self.wakes_at is None or self.wakes_at > self.here:
-            self._wake(self.here)
+        wakes_at = self.wakes_at
+        if wakes_at is None or wakes_at > self.timeline.now + self._spent:
+            self._wake(self.timeline.now + self._spent)
         return handle
 
     call_soon_threadsafe = call_soon
@@ -210,22 +210,28 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        return self.call_at(
+            self._offset + (self.timeline.now + self._spent) * self._rate + delay, callback, *args, context=context
+        )
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        handle = self.at((when - self._offset) / self._rate, callback, *args, context=context)
-        handle.at = when
+        handle = Handle(callback, args, context, when)
+        self._keep((when - self._offset) / self._rate, handle)
         return handle
 
     def at(self, world: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:
         """Call at a time of the world."""
-        handle = Handle(self, callback, args, context)
-        self._order += 1
-        heapq.heappush(self._timers, (world, self._order, handle))
-        self._wake(max(world, self.timeline.now))
+        handle = Handle(callback, args, context)
+        self._keep(world, handle)
         return handle
+
+    def _keep(self, world: float, handle: Handle) -> None:
+        self._order += 1
+        heappush(self._timers, (world, self._order, handle))
+        if (wakes_at := self.wakes_at) is None or world < wakes_at:
+            self._wake(max(world, self.timeline.now))
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -281,7 +287,7 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
 
     def wind_up(self) -> None:
         """Cancel every task and let it end, so that nothing is left half way."""
-        self.void, self.dead, self.stopped = True, False, False
+        self.void, self.dead, self.stopped, self.still = True, False, False, False
         timeline, self.timeline = self.timeline, Timeline()
         self.timeline.now = timeline.now
         self.wakes_at = None

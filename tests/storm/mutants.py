@@ -22,7 +22,7 @@ from scheduler.controller.sight import Sight
 from scheduler.controller.writer import Writer
 from scheduler.engine.instructions import Bind
 from scheduler.engine.queue import Queue
-from scheduler.engine.stimuli import BindFailed, Gone, Put
+from scheduler.engine.stimuli import BindFailed, Gone, Put, Stimulus
 from scheduler.kube import known_objects, writes
 from scheduler.kube.client import Client
 from scheduler.kube.cross_check import CrossCheck
@@ -31,6 +31,7 @@ from scheduler.kube.known_objects import KnownObjects
 from scheduler.kube.lease import Elector, Term
 from scheduler.kube.listwatch import ListWatch, Pause, Phase
 from scheduler.kube.reflector import Reflector
+from scheduler.model.node import Node
 from scheduler.plugins.node_unschedulable import NodeUnschedulable
 
 
@@ -290,33 +291,26 @@ def ignores_deletions() -> Iterator[None]:
 
 @mutant("a node that is deleted stays in the cache")
 def keeps_deleted_nodes() -> Iterator[None]:
-    _deliver = Scheduler._deliver
+    receive = Scheduler.receive
 
-    def keeps(self: Scheduler, kind: str, changes: list[Any]) -> None:
-        _deliver(self, kind, changes)
-        inbox = [one for one in self._inbox if not (isinstance(one, Gone) and one.kind == "Node")]
-        self._inbox.clear()
-        self._inbox.extend(inbox)
+    def keeps(self: Scheduler, stimulus: Stimulus) -> None:
+        if not (isinstance(stimulus, Gone) and stimulus.kind == "Node"):
+            receive(self, stimulus)
 
-    with patch.object(Scheduler, "_deliver", keeps):
+    with patch.object(Scheduler, "receive", keeps):
         yield
 
 
 @mutant("a node's changes are not read after its first state")
 def reads_nodes_once() -> Iterator[None]:
-    deliver = Scheduler._deliver
+    receive = Scheduler.receive
 
-    def once(self: Scheduler, kind: str, changes: list[Any]) -> None:
-        deliver(self, kind, changes)
-        if kind == "Node":
-            cached = {node.name for _, node in self.engine.cluster.nodes.live()}
-            inbox = [
-                one for one in self._inbox if not (isinstance(one, Put) and getattr(one.thing, "name", "") in cached)
-            ]
-            self._inbox.clear()
-            self._inbox.extend(inbox)
+    def once(self: Scheduler, stimulus: Stimulus) -> None:
+        cached = {node.name for _, node in self.engine.cluster.nodes.live()}
+        if not (isinstance(stimulus, Put) and isinstance(stimulus.thing, Node) and stimulus.thing.name in cached):
+            receive(self, stimulus)
 
-    with patch.object(Scheduler, "_deliver", once):
+    with patch.object(Scheduler, "receive", once):
         yield
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.storm import casting
+from tests.storm import casting, casting_groups
 from tests.storm.happenings import Happening, at
 from tests.storm.process import Clock
 
@@ -18,6 +18,10 @@ CALM_SECONDS = 270.0
 FIRST_SECONDS = 20.0
 DEVICES_SHARE = 0.3
 """Of the runs, in which pods claim devices."""
+GANGS_SHARE = 0.3
+"""Of the runs, in which pods start together or not at all."""
+GROUPS_SHARE = 0.3
+"""Of the runs, in which such pods are in one zone, share claims, are in trees, or have room kept for them."""
 NAMESPACES = ("blue", "green")
 REPLICAS = ("berth-a", "berth-b")
 KINDS = ("pods", "nodes", "")
@@ -60,6 +64,19 @@ def plan(seed: int | str) -> Plan:
     if claiming.random() < DEVICES_SHARE:
         who = (*who, casting.DEVICES)
         found += casting.devices(claiming, len(nodes), (FIRST_SECONDS, STORM_SECONDS))
+    gathering = Random(f"gangs/{seed}")
+    if gathering.random() < GANGS_SHARE:
+        room = sum(cpu for _, cpu, _, _ in nodes)
+        found += casting.gangs(gathering, room, (FIRST_SECONDS, STORM_SECONDS), devices=casting.DEVICES in who)
+        who = (*who, casting.GANGS)
+    grouping = Random(f"groups/{seed}")
+    if grouping.random() < GROUPS_SHARE:
+        sizes = [cpu for _, cpu, _, _ in nodes]
+        more, made = casting_groups.groups(
+            grouping, sizes, (FIRST_SECONDS, STORM_SECONDS), devices=casting.DEVICES in who
+        )
+        who = (*dict.fromkeys((*who, casting.GANGS, *more)),)
+        found += made
     found.sort(key=lambda happening: happening.at)
     return Plan(str(seed), nodes, clocks, rival_every, tuple(found), who)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from random import Random
 from typing import Any
 from urllib.parse import parse_qsl
@@ -23,7 +24,7 @@ from scheduler.apiserver.bootstrap import bootstrap
 from scheduler.apiserver.crd import Definitions
 from scheduler.apiserver.dispatch import Dispatch
 from scheduler.apiserver.listing import watch_options
-from scheduler.apiserver.resources import Registry
+from scheduler.apiserver.resources import Registry, Resource
 from scheduler.apiserver.selectors import Selection
 from scheduler.apiserver.status import NothingServedError, StatusError, expired, forbidden
 from scheduler.apiserver.storage import Change, Store, Stored
@@ -78,14 +79,13 @@ class Session(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        path, _, text = self._url.decode().partition("?")
-        query = dict(parse_qsl(text, keep_blank_values=True))
         method = self._parser.get_method().decode()
+        info, query = _read(method, self._url)
         asked = Asked(
             self._server.loop.here,
             self._headers.get(b"user-agent", b"").decode(),
             method,
-            paths.read(method, path, query),
+            info,
             query,
             self._headers.get(b"content-type", b"application/json").decode(),
             b"".join(self._body),
@@ -111,6 +111,10 @@ class Session(asyncio.Protocol):
         more = f"Retry-After: {retry_after}\r\n" if retry_after else ""
         head = f"HTTP/1.1 {code} -\r\nContent-Type: application/json\r\n{more}Content-Length: {len(body)}\r\n\r\n"
         self.end.write(head.encode() + body)
+        self.answered()
+
+    def answered(self) -> None:
+        """The answer is complete: the next request has its turn."""
         if self._behind:
             self._server.loop.call_soon(self._go_on)
         else:
@@ -141,7 +145,7 @@ class Watch(Watcher):
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
         expired_already = options.since is not None and options.since < self._collection.oldest
-        server.on_watch(self.user, self.kind, options.since, expired_already)
+        server.on_watch(self.user, self._resource.collection, options.since, expired_already)
         if expired_already:
             too_old = f"too old resource version: {options.since} ({self._collection.oldest})"
             self.fail(expired(too_old))
@@ -181,6 +185,7 @@ class Watch(Watcher):
         """The proper end of a stream."""
         if not self._ended and self.stuck_at is None:
             self._session.end.write(b"0\r\n\r\n")
+            self._session.answered()
         self.stop()
 
     def stop(self) -> None:
@@ -228,6 +233,11 @@ class Server:
     def _serve(self) -> None:
         admission = Admission(self.store, self.registry)
         self.dispatch = Dispatch(self.store, self.registry, admission, {}, None)
+
+    def serve_more(self, resource: Resource) -> None:
+        """Serve this, too, as if a feature gate were on."""
+        self.registry.add(resource)
+        self._serve()
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -428,6 +438,14 @@ class Server:
         self._backups = [backup for backup in self._backups if backup[0] <= at]
         self.on_restore()
         return at
+
+
+@lru_cache(4096)
+def _read(method: str, url: bytes) -> tuple[paths.RequestInfo, dict[str, str]]:
+    """What a request is about. The same are asked for again and again: Leases, and lists to compare with."""
+    path, _, text = url.decode().partition("?")
+    query = dict(parse_qsl(text, keep_blank_values=True))
+    return paths.read(method, path, query), query
 
 
 _PAGE = b"<html><body>We will be back soon.</body></html>"

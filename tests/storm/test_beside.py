@@ -6,7 +6,7 @@ from collections import Counter
 
 from tests.storm.actors import RIVAL, node_of
 from tests.storm.happenings import at
-from tests.storm.seeds import scene
+from tests.storm.towns import scene
 from tests.storm.world import World
 
 

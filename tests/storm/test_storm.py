@@ -14,11 +14,13 @@ import pytest
 
 from tests.storm.__main__ import BUDGET, judged, run_of
 from tests.storm.casting import EVICTOR, POLICIES
+from tests.storm.found import FOUND, Found
 from tests.storm.happenings import at
-from tests.storm.mutants_devices import MUTANTS, named
+from tests.storm.mutants_groups import MUTANTS, named
 from tests.storm.plan import plan
-from tests.storm.seeds import CAUGHT_BY, FOUND, OPEN, UNCAUGHT, Found, scene, without_holes
+from tests.storm.seeds import CAUGHT_BY, OPEN, UNCAUGHT, without_holes
 from tests.storm.shrink import invariants, shrink
+from tests.storm.towns import scene
 from tests.storm.world import run
 
 SECONDS = 75.0

@@ -9,7 +9,7 @@ from collections import Counter
 
 from tests.storm.actors import node_of
 from tests.storm.happenings import Happening, at
-from tests.storm.seeds import scene
+from tests.storm.towns import scene
 from tests.storm.world import World
 
 

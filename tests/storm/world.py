@@ -17,13 +17,16 @@ import structlog
 
 from scheduler.apiserver.given import GIVEN
 from scheduler.apiserver.status import StatusError, expired, internal
-from tests.storm import happenings, policies
-from tests.storm.actors import Controllers, Nodes, Rival, Size, periodically
+from tests.storm import casting, casting_groups, happenings, policies
+from tests.storm.actors import Controllers, Nodes, Size, periodically
 from tests.storm.berth import Berth
 from tests.storm.budgets import Budgets
+from tests.storm.deadlines import Deadlines
 from tests.storm.devices import Devices
 from tests.storm.evictor import Evictor
+from tests.storm.gangs import Gangs
 from tests.storm.judge import Judge
+from tests.storm.judge_gangs import LOOK_SECONDS as GANGS_SECONDS
 from tests.storm.judge_watches import LOOK_SECONDS
 from tests.storm.kopfed import scans_in_order
 from tests.storm.loop import Loop, Timeline
@@ -32,13 +35,14 @@ from tests.storm.plan import CALM_SECONDS, NAMESPACES, REPLICAS, Plan
 from tests.storm.policies import Policies
 from tests.storm.policing import Admission, OperatorProcess, Webhook
 from tests.storm.process import EPOCH, Process
+from tests.storm.rival import Rival
 from tests.storm.server import Server
 
 BACKUP_SECONDS = 5.0
 RECOVERY_SECONDS = 150.0
 """In the calm, all is well after so long: the longest is a silent watch (67 s), then a list, then backoffs."""
 PATIENCE_SECONDS = 60.0
-"""I4: a pod that fits waits no longer."""
+"""I4: a pod that fits waits no longer. These are the last seconds of the recovery."""
 
 
 @dataclass
@@ -91,6 +95,7 @@ class World:
         self.operators: list[OperatorProcess] = []
         self.policies: Policies | None = None
         self.devices: Devices | None = None
+        self.gangs = Gangs(self) if casting.GANGS in plan.cast else None
         self.judge = Judge(self)
         self.nodes = Nodes(self.server, self.loop, self._rng("nodes"))
         self.controllers = Controllers(self.server, self.loop, self._rng("controllers"))
@@ -111,6 +116,10 @@ class World:
                 for machine, clock in zip("ab", self.plan.clocks, strict=True)
             ]
 
+        for berth in self.berths:
+            berth.profile = casting_groups.profile(self.plan.cast)
+        if casting_groups.ROOMS in self.plan.cast:
+            Deadlines(self)
         if "evictor" in self.plan.cast:
             self.evictors = two(Evictor, "evictor")
             self.nodes.disks = {name: "ssd" if i % 3 else "hdd" for i, (name, *_) in enumerate(self.plan.nodes)}
@@ -118,6 +127,8 @@ class World:
         if "devices" in self.plan.cast:
             self.devices = Devices(self)
             self.controllers.claim = self.devices.claim
+        if self.gangs is not None:
+            self.controllers.join = self.gangs.join
         if "policies" in self.plan.cast:
             self.policies = Policies(self)
             self.admissions, self.operators = two(Admission, "admission"), two(OperatorProcess, "operator")
@@ -227,15 +238,19 @@ class World:
         for process in self.processes:
             self.loop.call_later(0.5 * self._rng(process.name).random(), process.start)
         periodically(self.loop, LOOK_SECONDS, self.judge.watches.look)
+        if self.judge.gangs is not None:
+            periodically(self.loop, GANGS_SECONDS, self.judge.gangs.look)
+        if self.judge.rooms is not None:
+            periodically(self.loop, GANGS_SECONDS, self.judge.rooms.look)
         if self.policies is not None:
             periodically(self.loop, policies.LOOK_SECONDS, self.policies.look)
 
     def _storm(self) -> None:
         calm = self.plan.seconds - CALM_SECONDS
-        self.timeline.run(calm + RECOVERY_SECONDS)
+        self.timeline.run(calm + RECOVERY_SECONDS - PATIENCE_SECONDS)
         waiting = self.judge.waiting()
-        for at in (PATIENCE_SECONDS / 2, PATIENCE_SECONDS):
-            self.timeline.run(calm + RECOVERY_SECONDS + at)
+        for left in (PATIENCE_SECONDS / 2, 0.0):
+            self.timeline.run(calm + RECOVERY_SECONDS - left)
             waiting &= self.judge.waiting()
         for pod in sorted(waiting):
             self.judge.say("I4", f"{pod} fits, and has waited for {PATIENCE_SECONDS:g} s")
@@ -263,8 +278,11 @@ class World:
         self.lossy = self.lossy or not (harmless or happening.kind in ("compact", "kill", "terminate"))
 
     def _restored(self) -> None:
+        self.judge.nodes.restored()
         if self.judge.evictions is not None:
             self.judge.evictions.restored()
+        if self.judge.gangs is not None:
+            self.judge.gangs.restored()
         self.after(3.0, self._look_again)
 
     def _look_again(self) -> None:

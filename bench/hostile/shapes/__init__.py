@@ -2,6 +2,8 @@
 
 from bench.hostile.scenario import Scenario
 from bench.hostile.shapes import (
+    arranged,
+    changed,
     claims,
     crossed,
     devices,
@@ -12,12 +14,16 @@ from bench.hostile.shapes import (
     queueing,
     restless,
     selecting,
+    sly,
     specs,
     terms,
 )
 
 SCENARIOS: list[Scenario] = [
     scenario
-    for module in (terms, specs, placed, queueing, selecting, claims, devices, nodes, odd, crossed, gangs, restless)
+    for module in (
+        *(terms, specs, placed, queueing, selecting, claims, devices, nodes, odd, crossed, gangs, restless),
+        *(changed, arranged, sly),
+    )
     for scenario in module.SCENARIOS
 ]

@@ -10,7 +10,8 @@ from bench.hostile.town import TENANT, Object, pod
 _GANG = 5_000
 
 
-def _group(name: str, needed: int) -> Object:
+def group(name: str, needed: int) -> Object:
+    """A pod group that needs so many pods."""
     return {
         "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
@@ -19,18 +20,19 @@ def _group(name: str, needed: int) -> Object:
     }
 
 
-def _member(name: str, group: str, cpu: str = "100m") -> Object:
-    return pod(name, TENANT, {"app": group}, {"schedulingGroup": {"podGroupName": group}}, cpu=cpu)
+def member(name: str, of: str, cpu: str = "100m") -> Object:
+    """A pod of a group."""
+    return pod(name, TENANT, {"app": of}, {"schedulingGroup": {"podGroupName": of}}, cpu=cpu)
 
 
 def _just_not() -> Iterator[Write]:
     """A gang whose last pod fits nowhere, and small changes that have it tried again."""
-    yield put(_group("large", _GANG))
+    yield put(group("large", _GANG))
     for i in range(_GANG - 1):
-        yield put(_member(f"large-{i}", "large"), 0.5)
-    yield put(_member("large-last", "large", cpu="1000"), 0.5)
+        yield put(member(f"large-{i}", "large"), 0.5)
+    yield put(member("large-last", "large", cpu="1000"), 0.5)
     for i in range(20):
-        made = _member(f"large-{i}", "large")
+        made = member(f"large-{i}", "large")
         made["metadata"]["labels"]["news"] = f"n{i}"
         yield put(made, 400)
 
@@ -40,11 +42,11 @@ def _preempting(nodes: int, size: int, *, terms: bool) -> Iterator[Write]:
 
     With `terms`, amounts do not decide alone: its pods keep away from each other.
     """
-    group = _group("urgent", size)
-    group["spec"]["priority"] = 1_000
-    yield put(group)
+    urgent = group("urgent", size)
+    urgent["spec"]["priority"] = 1_000
+    yield put(urgent)
     for i in range(size):
-        made = _member(f"urgent-{i}", "urgent", cpu="31500m")
+        made = member(f"urgent-{i}", "urgent", cpu="31500m")
         made["spec"]["priority"] = 1_000
         if terms:
             term = {"labelSelector": {"matchLabels": {"app": "urgent"}}, "topologyKey": "kubernetes.io/hostname"}
@@ -53,15 +55,20 @@ def _preempting(nodes: int, size: int, *, terms: bool) -> Iterator[Write]:
         yield put(made, 1)
 
 
-def _victims(nodes: int) -> Iterator[Write]:
-    """Gangs that go as a whole, one with a pod on each node, and pods that would preempt them."""
-    wide = _group("wide", 1)
+def wide_gang(nodes: int, rest: float) -> Iterator[Write]:
+    """A gang that goes as a whole, with a pod on each node."""
+    wide = group("wide", 1)
     wide["spec"] |= {"priority": -10, "disruptionMode": {"all": {}}}
     yield put(wide)
     for i in range(nodes):
-        made = _member(f"wide-{i}", "wide", cpu="1")
+        made = member(f"wide-{i}", "wide", cpu="1")
         made["spec"] |= {"priority": -10, "nodeName": f"node-{i}"}
-        yield put(made, 0.2)
+        yield put(made, rest)
+
+
+def _victims(nodes: int) -> Iterator[Write]:
+    """Gangs that go as a whole, one with a pod on each node, and pods that would preempt them."""
+    yield from wide_gang(nodes, 0.2)
     for i in range(3):
         yield put(pod(f"high-{i}", TENANT, {"app": "high"}, {"priority": 1_000}, cpu="31500m"), 500)
 
@@ -69,9 +76,9 @@ def _victims(nodes: int) -> Iterator[Write]:
 def _many() -> Iterator[Write]:
     """Gangs of ten, none of which fits by one pod."""
     for i in range(500):
-        yield put(_group(f"gang-{i}", 10), 1)
+        yield put(group(f"gang-{i}", 10), 1)
         for k in range(10):
-            yield put(_member(f"gang-{i}-{k}", f"gang-{i}", cpu="1000" if k == 9 else "100m"), 1)
+            yield put(member(f"gang-{i}-{k}", f"gang-{i}", cpu="1000" if k == 9 else "100m"), 1)
 
 
 SCENARIOS = [

@@ -8,15 +8,16 @@ from typing import Any
 
 import structlog
 
+from scheduler.controller.cluster_watch import LIVE_PODS
 from scheduler.controller.eviction.counts import Counts
 from scheduler.controller.eviction.history import restored
 from scheduler.controller.eviction.writer import Writer
-from scheduler.controller.scheduler import LIVE_PODS
 from scheduler.controller.sight import NEEDED, Sight, check_seconds, log_refusal
 from scheduler.engine.eviction.evictor import Evictor
 from scheduler.engine.eviction.messages import Evict, Instruction, Look, Read, Restored, Stimulus
 from scheduler.engine.eviction.settings import Settings
 from scheduler.engine.stimuli import Gone, Put
+from scheduler.framework.profiles import annotated
 from scheduler.framework.runtime import Framework
 from scheduler.kube import evictions
 from scheduler.kube.changes import Change, Deleted
@@ -26,7 +27,6 @@ from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import DEVICES, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder
-from scheduler.plugins.annotation_affinity import annotated
 
 log = structlog.get_logger("evictor")
 

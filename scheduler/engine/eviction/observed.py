@@ -21,7 +21,6 @@ from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
 from scheduler.model.promise import NOTHING_OF_NODES, NodeRequirement, keeps_own, required
 from scheduler.model.storage import STORAGE_KINDS
-from scheduler.plugins.required_during_execution import RequiredDuringExecution
 from scheduler.state.cluster import Cluster
 
 NODE_CHANGED, POD_CHANGED, FOUND = "NodeChanged", "PodChanged", "Found"
@@ -57,7 +56,7 @@ class Observed:
         self.followed: dict[str, Followed] = {}
         self.promises = Promises(self.cluster)
         """What the followed pods ask of their nodes."""
-        self._by_profile = {name: _all_pods(framework) for name, framework in frameworks.items()}
+        self._by_profile = {name: framework.profile.required_during_execution for name, framework in frameworks.items()}
         self.conflicts = PlacementConflicts(self.cluster, frameworks, all_others=True)
         self._bare_pods = bare_pods
         self._changed: dict[str | None, set[int]] = {}
@@ -243,9 +242,3 @@ class Observed:
         if questions <= MOST_QUESTIONS:
             return None
         return f"it asks {questions} things of its node, want {MOST_QUESTIONS} at most: the evictor does not follow it"
-
-
-def _all_pods(framework: Framework) -> bool:
-    """Whether a profile asks it of pods that say nothing."""
-    plugin = framework.plugin(RequiredDuringExecution.name)
-    return isinstance(plugin, RequiredDuringExecution) and plugin.all_pods

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import NATIVE, PodGroup
+from scheduler.model.pod_group import COSCHEDULING, PodGroup
 
 
 def disagreement(group: PodGroup, waiting: Iterable[Pod], with_node: Iterable[Pod], profiles: Mapping[str, Any]) -> str:
@@ -20,7 +20,7 @@ def disagreement(group: PodGroup, waiting: Iterable[Pod], with_node: Iterable[Po
                 f"got: {json.dumps(pod.scheduler_name)} and {json.dumps(scheduler)}"
             )
         priority = group.priority
-        if priority is None and group.key.api == NATIVE:
+        if priority is None and group.key.api != COSCHEDULING:
             priority = 0
         if priority is not None and pod.priority != priority:
             return (

@@ -19,6 +19,7 @@ from scheduler.model.pod_group import GroupKey
 AT_ONCE = 256
 """About so many pods of a group the plugins are asked in one turn when the group is woken."""
 GANG_SCHEDULING = "GangScheduling"
+"""Whose Permit, in kube-scheduler, has pods wait for their group: a pod that has waited for too long says so."""
 
 
 class _Woken(NamedTuple):
@@ -50,7 +51,7 @@ class GroupsAsked(Places):
         return super().entries() + kept + sum(1 + len(woken.left) for woken in self._being_woken.values())
 
     def group_entry(self, key: GroupKey) -> Entry | None:
-        """What waits of a group."""
+        """The entry of a group of which pods wait, or are being tried."""
         return self._entries.get(key)
 
     def _ask_about(self, entry: Entry, queued: QueuedPod, now: float) -> None:
@@ -76,7 +77,9 @@ class GroupsAsked(Places):
             return
         entry.held[uid] = (held[0], held[1].text)
         queued.plugins = frozenset((held[0],))
-        if held[0] != GANG_SCHEDULING:
+        if framework.profile.by_name[held[0]].for_groups:
+            entry.held_by_group[uid] = None
+        else:
             self.unschedulable.put(queued)
 
     def _ask_all(self, entry: Entry, now: float) -> None:
@@ -124,15 +127,16 @@ class GroupsAsked(Places):
 
     def _release(self, entry: Entry, uid: str) -> None:
         """A pod is not held any more."""
+        entry.held_by_group.pop(uid, None)
         if entry.held.pop(uid, None) is not None:
             self._do_not_ask_about(entry.pods[uid])
 
     def _release_from(self, plugin: str, entry: Entry) -> None:
-        """This plugin does not hold the group any more, so none of its pods. It is the last one that is asked."""
-        for uid in [uid for uid, (held_by, _) in entry.held.items() if held_by == plugin]:
+        """A plugin that goes by the group does not hold it any more, so none of its pods. It is asked after others."""
+        for uid in [uid for uid in entry.held_by_group if entry.held[uid][0] == plugin]:
             self._release(entry, uid)
 
     def _do_not_ask_about(self, queued: QueuedPod) -> None:
         """When something happens, nobody asks about this pod any more."""
-        if queued.group is not None:
+        if queued.equals is not None:
             self.unschedulable.take(queued)

@@ -12,6 +12,7 @@ from scheduler.engine.attempts import Attempts, CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import SCHEDULER_ERROR
+from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.agreement import disagreement
 from scheduler.engine.pod_groups.asking import AT_ONCE
@@ -20,14 +21,18 @@ from scheduler.engine.pod_groups.entry import Entry
 from scheduler.engine.pod_groups.evicting import Evict, Evictions
 from scheduler.engine.pod_groups.further import FurtherOrders
 from scheduler.engine.pod_groups.min_resources import gap
-from scheduler.engine.pod_groups.placements import Placements
+from scheduler.engine.pod_groups.placements import PODS_PER_STEP, Placements
+from scheduler.engine.pod_groups.reservations import Reservations
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
+from scheduler.engine.pod_groups.stand_ins import StandIns
+from scheduler.engine.pod_groups.tree_search import TreeSearch
 from scheduler.engine.pod_groups.trying import Assume, Tries
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
-from scheduler.engine.turns import FREE, ORDINARY, ROWS_PER_STEP, SHARE
-from scheduler.model.pod_group import GroupKey, PodGroup
+from scheduler.engine.turns import FREE, NOMINATED_PER_STEP, ORDINARY, ROWS_PER_STEP, SHARE
+from scheduler.model.pod_group import COMPOSITE, GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
+from scheduler.state.group_trees import MOST_GROUPS
 
 
 class GroupCycles:
@@ -43,6 +48,7 @@ class GroupCycles:
         budget: Budget,
         assume: Assume,
         pick: Callable[[str, int], int],
+        nominator: Nominator,
         evict: Evict,
     ) -> None:
         """`pick`: which of several equally good placements is taken, by the name of the group."""
@@ -50,10 +56,11 @@ class GroupCycles:
         self._queue = queue
         self._binding = binding
         self._budget = budget
+        self._pick = pick
         self._tries = Tries(cluster, queue, attempts, outbox, budget, assume)
-        self._endings = Endings(
-            cluster, queue, binding, outbox, Evictions(cluster, queue, attempts, budget, pick, evict)
-        )
+        self.reservations = Reservations(cluster, queue, outbox, budget, pick)
+        evictions = Evictions(cluster, queue, attempts, budget, pick, evict)
+        self._endings = Endings(cluster, queue, binding, outbox, nominator, evictions, self.reservations)
         self._placements = Placements(cluster, queue, attempts, binding, pick)
         self._further = FurtherOrders(queue, budget.whole)
         self._attempt: GroupAttempt | None = None
@@ -87,12 +94,15 @@ class GroupCycles:
         self._in_slice = True
         self._begin(entry, now)
         self._in_slice = False
-        self._queue.turns.taken += self._attempt is not None
+        if self._attempt is not None:
+            self._queue.turns.take(entry.key.namespace)
 
     def _begin(self, entry: Entry, now: float) -> None:
         group = self._cluster.pod_groups.get(entry.key)
         members = {queued.pod.uid: Member(queued) for queued in entry.trying}
         self._owed = 0
+        entry.first_tried = min(entry.first_tried, now)
+        once_more, entry.once_more = entry.once_more, False
         if group is None:
             # Only if the profile has no GangScheduling: it holds the pods of groups that are not known.
             attempt = GroupAttempt(entry, _nobody(entry.key), members)
@@ -101,9 +111,17 @@ class GroupCycles:
             self._end(attempt, now)
             return
         attempt = self._attempt = GroupAttempt(entry, group, members)
+        if once_more and (why := self._lacks(group, len(members))):
+            attempt.short = True
+            attempt.fail(why, early=True)
+            attempt.untried = attempt.message
+            self._end(attempt, now)
+            return
         waiting = [member.queued.pod for member in attempt.pods]
         state = self._cluster.pod_groups.state(entry.key)
-        wrong = disagreement(group, waiting, () if state is None else state.with_node, self._queue.frameworks)
+        wrong = self._too_large(group) or disagreement(
+            group, waiting, self._cluster.pod_groups.with_node_in(group.key), self._queue.frameworks
+        )
         if wrong:
             attempt.break_off(wrong)
             self._end(attempt, now)
@@ -117,10 +135,10 @@ class GroupCycles:
                 attempt.untried = attempt.message
                 self._end(attempt, now)
                 return
-        self._placements.begin(attempt)
+        self._prepare(attempt)
         why = (
             ""
-            if attempt.search is not None
+            if attempt.search is not None or attempt.tree is not None
             else unsatisfied(group, self._cluster.pod_groups.scheduled(entry.key), len(members))
         )
         if why and attempt.ended is None:
@@ -128,10 +146,33 @@ class GroupCycles:
             attempt.untried = attempt.message
         if attempt.decided:
             self._end(attempt, now)
-        elif len(members) > AT_ONCE:
-            self._owed = SHARE * ORDINARY  # to look at all of them was enough for one turn
+        elif len(members) > AT_ONCE or (attempt.search is not None and len(attempt.search.found) > AT_ONCE):
+            self._owed = SHARE * ORDINARY  # to look at all of them, or at all placements, was enough for one turn
         else:
             self._go_on(attempt, now, None)
+
+    def _prepare(self, attempt: GroupAttempt) -> None:
+        """Find where the group may be, or what its tree is."""
+        if attempt.group.key.api != COMPOSITE:
+            self._placements.begin(attempt)
+            return
+        framework = self._queue.frameworks[attempt.pods[0].queued.pod.scheduler_name]
+        budget = self._budget
+        attempt.tree = TreeSearch(
+            attempt, self._cluster, framework, self._binding, self._tries, self._pick, budget.slice
+        )
+
+    def _lacks(self, group: PodGroup, waiting: int) -> str:
+        """Why it is not tried, if it has too few pods."""
+        groups = self._cluster.pod_groups
+        if group.key.api != COMPOSITE:
+            return unsatisfied(group, groups.scheduled(group.key), waiting)
+        return "" if groups.trees.ready(group.key) else "too few of its groups have enough pods"
+
+    def _too_large(self, group: PodGroup) -> str:
+        if group.key.api != COMPOSITE or not self._cluster.pod_groups.trees.too_large(group.key):
+            return ""
+        return f"its tree has more than {MOST_GROUPS:,} groups, which is not supported"
 
     # -- what happens meanwhile --------------------------------------------------------------------------------------
 
@@ -168,14 +209,14 @@ class GroupCycles:
         if attempt is None:
             return
         self._in_slice = True
-        self._queue.turns.taken += 1
+        self._queue.turns.take(attempt.entry.key.namespace)
         self._go_on(attempt, now, answer)
         self._in_slice = False
 
     def _go_on(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> None:
         attempt.asking, decided = "", attempt.decided
         if decided:
-            attempt.missed |= self._queue.events != attempt.events
+            attempt.missed |= self._queue.events.number != attempt.events
             self._finished(attempt, over=self._endings.go_on(attempt, now))
             return
         if (attempt.again or self._endings.lost(attempt)) and not self._began_again(attempt, now):
@@ -186,6 +227,19 @@ class GroupCycles:
             self._end(attempt, now)
 
     def _slice(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> int:
+        """As `_tried`. Nodes that are kept for pods of the group are kept from others; from itself, for stand-ins."""
+        nominations = self._cluster.nominations
+        if not nominations:
+            return self._tried(attempt, now, answer)
+        pods = [member.queued.pod for member in attempt.pods]
+        framework = self._queue.frameworks.get(pods[0].scheduler_name) if pods else None
+        if framework is None:
+            return self._tried(attempt, now, answer)
+        at_once = self._budget.longest_slice // (2 * ORDINARY) + 1
+        with nominations.aside(pods, StandIns(attempt, self._cluster, framework, at_once).of):
+            return len(attempt.members) // PODS_PER_STEP + self._tried(attempt, now, answer)
+
+    def _tried(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> int:
         """Try pods until the slice is used up, or the attempt is decided; the steps that were used."""
         most = left = self._budget.longest_slice // 2 or 1  # assuming and reserving take as long as deciding
         group = self._cluster.pod_groups.get(attempt.entry.key)
@@ -198,6 +252,12 @@ class GroupCycles:
             attempt.fail("")
             attempt.search = None
             return ORDINARY
+        tree = attempt.tree
+        while tree is not None and left > 0 and attempt.ended is None and not attempt.asking and attempt.next >= 0:
+            left -= tree.go_on(left, now, answer)
+            answer = None
+        if tree is not None:
+            return most - left
         within = self._placements.within(attempt)
         while left > 0 and not attempt.decided and (attempt.searching or attempt.next < len(pods)):
             if attempt.search is not None and attempt.searching:
@@ -211,7 +271,7 @@ class GroupCycles:
             domain = 0 if attempt.search is None else attempt.search.filled
             steps = self._tries.one(attempt, pods[attempt.next], max(left, self._budget.slice), now, answer, within)
             answer = None
-            left -= steps + ORDINARY
+            left -= steps + ORDINARY + len(self._cluster.nominations) // NOMINATED_PER_STEP
             if attempt.asking:
                 break
             if attempt.search is not None and attempt.search.filled != domain:
@@ -239,7 +299,7 @@ class GroupCycles:
         else:
             attempt.from_start()
             if attempt.members:
-                self._placements.begin(attempt)
+                self._prepare(attempt)
         if attempt.decided:
             self._end(attempt, now)
         return not attempt.decided

@@ -8,6 +8,8 @@ topology-aware scheduling does by default). For equal pods that is the fewest th
 from collections.abc import Mapping, Set
 from itertools import accumulate
 
+from scheduler.framework.decision import Rows
+from scheduler.framework.placement import Placement
 from scheduler.model.pod import Pod
 
 Path = tuple[str, ...]
@@ -21,6 +23,8 @@ _RANKS = (
     ),
 )
 """Labels that say which rank a pod has: of its part of the group, and in it."""
+TRIED = 64
+"""If sums say nothing of a group with levels, and a level has more placements than that, a broader one is tried."""
 Rank = tuple[tuple[int, int, str], ...]
 
 
@@ -52,6 +56,24 @@ def filled(room: Mapping[Path, int], count: int, first: Set[Path]) -> list[Path]
             order += [(head, *rest) for rest in filled(inner, share, {path[1:] for path in first if path[0] == head})]
         count -= share
     return order
+
+
+def fill_order(
+    placement: Placement, most: Mapping[str, int] | None, count: int, here: Set[int | None]
+) -> tuple[list[Rows], int]:
+    """The domains of a placement in the order in which so many pods fill them, and how many of them these use.
+
+    `most`: how many pods each takes, by name; None: sums do not say. `here`: rows on which the group's pods run.
+    """
+    if not placement.domains or (most is None and len(placement.domains) > TRIED):
+        return [], 0
+    below = {one.path[len(placement.path) :]: one for one in placement.domains}
+    if most is None:
+        return [one.rows for one in below.values()], 0
+    room = {path: most.get(one.name, count) for path, one in below.items()}
+    first = {path for path, one in below.items() if here and not here.isdisjoint(one.rows.tolist())}
+    order = filled(room, count, first)
+    return [below[path].rows for path in order], used(order, room, count)
 
 
 def used(order: list[Path], room: Mapping[Path, int], count: int) -> int:

@@ -3,6 +3,8 @@
 Mirrors kube-scheduler `schedule_one_podgroup.go` (submitPodGroupAlgorithmResult), some pods at a time.
 """
 
+from itertools import islice
+
 from scheduler.engine import story_writer
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event, State
@@ -14,17 +16,25 @@ from scheduler.engine.instructions import (
     RecordEvent,
     SetGroupCondition,
 )
+from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.places import Cause
+from scheduler.engine.places import ATTEMPT_FAILED, Cause
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.evicting import Evictions
+from scheduler.engine.pod_groups.plan import Plan
+from scheduler.engine.pod_groups.preemption import failed_group
+from scheduler.engine.pod_groups.reservations import Reservations
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, verdict
-from scheduler.engine.queue import ATTEMPT_FAILED, Queue
-from scheduler.framework.runtime import Framework
+from scheduler.engine.pod_groups.tree_search import TreeSearch
+from scheduler.engine.queue import Queue
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import COMPOSITE
 from scheduler.state.cluster import Cluster
+from scheduler.state.group_trees import MOST_GROUPS
 
+_LARGE = 256
+"""What follows from the attempt of a group with more pods begins in the next turn."""
 _AT_ONCE = 128
 """How many pods go on to Permit, give back what they hold, or are told that they failed, in one slice."""
 _FAILED = Cause(ATTEMPT_FAILED)
@@ -34,13 +44,22 @@ class Endings:
     """Does what is left to do with a group that is decided, a slice at a time."""
 
     def __init__(
-        self, cluster: Cluster, queue: Queue, binding: BindingCycles, outbox: Outbox, evictions: Evictions
+        self,
+        cluster: Cluster,
+        queue: Queue,
+        binding: BindingCycles,
+        outbox: Outbox,
+        nominator: Nominator,
+        evictions: Evictions,
+        reservations: Reservations,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._binding = binding
         self._outbox = outbox
+        self._nominator = nominator
         self._evictions = evictions
+        self._reservations = reservations
 
     def lost(self, attempt: GroupAttempt) -> bool:
         """Whether a pod of the group is not assumed any more, although it was."""
@@ -62,8 +81,11 @@ class Endings:
         if attempt.ended is Ended.WITH_NODES:
             attempt.next = 0
         else:
-            attempt.missed = any(self._queue.anything_since(one.queued) for one in attempt.pods[:1])
+            attempt.missed = any(one.queued.left_at != self._queue.events.number for one in attempt.pods[:1])
             attempt.holding = [uid for uid, member in attempt.members.items() if member.fits]
+        if len(attempt.members) > _LARGE:
+            attempt.events = self._queue.events.number
+            return False  # to go through all of them was enough for one turn
         return self.go_on(attempt, now)
 
     def go_on(self, attempt: GroupAttempt, now: float) -> bool:
@@ -72,8 +94,13 @@ class Endings:
             over = self._send(attempt, now)
         else:
             self.give_back(attempt, now, quietly=not attempt.noticed)
-            over = not attempt.holding and self._evictions.over(attempt, now) and self._tell(attempt, now)
-        attempt.events = self._queue.events
+            over = (
+                not attempt.holding
+                and self._evictions.over(attempt, now)
+                and self._reservations.over(attempt, now)
+                and self._tell(attempt, now)
+            )
+        attempt.events = self._queue.events.number
         return over
 
     def give_back(self, attempt: GroupAttempt, now: float, *, quietly: bool) -> None:
@@ -86,12 +113,11 @@ class Endings:
         back = attempt.pods
         if not attempt.said:
             attempt.said = True
-            if attempt.ended is Ended.REJECTED and back:
-                first = back[0].queued.pod
-                framework = self._queue.frameworks[first.scheduler_name]
-                if not (attempt.group.topology_key and framework.placements.wanted):
-                    self._post_filter([one.queued.pod for one in back], framework)
-            if back:
+            if attempt.ended is Ended.REJECTED and back and attempt.plan is not None:
+                self._post_filter(attempt, back[0].queued.pod, attempt.plan)
+            if back and attempt.tree is not None:
+                self._say_of_tree(attempt, attempt.tree)
+            elif back:
                 reason = UNSCHEDULABLE if attempt.ended is Ended.REJECTED else SCHEDULER_ERROR
                 self._say(attempt, "False", reason, attempt.message)
         for member in back[attempt.told : attempt.told + _AT_ONCE]:
@@ -99,13 +125,16 @@ class Endings:
             self._failed(member, *verdict(attempt, member), now)
         return attempt.told == len(back) and self._close(attempt, back, now)
 
-    def _post_filter(self, pods: list[Pod], framework: Framework) -> None:
-        """Have plugins change what keeps the group from nodes. The group stays unschedulable if one of them fails."""
-        try:
-            writes = framework.post_filter_group(pods, self._cluster)
-        except PluginError as error:
-            self._outbox.add(Misbehaved(pods[0], error))
-            return
+    def _post_filter(self, attempt: GroupAttempt, first: Pod, plan: Plan) -> None:
+        """Have written what plugins want. The group stays unschedulable if one of them fails."""
+        writes, misbehaved = plan.writes, plan.misbehaved
+        if attempt.preemption is not None and attempt.preemption.turns > 1:
+            framework = self._queue.frameworks[first.scheduler_name]
+            results = list(framework.post_filter_group(failed_group(attempt, framework), self._cluster))
+            misbehaved = [result for _, result in results if isinstance(result, PluginError)]
+            writes = [one for _, result in results if not isinstance(result, PluginError) for one in result.writes]
+        for error in misbehaved:
+            self._outbox.add(Misbehaved(first, error))
         for pod, write in writes:
             self._outbox.add(PostFilterWrite(pod, (write,)))
 
@@ -117,8 +146,12 @@ class Endings:
                 attempt.ended, attempt.next = None, -1  # begin again from the start with the next slice
                 return False
             attempt.said = True
+            self._reservations.started(attempt.entry.key, now)
             note = attempt.found_further
-            self._say(attempt, "True", "Scheduled", note)
+            if attempt.tree is not None:
+                self._say_of_tree(attempt, attempt.tree)
+            else:
+                self._say(attempt, "True", "Scheduled", note)
             if note and pods:
                 self._outbox.add(RecordEvent(pods[0].queued.pod, "Normal", "FurtherOrder", note))
         if attempt.next < len(pods):
@@ -148,7 +181,7 @@ class Endings:
             queued.errors, queued.rejections = 0, queued.rejections + 1
         queued.returned_at = now
         if nominated == "":
-            self._cluster.nominations.drop(queued.pod.uid)
+            self._nominator.end(queued.pod, now, real=False)
         elif nominated:
             self._cluster.nominations.put(queued.pod, nominated)
         story_writer.failed(queued, reason, message, member.plugins, now)
@@ -160,7 +193,20 @@ class Endings:
         self._queue.group_tried(attempt.entry, queued, attempt.ended, now, _FAILED, missed=attempt.missed)
         return True
 
+    def _say_of_tree(self, attempt: GroupAttempt, tree: TreeSearch) -> None:
+        """Only pod groups have conditions, as in kube-scheduler."""
+        pod = next(iter(attempt.members.values())).queued.pod
+        for group, status, reason, message in tree.conditions(attempt.plan or Plan()):
+            if group.uid:
+                self._outbox.add(SetGroupCondition(pod, group, status, reason, message))
+
     def _say(self, attempt: GroupAttempt, status: str, reason: str, message: str) -> None:
-        if attempt.group.uid:
+        if attempt.group.key.api == COMPOSITE:
+            groups = self._cluster.pod_groups
+            leaves = islice(groups.trees.below(attempt.group.key), MOST_GROUPS)
+            of = [group for key in leaves if (group := groups.get(key)) is not None]
+        else:
+            of = [attempt.group] if attempt.group.uid else []
+        for group in of:
             pod = next(iter(attempt.members.values())).queued.pod
-            self._outbox.add(SetGroupCondition(pod, attempt.group, status, reason, message))
+            self._outbox.add(SetGroupCondition(pod, group, status, reason, message))

@@ -6,6 +6,7 @@ Mirrors kube-scheduler `framework/types.go` (QueuedPodGroupInfo).
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from math import inf
 from operator import attrgetter
 from typing import Any
 
@@ -44,13 +45,19 @@ class Entry:
     """The pod that stands for the entry in the heaps."""
     held: dict[str, tuple[str, str]] = field(default_factory=dict)
     """UID → (plugin, reason) of the pods that PreEnqueue plugins hold. While there are any, all pods wait."""
+    held_by_group: dict[str, None] = field(default_factory=dict)
+    """UIDs of those whose plugin goes by the group (`Plugin.for_groups`): it is asked again when that changes."""
     failing: set[str] = field(default_factory=set)
     """UIDs of pods about which a PreEnqueue plugin failed: it is asked again after the backoff."""
+    first_tried: float = inf
+    """When it was tried for the first time."""
     attempts: int = 0
     rejections: int = 0
     """Attempts after which no pod could go on, since one succeeded last."""
     errors: int = 0
     """Attempts in a row that ended with an error. If there are any, the backoff depends on them."""
+    once_more: bool = False
+    """It is tried though it lacks pods, and gives up the nodes that are kept for it if it still does then."""
     overruns: int = 0
     """Attempts in a row that cost too much. If there are any, the backoff depends on them."""
     returned_at: float = 0.0

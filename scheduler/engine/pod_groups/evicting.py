@@ -11,6 +11,7 @@ from scheduler.engine.queue import Queue
 from scheduler.engine.turns import FREE
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
+from scheduler.plugins.default_preemption.budgets import Budgets
 from scheduler.state.cluster import Cluster
 
 _AT_ONCE = 32
@@ -40,10 +41,11 @@ class Evictions:
         self._budget = budget
         self._pick = pick
         self._evict = evict
+        self._budgets = Budgets()
 
     def over(self, attempt: GroupAttempt, now: float) -> bool:
         """Do a slice of it; whether nothing is left. Then the attempt has its plan, if preemption was asked at all."""
-        if attempt.ended is not Ended.REJECTED or not attempt.members:
+        if attempt.ended is not Ended.REJECTED or attempt.short or not attempt.members:
             return True
         if attempt.plan is None:
             self._go_on(attempt, now)
@@ -64,7 +66,7 @@ class Evictions:
             framework = self._queue.frameworks[pods[0].scheduler_name]
             extenders = any(map(self._attempts.asks_extenders, pods))
             preemption = attempt.preemption = GroupPreemption(
-                attempt, framework, self._cluster, self._pick, extenders=extenders
+                attempt, framework, self._cluster, self._pick, self._budgets, extenders=extenders
             )
         before, whole = preemption.spent, self._budget.whole * _LONGEST_PLAN
         plan = preemption.go_on(max(self._budget.longest_slice // 2, 1))

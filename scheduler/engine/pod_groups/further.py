@@ -17,7 +17,6 @@ from scheduler.engine.queue import Queue
 from scheduler.engine.turns import ORDINARY
 from scheduler.framework.decision import Decision
 from scheduler.model.pod import Pod
-from scheduler.plugins.gang_scheduling import GangScheduling
 from scheduler.state.cluster import Cluster
 
 
@@ -33,9 +32,12 @@ class FurtherOrders:
         """The group did not fit in this order: whether to give back what is held, and go on otherwise."""
         further = attempt.further
         if further is None:
-            if attempt.ended is not Ended.REJECTED or attempt.early or attempt.search is not None or not attempt.next:
+            if attempt.ended is not Ended.REJECTED or attempt.early or not attempt.next:
                 return False
-            most = self._most(attempt)
+            if attempt.search is not None or attempt.tree is not None:
+                return False
+            framework = self._queue.frameworks.get(next(iter(attempt.members.values())).queued.pod.scheduler_name)
+            most = 0 if framework is None else framework.profile.further_orders
             if not most:
                 return False
             further = attempt.further = Further(attempt.members, list(attempt.reasons), most)
@@ -57,11 +59,6 @@ class FurtherOrders:
         attempt.next = len(attempt.members)
         attempt.fail(", ".join([*further.reasons, f"{further.tried} other orders of its pods do not fit either"]))
         attempt.untried = ", ".join(further.reasons)
-
-    def _most(self, attempt: GroupAttempt) -> int:
-        framework = self._queue.frameworks.get(next(iter(attempt.members.values())).queued.pod.scheduler_name)
-        plugins = () if framework is None else framework.profile.plugins("pre_enqueue")
-        return max((one.further_orders for one in plugins if isinstance(one, GangScheduling)), default=0)
 
     def _next(self, attempt: GroupAttempt, further: Further) -> bool:
         """Have the next order, unless all are used up or the attempt has cost too much."""

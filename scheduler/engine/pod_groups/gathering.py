@@ -6,7 +6,8 @@ PreBind, since the write of one pod's claim may fail, too.
 
 from collections import deque
 
-from scheduler.model.pod_group import GroupKey
+from scheduler.engine.pod_groups.tree_count import TreeCount
+from scheduler.model.pod_group import COMPOSITE, GroupKey
 from scheduler.state.pod_groups import PodGroups
 
 USUAL = 300.0
@@ -25,12 +26,17 @@ class Gathering:
         self._groups = groups
         self._waiting: dict[GroupKey, dict[str, None]] = {}
         self._let_go: dict[GroupKey, set[str]] = {}
+        self._trees: dict[GroupKey, TreeCount] = {}
+        """Root of a tree → what of it could be bound."""
+        self._roots: dict[str, GroupKey] = {}
+        """UIDs of these pods → the root."""
         self.released: deque[str] = deque()
         """UIDs of pods that may be bound, and wait for their turn."""
 
     def entries(self) -> int:
         """How much is kept here, for tests of what a tenant can make grow."""
-        return sum(map(len, self._waiting.values())) + sum(map(len, self._let_go.values())) + len(self.released)
+        kept = sum(map(len, self._waiting.values())) + sum(map(len, self._let_go.values()))
+        return kept + len(self.released) + 2 * len(self._roots)
 
     def seconds(self, key: GroupKey) -> float:
         """How long a pod of this group waits at most."""
@@ -41,6 +47,8 @@ class Gathering:
 
     def arrives(self, key: GroupKey, uid: str) -> bool:
         """A pod could be bound; whether it may be at once. Otherwise it waits."""
+        if key.api == COMPOSITE:
+            return self._arrives_in_tree(key, uid)
         if key not in self._waiting and self._enough(key, 1):
             self._let_go.setdefault(key, set()).add(uid)
             return True
@@ -50,6 +58,11 @@ class Gathering:
 
     def look(self, key: GroupKey) -> None:
         """Something about the group has changed: if there are enough now, all that wait are let go."""
+        if self._groups.trees.wanted:
+            root = self._groups.trees.root_of(key)
+            tree = None if root is None else self._trees.get(root)
+            if root is not None and tree is not None:
+                self._look_at_tree(root, tree)
         waiting = self._waiting.get(key)
         if waiting and self._enough(key, len(waiting)):
             del self._waiting[key]
@@ -58,6 +71,7 @@ class Gathering:
 
     def leaves(self, key: GroupKey, uid: str) -> None:
         """A pod is bound, as the API shows, or gives back what it holds."""
+        key = self._key_of(key, uid)
         waiting, gone = self._waiting.get(key), self._let_go.get(key)
         if waiting is not None:
             waiting.pop(uid, None)
@@ -67,6 +81,42 @@ class Gathering:
             gone.discard(uid)
             if not gone:
                 del self._let_go[key]
+
+    def _arrives_in_tree(self, root: GroupKey, uid: str) -> bool:
+        """As `arrives`, for a pod of a tree."""
+        tree = self._trees.setdefault(root, TreeCount(self._groups))
+        self._roots[uid] = root
+        more = tree.add(uid) or len(tree.pods) == 1
+        if not tree.enough and more:
+            tree.enough = tree.ready(root)
+        if tree.enough and root not in self._waiting:
+            self._let_go.setdefault(root, set()).add(uid)
+            return True
+        self._waiting.setdefault(root, {})[uid] = None
+        self._release(root, tree)
+        return False
+
+    def _look_at_tree(self, root: GroupKey, tree: TreeCount) -> None:
+        if root in self._waiting:
+            tree.enough = tree.ready(root)
+            self._release(root, tree)
+
+    def _release(self, root: GroupKey, tree: TreeCount) -> None:
+        if tree.enough:
+            waiting = self._waiting.pop(root)
+            self._let_go.setdefault(root, set()).update(waiting)
+            self.released.extend(waiting)
+
+    def _key_of(self, key: GroupKey, uid: str) -> GroupKey:
+        """With which group a pod waits: with the root of its tree, whatever has become of that."""
+        root = self._roots.pop(uid, None)
+        if root is None:
+            return key
+        tree = self._trees[root]
+        tree.drop(uid)
+        if not tree.pods:
+            del self._trees[root]
+        return root
 
     def waiting(self, key: GroupKey) -> list[str]:
         """The UIDs of the pods of a group that wait."""

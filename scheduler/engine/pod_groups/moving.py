@@ -41,17 +41,36 @@ class GroupsMoved(GroupsAsked):
             if entry.place is not Place.BACKOFF:
                 self._fail(entry, now, cause)
         elif entry.held:
-            if entry.new or entry.place is not Place.GATED:
+            if self._tries_once_more(entry):
+                self._ready(entry, now, cause)
+            elif entry.new or entry.place is not Place.GATED:
                 self._move(entry, Place.GATED, now + FLUSH_AFTER, now, cause)
         elif entry.place is Place.GATED and not self._being_asked(entry):
             self._ready(entry, now, cause)
+
+    def _tries_once_more(self, entry: Entry) -> bool:
+        """Whether a group that lacks pods by now, or has no object any more, is tried all the same: nodes are kept for
+        it, and it gives them up then, as in kube-scheduler."""
+        uid, (held_by, _) = next(iter(entry.held.items()))
+        if uid not in entry.held_by_group or not entry.attempts or (entry.place is Place.GATED and not entry.new):
+            return False
+        if not self.keeps_nodes(entry):
+            return False
+        self._release_from(held_by, entry)
+        entry.once_more = not entry.held
+        return entry.once_more
+
+    def keeps_nodes(self, entry: Entry) -> bool:
+        """Whether nodes are kept for pods of the group."""
+        node_of = self.cluster.nominations.node_of
+        return any(node_of(uid) is not None for uid in entry.pods)
 
     def _wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
         """As `Places._wake`; with a pod of a group, the whole group is woken."""
         entry = queued.entry
         if entry is None:
             super()._wake(queued, now, cause)
-        elif queued.pod.uid in entry.held and queued.group is not None:
+        elif queued.pod.uid in entry.held and queued.equals is not None:
             self._ask_about(entry, queued, now)
             self._settle(entry, now, cause)
             if queued is entry.leader and entry.place is Place.GATED:
@@ -167,7 +186,7 @@ class GroupsMoved(GroupsAsked):
                 self._strict_backoff.push(entry.order, leader)
             case _:
                 self._flush.push(entry.order, leader)
-        if entry.place is Place.UNSCHEDULABLE and leader.group is None:
+        if entry.place is Place.UNSCHEDULABLE and leader.equals is None:
             leader.plugins = _ANYTHING
             self.unschedulable.put(leader)
 

@@ -8,13 +8,12 @@ then, and is kept.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.binding_cycle import BindingCycles
-from scheduler.engine.pod_groups.domains import filled, rank, used
+from scheduler.engine.pod_groups.domains import TRIED, fill_order, rank
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import (
     GROUP_UNSCHEDULABLE,
@@ -24,7 +23,7 @@ from scheduler.engine.pod_groups.results import (
     Search,
     unsatisfied,
 )
-from scheduler.engine.pod_groups.room import Room, room_of
+from scheduler.engine.pod_groups.room import Room, room_of_all
 from scheduler.engine.queue import Queue
 from scheduler.engine.turns import ORDINARY
 from scheduler.framework.decision import Rows
@@ -42,8 +41,6 @@ BY_SUMS = 30
 """Steps of a placement that need not be tried."""
 PODS_PER_STEP = 4
 """So many pods count for one step when such a placement is scored."""
-_TRIED = 64
-"""If sums say nothing of a group with levels, and a level has more placements than that, a broader one is tried."""
 _NONE: Rows = np.zeros(0, dtype=np.intp)
 
 
@@ -83,8 +80,7 @@ class Placements:
         if search.levels:
             attempt.members = dict(sorted(attempt.members.items(), key=lambda item: rank(item[1].queued.pod)))
             attempt.spent += self._cluster.nodes.count
-        if len(found) > 1:
-            search.room = self._room(attempt, found)
+        search.measured = len(found) == 1
 
     def within(self, attempt: GroupAttempt) -> Bools | None:
         """bool[rows]: the nodes of the current placement, or of its current domain, as they are now; None: all."""
@@ -109,6 +105,10 @@ class Placements:
 
         Returns the steps that it took: not many more than `most`.
         """
+        if not search.measured:
+            search.measured, found = True, list(search.found.values())
+            search.room = self._room(attempt, found)
+            return ORDINARY + len(found)
         if search.between:
             return self._next(attempt, search, most)
         outcome = search.outcome
@@ -122,7 +122,7 @@ class Placements:
             if fits:
                 search.in_domains = self._in_domains(attempt, search)
             status = GROUP_UNSCHEDULABLE if attempt.early else attempt.message
-            kept = {uid: replace(member) for uid, member in attempt.members.items()}
+            kept = {uid: member.kept() for uid, member in attempt.members.items()}
             outcome = search.outcome = Outcome(kept, status, fits)
         used = 0
         for uid, member in reversed(attempt.members.items()):
@@ -191,7 +191,7 @@ class Placements:
         room = None if search.room is None else search.room.most.get(name)
         if room is not None:
             return room < self._needed(attempt)
-        return search.levels and search.at_level[search.found[name].level] > _TRIED
+        return search.levels and search.at_level[search.found[name].level] > TRIED
 
     def _needed(self, attempt: GroupAttempt) -> int:
         return attempt.group.needed - self._cluster.pod_groups.scheduled(attempt.entry.key)
@@ -200,18 +200,11 @@ class Placements:
 
     def _order(self, attempt: GroupAttempt, search: Search, name: str, count: int) -> tuple[list[Rows], int]:
         """The domains of a placement in the order in which they are filled, and how many so many pods use."""
+        most = None if search.room is None else search.room.most
         placement = search.found[name]
-        if not placement.domains or (search.room is None and len(placement.domains) > _TRIED):
-            return [], 0
-        below = {one.path[len(placement.path) :]: one for one in placement.domains}
-        if search.room is None:
-            return [one.rows for one in below.values()], 0
-        most = search.room.most
-        room = {path: most.get(one.name, count) for path, one in below.items()}
-        here = {self._cluster.nodes.live_row(one.node) for one in self._running(attempt)}
-        first = {path for path, one in below.items() if here and not here.isdisjoint(one.rows.tolist())}
-        order = filled(room, count, first)
-        return [below[path].rows for path in order], used(order, room, count)
+        running = self._running(attempt) if placement.domains else []
+        here = {self._cluster.nodes.live_row(one.node) for one in running}
+        return fill_order(placement, most, count, here)
 
     def _in_domains(self, attempt: GroupAttempt, search: Search) -> int:
         """Of how many domains of the current placement the group has pods."""
@@ -291,22 +284,7 @@ class Placements:
         pods = [member.queued.pod for member in attempt.pods]
         if any(self._attempts.asks_extenders(pod) for pod in pods):
             return None
-        levels: dict[int, dict[str, Rows]] = {}
-        for placement in found:
-            for one in (placement, *placement.domains):
-                levels.setdefault(one.level, {})[one.name] = one.rows
-        most: dict[str, int] = {}
-        exact = True
-        try:
-            for rows in levels.values():
-                room = room_of(rows, pods, self._framework(attempt), self._cluster)
-                if room is None:
-                    return None
-                most.update(room.most)
-                exact &= room.exact
-        except PluginError:
-            return None  # the attempt itself will find out, and say so
-        return Room(most, exact)
+        return room_of_all(found, pods, self._framework(attempt), self._cluster)
 
     def _renew(self, attempt: GroupAttempt, search: Search) -> None:
         """Nodes came, went, or have other labels. Placements that are new are tried too."""

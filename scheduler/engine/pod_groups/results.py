@@ -5,11 +5,13 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, subm
 """
 
 from collections import Counter, deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.engine.pod_groups.entry import Ended, Entry
+from scheduler.engine.pod_groups.plan import Plan
 from scheduler.engine.pod_groups.room import Room
 from scheduler.engine.queued import QueuedPod
 from scheduler.framework.decision import Decision, Rows
@@ -17,7 +19,10 @@ from scheduler.framework.placement import Placement
 from scheduler.model.pod_group import PodGroup
 
 if TYPE_CHECKING:
-    from scheduler.engine.pod_groups.preemption import GroupPreemption, Plan
+    from scheduler.engine.pod_groups.draining import Drained, Draining
+    from scheduler.engine.pod_groups.preemption import GroupPreemption
+    from scheduler.engine.pod_groups.tree_search import TreeSearch
+    from scheduler.state.kept_room import KeptRoom
 
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
 
@@ -36,6 +41,12 @@ class Member:
     decision: Decision | None = None
     nominated: str | None = None
     """What becomes of its nomination: as in `Outbox.failed`."""
+
+    def kept(self) -> "Member":
+        """As it is now."""
+        made = Member(self.queued, self.fits, self.reason, self.message, self.plugins, self.decision)
+        made.nominated = self.nominated
+        return made
 
     def forget(self) -> None:
         """It is tried again from the start."""
@@ -75,6 +86,8 @@ class Search:
     """`Nodes.label_changes` when the placements were generated."""
     room: Room | None = None
     """How many pods they take, if sums say so."""
+    measured: bool = True
+    """That was asked."""
     said_of: str = field(init=False)
     """The placement of which it is said why the group does not fit: the first one, or the broadest one."""
     at_level: Counter[int] = field(init=False)
@@ -165,12 +178,22 @@ class GroupAttempt:
     """UIDs of the pods that are still to give back what they hold."""
     preemption: "GroupPreemption | None" = None
     """The search for victims, after it has failed."""
-    plan: "Plan | None" = None
+    plan: Plan | None = None
     """What came of it."""
     planning: int = 0
     """Steps that it took so far."""
     used: int = 0
     """Those of the last slice."""
+    draining: "Draining | None" = None
+    """The search for room that is to be kept for it, after that."""
+    drained: "Drained | str | None" = None
+    """What came of it."""
+    keeping: "tuple[KeptRoom, Iterator[int]] | None" = None
+    """The room, while what is on its nodes is counted."""
+    searched: int = 0
+    """Steps that all this took so far."""
+    kept: bool = False
+    """It is known whether room is kept for it."""
     evicted: int = 0
     """How many victims were told to go."""
     said: bool = False
@@ -183,6 +206,8 @@ class GroupAttempt:
     """Others were tried while pods of the group were assumed."""
     events: int = 0
     """The number of the last event before others had their share."""
+    short: bool = False
+    """It has too few pods, and is tried only so that it gives up the nodes that are kept for it."""
     untried: str = ""
     """What is said of the pods that were not tried."""
     enough: bool = False
@@ -191,6 +216,15 @@ class GroupAttempt:
     """If kube-scheduler's order has failed, and others are tried."""
     search: Search | None = None
     """If the group is tried on one placement after the other."""
+    tree: "TreeSearch | None" = None
+    """If it is a group of groups."""
+    of_tree: bool = False
+    """It is the part of a tree's attempt in which the pods of one group are tried."""
+    retried: bool = False
+    """Its pods were tried before, on other nodes."""
+    only_places: bool | None = None
+    """Who stands in for one of its pods (`StandIns`) matters to the others by the place that it takes only. None: not
+    known yet."""
     looked_at: int = -1
     """`left_deciding` of the binding cycles when all pods were found that should be assumed."""
     _listed: tuple[dict[str, Member], int, list[Member]] = field(default_factory=lambda: ({}, 0, []))
@@ -204,6 +238,10 @@ class GroupAttempt:
             pods = list(self.members.values())
             self._listed = self.members, len(pods), pods
         return pods
+
+    def part(self, group: PodGroup, members: dict[str, Member], *, retried: bool) -> "GroupAttempt":
+        """Of the attempt of a tree: in which the pods of one of its groups are tried."""
+        return GroupAttempt(self.entry, group, members, of_tree=True, retried=retried)
 
     def fail(self, reason: str, *, early: bool = False) -> None:
         """It has failed: not enough pods can find a node."""
@@ -260,15 +298,17 @@ def unsatisfied(group: PodGroup, scheduled: int, remaining: int) -> str:
 
 def verdict(attempt: GroupAttempt, member: Member) -> tuple[str, str, str | None]:
     """(reason, message, nomination) for a pod of a group that failed, or that found no node itself."""
+    plan = attempt.plan or Plan()
+    if attempt.tree is not None and attempt.tree.knows:
+        return attempt.tree.verdict(member, plan)
     if attempt.ended in (Ended.BROKEN, Ended.TOO_COSTLY):
         own = member.reason == SCHEDULER_ERROR
         return SCHEDULER_ERROR, member.message if own else attempt.message, ""
-    plan = attempt.plan
-    nominated = None if plan is None or not plan.waits else plan.nominated.get(member.queued.pod.uid)
+    nominated = plan.node_for(member.queued.pod)
     if member.fits:
-        if plan is not None and plan.waits:
+        if plan.waits:
             return UNSCHEDULABLE, attempt.message, nominated
         return UNSCHEDULABLE, attempt.of_those_that_fit, ""
     if member.reason:
         return member.reason, member.message, member.nominated if nominated is None else nominated
-    return UNSCHEDULABLE, attempt.untried, nominated
+    return UNSCHEDULABLE, attempt.untried, "" if attempt.short else nominated

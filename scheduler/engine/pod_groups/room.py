@@ -11,7 +11,9 @@ import numpy as np
 
 from scheduler.framework.decision import Rows
 from scheduler.framework.foreign import Foreign
+from scheduler.framework.placement import Placement
 from scheduler.framework.runtime import Framework
+from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.model.volumes import NO_VOLUMES
@@ -43,9 +45,9 @@ def room_of(placements: Mapping[str, Rows], pods: Sequence[Pod], framework: Fram
     for pod in pods:
         first, count = by_shape.get(id(pod.shape), (pod, 0))
         by_shape[id(pod.shape)] = first, count + 1
-    if len(by_shape) > _SHAPES or _foreign(framework):
+    if len(by_shape) > _SHAPES or foreign(framework):
         return None
-    if not all(_plain(pod.shape) for pod, _ in by_shape.values()):
+    if not all(plain(pod.shape) for pod, _ in by_shape.values()):
         return None
     exact = len(by_shape) == 1 and not cluster.nominations
     nowhere = len(placements)
@@ -61,6 +63,28 @@ def room_of(placements: Mapping[str, Rows], pods: Sequence[Pod], framework: Fram
     return Room(dict(zip(placements, most.tolist(), strict=True)), exact)
 
 
+def room_of_all(found: Sequence[Placement], pods: Sequence[Pod], framework: Framework, cluster: Cluster) -> Room | None:
+    """As `room_of`, of placements and all their domains. Those of one level have no node in common."""
+    levels: dict[int, dict[str, Rows]] = {}
+    for placement in found:
+        levels.setdefault(placement.level, {})[placement.name] = placement.rows
+    parts = {id(one): one for placement in found for one in placement.domains}  # broader placements have them, too
+    for one in parts.values():
+        levels.setdefault(one.level, {})[one.name] = one.rows
+    most: dict[str, int] = {}
+    exact = True
+    try:
+        for rows in levels.values():
+            room = room_of(rows, pods, framework, cluster)
+            if room is None:
+                return None
+            most.update(room.most)
+            exact &= room.exact
+    except PluginError:
+        return None  # the attempt itself will find out, and say so
+    return Room(most, exact)
+
+
 def _on_rows(pod: Pod, count: int, framework: Framework, cluster: Cluster) -> tuple[Ints, bool]:
     """(int64[rows]: how many of `count` equals of a pod each row takes at most; whether it takes as many)."""
     spare, rows = framework.filters.spare(pod, cluster), cluster.nodes.rows
@@ -74,7 +98,7 @@ def _on_rows(pod: Pod, count: int, framework: Framework, cluster: Cluster) -> tu
     return room, spare.exact
 
 
-def _plain(shape: PodShape) -> bool:
+def plain(shape: PodShape) -> bool:
     """Whether only amounts and node objects decide about it, and nothing about it can fail."""
     wrong = (shape.problem, shape.preferred_error, shape.annotation_problem)
     elsewhere = (shape.affinity_terms, shape.anti_affinity_terms, shape.preferred_pod_terms, shape.spread)
@@ -89,5 +113,6 @@ def _plain(shape: PodShape) -> bool:
     )
 
 
-def _foreign(framework: Framework) -> bool:
-    return any(isinstance(plugin, Foreign) for plugins in framework.profile.points.values() for plugin in plugins)
+def foreign(framework: Framework) -> bool:
+    """Whether a third party's plugin may go by whatever it likes."""
+    return any(isinstance(plugin, Foreign) for plugin in framework.profile.by_name.values())

@@ -4,15 +4,17 @@ As `scheduler.engine.pod_groups.cycle` and `placements`, in a cluster that nobod
 and nothing has to be given back. Mirrors kube-scheduler `schedule_one_podgroup.go` (runRootSchedulingAlgorithm).
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 import numpy as np
 
+from scheduler.engine.pod_groups.domains import fill_order, rank
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Member, unsatisfied
-from scheduler.engine.turns import ORDINARY
-from scheduler.framework.decision import Decision
+from scheduler.engine.pod_groups.room import room_of_all
+from scheduler.engine.turns import NOMINATED_PER_STEP, ORDINARY, ROWS_PER_STEP
+from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.placement import Assignment, Placement, Running
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
@@ -21,7 +23,7 @@ from scheduler.plugins.default_preemption.sparing import asking
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
-_MOVED = 20
+MOVED = 20
 """Steps of a pod that is assumed in thought, or forgotten."""
 Found = TypeVar("Found")
 Steps = Generator[int, None, Found]
@@ -35,22 +37,21 @@ class Trial:
     def __init__(
         self,
         attempt: GroupAttempt,
+        live: Cluster,
         cluster: Cluster,
         framework: Framework,
-        running: list[Running],
-        scheduled: int,
         pick: Callable[[str, int], int],
     ) -> None:
-        """`cluster`: without the victims. `running`: the group's pods that run; `scheduled`: how many have a node.
+        """`live`: where the group's pods run; `cluster`: without the victims.
 
         `pick`: which of several equally good nodes or placements is taken.
         """
-        self._attempt = attempt
-        self._cluster = cluster
-        self._framework = framework
-        self._running = running
-        self._scheduled = scheduled
-        self._pick = pick
+        self.attempt = attempt
+        self.live = live
+        self.cluster = cluster
+        self.framework = framework
+        self.pick = pick
+        self._running, self._scheduled = pods_running(attempt, live)
         self._rotation = Rotation()
 
     def run(self) -> Steps[tuple[str, Assigned]]:
@@ -58,10 +59,10 @@ class Trial:
 
         Afterwards, the cluster is as it was. Raises PluginError.
         """
-        plugins = self._framework.placements
+        plugins = self.framework.placements
         if not plugins.wanted:
             return (yield from self._on(None))
-        cluster, group = self._cluster, self._attempt.group
+        cluster, group = self.cluster, self.attempt.group
         placements = yield from asking(cluster, lambda: plugins.generate(group, self._running, cluster))
         if not placements:
             return "no feasible placements found", []
@@ -82,24 +83,34 @@ class Trial:
             return f"{GROUP_UNSCHEDULABLE}, {said}", []
         narrowest = min(placement.level for placement, _, _ in fitting)
         fitting = [one for one in fitting if one[0].level == narrowest]
+        fewest = min(_parts_of(one[0], one[1]) for one in fitting)
+        fitting = [one for one in fitting if _parts_of(one[0], one[1]) == fewest]
         totals = plugins.totals([scores for _, _, scores in fitting])
         best = [i for i, total in enumerate(totals) if total == max(totals)]
-        return "", fitting[best[self._pick(str(self._attempt.entry.key), len(best))]][1]
+        return "", fitting[best[self.pick(str(self.attempt.entry.key), len(best))]][1]
 
     def _on(self, placement: Placement | None) -> Steps[tuple[str, Assigned]]:
         """As `run`, on the nodes of one placement; None: on all."""
-        trial = GroupAttempt(self._attempt.entry, self._attempt.group, {})
-        pods = [member.queued.pod for member in self._attempt.pods]
-        trial.members = {member.queued.pod.uid: Member(member.queued) for member in self._attempt.pods}
+        trial = GroupAttempt(self.attempt.entry, self.attempt.group, {})
+        pods = [member.queued.pod for member in self.attempt.pods]
+        trial.members = {member.queued.pod.uid: Member(member.queued) for member in self.attempt.pods}
         assigned: Assigned = []
         running, left = self._scheduled, len(pods)
         why = unsatisfied(trial.group, running, left)
         if why:
             trial.fail(why, early=True)
         else:
-            within = self._within(placement)
+            if placement is not None and placement.domains:
+                pods.sort(key=rank)
+                yield ORDINARY + self.cluster.nodes.rows // ROWS_PER_STEP + len(placement.domains)
+            ahead = [*self._parts(placement, pods), None if placement is None else placement.rows]
+            within = self.only(ahead[0])
             for pod in pods:
-                row = yield from self._node_for(pod, within)
+                row = yield from self.node_for(pod, within)
+                while row is None and len(ahead) > 1:
+                    del ahead[0]
+                    within = self.only(ahead[0])
+                    row = yield from self.node_for(pod, within)
                 left -= 1
                 if row is not None:
                     assigned.append((pod, row))
@@ -111,39 +122,86 @@ class Trial:
                 if not assigned:
                     trial.fail("", early=True)
         for i, (pod, _) in enumerate(reversed(assigned)):
-            self._cluster.forget(pod.uid)
-            if pod.nominated_node_name:
-                self._cluster.nominations.put(pod, pod.nominated_node_name)
+            self.forget(pod)
             if i % 100 == 0:
-                yield _MOVED * 100
+                yield MOVED * 100
         if trial.ended is not Ended.REJECTED:
             return "", assigned
         return GROUP_UNSCHEDULABLE if placement is not None and trial.early else trial.message, []
 
-    def _within(self, placement: Placement | None) -> Bools | None:
-        nodes = self._cluster.nodes
-        if placement is None or len(placement.rows) == nodes.count:
+    def _parts(self, placement: Placement | None, pods: Sequence[Pod]) -> list[Rows]:
+        """The domains of a placement that prefers some, in the order in which they are filled."""
+        if placement is None or not placement.domains:
+            return []
+        room = room_of_all([placement], pods, self.framework, self.cluster)
+        here = {self.cluster.nodes.live_row(one.node) for one in self._running}
+        return fill_order(placement, None if room is None else room.most, len(pods), here)[0]
+
+    def only(self, only: Rows | None) -> Bools | None:
+        """bool[rows]: these, without those whose room is kept for another group; None: all."""
+        nodes = self.cluster.nodes
+        first, group = self.attempt.pods[0].queued.pod, self.attempt.entry.key
+        kept = [
+            room.rows
+            for room in self.cluster.kept_room.by_profile.values()
+            if room.group != group and room.priority >= first.priority
+        ]
+        if not kept and (only is None or len(only) == nodes.count):
             return None
-        mask = np.zeros(nodes.rows, dtype=np.bool_)
-        mask[placement.rows] = True
+        if only is None:
+            mask = nodes.alive[: nodes.rows].copy()
+        else:
+            mask = np.zeros(nodes.rows, dtype=np.bool_)
+            mask[only] = True
+        for rows in kept:
+            mask[rows] = False
         return mask
 
-    def _node_for(self, pod: Pod, within: Bools | None) -> Steps[int | None]:
+    def node_for(self, pod: Pod, within: Bools | None) -> Steps[int | None]:
         """The row that a pod takes, beside those that were tried before it."""
-        cluster = self._cluster
+        cluster = self.cluster
 
         def decide() -> Decision:
-            decision = self._framework.decide_quickly(pod, cluster, self._rotation, within=within)
+            decision = self.framework.decide_quickly(pod, cluster, self._rotation, within=within)
             if len(decision.feasible):
                 cluster.incidence.prepare(pod)
             return decision
 
         decision = yield from asking(cluster, decide)
-        yield ORDINARY
+        yield ORDINARY + len(cluster.nominations) // NOMINATED_PER_STEP
         if not len(decision.feasible):
             return None
         best = decision.best()
-        row = int(best[self._pick(pod.uid, len(best))])
-        cluster.nominations.drop(pod.uid)
-        cluster.assume(pod, row)
+        row = int(best[self.pick(pod.uid, len(best))])
+        self.assume(pod, row)
         return row
+
+    def assume(self, pod: Pod, row: int) -> None:
+        """It is on this row from now on, and keeps no other node."""
+        self.cluster.nominations.drop(pod.uid)
+        self.cluster.assume(pod, row)
+
+    def forget(self, pod: Pod) -> bool:
+        """It is nowhere, and keeps the node that it did; whether it was assumed."""
+        if self.cluster.forget(pod.uid) is None:
+            return False
+        if pod.nominated_node_name:
+            self.cluster.nominations.put(pod, pod.nominated_node_name)
+        return True
+
+
+def pods_running(attempt: GroupAttempt, live: Cluster) -> tuple[list[Running], int]:
+    """The group's pods that run, and how many have a node."""
+    state = live.pod_groups.state(attempt.entry.key)
+    names, found = live.nodes.names, []
+    for pod in () if state is None else state.with_node:
+        placement = live.placement(pod.uid)
+        if pod.uid not in attempt.members and placement is not None:
+            found.append(Running(pod, names[placement.row] or ""))
+    return found, 0 if state is None else state.scheduled
+
+
+def _parts_of(placement: Placement, assigned: Assigned) -> int:
+    """In how many domains of its placement a group is."""
+    rows = {row for _, row in assigned}
+    return sum(not rows.isdisjoint(one.rows.tolist()) for one in placement.domains)

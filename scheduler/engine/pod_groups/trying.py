@@ -5,6 +5,8 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupPodSchedulingAlgorith
 
 from collections.abc import Callable
 
+import numpy as np
+
 from scheduler.engine.attempts import Attempts, CallAnswer
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders
@@ -53,13 +55,14 @@ class Tries:
         """Try one pod, with those before it assumed; the steps that it took."""
         queued, before = member.queued, self._attempts.steps
         try:
-            step, steps = self._attempts.of_group(queued, most, now, answer, within)
+            step, steps = self._decided(attempt, queued, most, now, answer, within)
         except PluginError as error:
             self._broke(attempt, member, error)
             return self._attempts.steps - before
         search, whole = attempt.search, self._budget.whole
-        attempt.spent += max(steps - FREE, 0) if search is None or not search.tried else steps + ORDINARY
-        if search is not None:
+        again = attempt.retried or (search is not None and search.tried > 0)
+        attempt.spent += steps + ORDINARY if again else max(steps - FREE, 0)
+        if search is not None or attempt.of_tree:
             whole *= _LONGEST_SEARCH
         if attempt.spent >= whole:
             attempt.ended = Ended.TOO_COSTLY
@@ -80,6 +83,7 @@ class Tries:
             member.reason, member.message = UNSCHEDULABLE, fit_error(step)
             member.plugins = step.unschedulable_plugins()
             member.nominated = "" if member.message == NO_NODES else None
+            self._attempts.settle(step)
         else:
             further = attempt.further
             row = fullest(step, self._cluster) if further is not None and further.fullest else None
@@ -93,12 +97,41 @@ class Tries:
                 member.nominated = ""
             member.fits = refused is None
         why = unsatisfied(
-            attempt.group, self._cluster.pod_groups.scheduled(attempt.entry.key), len(attempt.members) - attempt.next
+            attempt.group, self._cluster.pod_groups.scheduled(attempt.group.key), len(attempt.members) - attempt.next
         )
         if why:
             attempt.fail(why)
             attempt.untried = attempt.message
         return steps
+
+    def _decided(
+        self,
+        attempt: GroupAttempt,
+        queued: QueuedPod,
+        most: int,
+        now: float,
+        answer: CallAnswer | None,
+        within: Bools | None,
+    ) -> tuple[Decision | AskExtenders | None, int]:
+        """As `Attempts.of_group`. Once the room is free that is kept for the group, its pods go where they should."""
+        row, first = self._planned(attempt, queued) if answer is None else None, 0
+        if row is not None and (within is None or within[row]):
+            only = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
+            only[row] = True
+            step, first = self._attempts.of_group(queued, most, now, None, only)
+            if not isinstance(step, Decision) or len(step.feasible):
+                return step, first
+        step, steps = self._attempts.of_group(queued, most, now, answer, within)
+        return step, first + steps
+
+    def _planned(self, attempt: GroupAttempt, queued: QueuedPod) -> int | None:
+        """The row on which room should be free by now for a pod of the group."""
+        cluster = self._cluster
+        room = cluster.kept_room.of(attempt.entry.key) if cluster.kept_room else None
+        if room is None or room.until is None or room.until > cluster.devices.wall:
+            return None
+        name = room.planned.get(queued.pod.uid)
+        return cluster.nodes.live_row(name) if name else None
 
     def _broke(self, attempt: GroupAttempt, member: Member, error: PluginError) -> None:
         member.reason, member.message = SCHEDULER_ERROR, str(error)

@@ -21,6 +21,7 @@ from scheduler.plugins.default_preemption.dry_run_results import (
     DryRunResults,
 )
 from scheduler.plugins.default_preemption.importance import Ranking, rows_of_groups
+from scheduler.plugins.default_preemption.in_copy import InCopy
 from scheduler.plugins.default_preemption.select_victims import DryRun
 from scheduler.plugins.default_preemption.whole_groups import Whole, WholeGroups
 from scheduler.state.cluster import Cluster, Placement
@@ -41,6 +42,7 @@ class DryRuns:
         self.budgets = Budgets()
         self._ranks: tuple[Nodes, tuple[int, int], NDArray[np.intp]] | None = None
         self.whole_groups = WholeGroups()
+        self.in_copy = InCopy()
         self.tried = 0
         """How often a row was tried."""
 
@@ -59,6 +61,7 @@ class DryRuns:
         self._ranking.renew(cluster)
         self.budgets.renew(cluster)
         self.whole_groups.make_room()
+        self.in_copy.others_search(pod.uid)
         lasting = filters.goes_by_shape(pod) and not filters.looks_elsewhere(pod, cluster, ())
         key = (pod.shape, pod.priority) if lasting else pod.uid
         ahead = dict(_rows_ahead(pod, cluster)) if rows.any() else {}
@@ -69,6 +72,7 @@ class DryRuns:
         if chosen is None:
             attempt.explain(rows)
         results.complete, results.delays = True, 0
+        self.in_copy.done(pod.uid)
         if not lasting or pod.shape.heavy:
             del self._kept[key]
         return results, chosen

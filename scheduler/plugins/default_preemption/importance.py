@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from scheduler.framework.decision import Rows
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import NATIVE
+from scheduler.model.pod_group import COMPOSITE, NATIVE
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools
 from scheduler.state.nodes import Nodes
-from scheduler.state.pod_groups import PodGroups
+from scheduler.state.pod_groups import GroupState, PodGroups
 
 _NOT_STARTED = "~"
 """Sorts after every RFC 3339 time: a pod that has not started starts now (GetPodStartTime)."""
@@ -28,6 +28,16 @@ def started(pod: Pod) -> str:
 def importance(pod: Pod) -> tuple[int, str]:
     """Sort key, most important first: higher priority, then the longer running."""
     return -pod.priority, pod.started or _NOT_STARTED
+
+
+def rank_of(pod: Pod, whole: GroupState | None) -> int:
+    """The higher, the more important of equal priority: groups of groups, groups and their pods, other pods.
+
+    `whole`: the group with which the pod goes (victimRank).
+    """
+    if whole is not None and whole.key.api == COMPOSITE:
+        return 2
+    return int(pod.scheduling_group is not None and pod.scheduling_group.api == NATIVE)
 
 
 def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
@@ -121,13 +131,9 @@ def _key(placement: Placement) -> tuple[int, str]:
 def _key_among(groups: PodGroups, placement: Placement) -> tuple[int, int, int, str]:
     """As `Victim.importance`, for the victim that a pod belongs to."""
     pod = placement.pod
-    key = pod.scheduling_group
-    if key is None or key.api != NATIVE:
-        return -pod.priority, 0, -1, started(pod)
-    state = groups.native(pod)
-    if state is None or state.object is None or state.object.disruption_mode != "all":
-        return -groups.priority_of(pod), -1, -1, started(pod)
-    return -(state.object.priority or 0), -1, -state.scheduled, state.earliest or _NOT_STARTED
+    group = None if pod.scheduling_group is None else groups.whole(pod)
+    count, start = (1, started(pod)) if group is None else groups.size_of(group)
+    return -groups.priority_of(pod), -rank_of(pod, group), -count, start or _NOT_STARTED
 
 
 def _lowest_of(ranked: list[Placement], groups: PodGroups | None) -> int:

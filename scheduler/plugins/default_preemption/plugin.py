@@ -4,7 +4,7 @@ import numpy as np
 from msgspec import Struct
 
 from scheduler.framework.decision import Decision
-from scheduler.framework.plugin import Filters, Plugin, PostFilterResult
+from scheduler.framework.plugin import FailedGroup, Filters, GroupPostFilterResult, Plugin, PostFilterResult
 from scheduler.model.pod import Pod
 from scheduler.plugins.default_preemption.dry_run import DryRuns
 from scheduler.plugins.default_preemption.dry_run_results import DryRunResults
@@ -64,6 +64,10 @@ class DefaultPreemption(Plugin):
         text = f"found a potential placement for pod on node {node}, preempting {len(victims)} victims"
         offers = results.offers(results.helpful(rows), nodes.names)
         return PostFilterResult(f"preemption: {text}", node, victims, offers)
+
+    def post_filter_group(self, failed: FailedGroup, cluster: Cluster) -> GroupPostFilterResult:
+        """Have room made for a group, in the whole cluster (`scheduler.engine.pod_groups.preemption`)."""
+        return GroupPostFilterResult(preempts=True)
 
     def _at_most(self, nodes: int) -> int:
         share = nodes * self._args.min_candidate_nodes_percentage // 100

@@ -3,7 +3,7 @@
 Next stage: `scheduler.plugins.default_preemption.dry_run` keeps what is found here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from scheduler.plugins.default_preemption.dry_run_results import (
     WITHOUT_VICTIMS,
     DryRunResults,
 )
+from scheduler.plugins.default_preemption.in_copy import Answer, Victims
 from scheduler.plugins.default_preemption.victims import (
     Batch,
     NodeDryRun,
@@ -43,6 +44,8 @@ _ROWS_A_STEP = 256
 """Rows of which one step tells that nobody on them may be preempted, where that is known."""
 _A_VICTIM = 12
 """Steps of a victim on a row with pods of groups that go as a whole: such rows are tried without arrays."""
+_MOVED_AT_ONCE = 250
+"""Rows that need more pods to be taken away and given back are tried in a copy of the cluster."""
 _ONE_BY_ONE = 2
 """Up to so many rows, plain integers are quicker than arrays."""
 
@@ -125,6 +128,11 @@ class DryRun:
             batch = self._gather(todo, plain=True)
             if not self._lasting and self._apart(batch):
                 batch = batch.first()
+            if batch.in_copy:
+                for row, victims in batch.whole.items():
+                    _, rejected = self._begin_in_copy(row, victims)[0]
+                    self._results.explain([row], rejected)
+                continue
             these = [*batch.rows, *batch.whole]
             apart = (one for some in batch.whole.values() for whole in some for one in self._move(whole))
             once = {id(one): one for one in chain((one for lower in batch.lower for one in lower), apart)}
@@ -168,6 +176,8 @@ class DryRun:
 
     def _apart(self, batch: Batch) -> bool:
         """Whether these rows have to be tried one after the other."""
+        if self._filters.looks_elsewhere(self._pod, self._cluster, ()):
+            return True
         victims = [placement.pod for lower in batch.lower for placement in lower]
         victims += [one.pod for some in batch.whole.values() for whole in some for one in whole.everywhere]
         return self._filters.looks_elsewhere(self._pod, self._cluster, victims)
@@ -180,8 +190,10 @@ class DryRun:
             lower = dry_runs.below(row, priority, cluster)
             whole = dry_runs.whole_groups.of_row(lower, cluster)
             if whole is not None:
+                moved = sum(len(self._move(one)) for one in whole)
+                found.in_copy = plain and not self._lasting and moved > _MOVED_AT_ONCE
                 found.whole[row] = whole
-                found.victims += sum(len(self._move(one)) for one in whole)
+                found.victims += len(lower) if found.in_copy else moved
                 found.one_by_one += len(whole)
             elif lower:
                 over = dry_runs.overdrawing(lower, cluster)
@@ -192,7 +204,7 @@ class DryRun:
             else:
                 found.without.append(row)
             steps = found.victims + _A_VICTIM * found.one_by_one + dry_runs.steps - before
-            if steps >= _CHUNK or (plain and found.victims >= _CHUNK_PLAIN):
+            if steps >= _CHUNK or (plain and found.victims >= _CHUNK_PLAIN) or found.in_copy:
                 break
         return found
 
@@ -268,7 +280,10 @@ class DryRun:
                 continue
             one.violations = over
             # One after the other, since two rows may have pods of the same group.
-            asked += self._ask_about([one]) if plain else all_give_back([one])
+            if batch.in_copy and row == next(reversed(batch.whole)):
+                self._ask_in_copy(one, victims)
+            else:
+                asked += self._ask_about([one]) if plain else all_give_back([one])
             self._note(one, [victims[i].together() for i in sorted(one.victims)])
         return asked
 
@@ -342,6 +357,38 @@ class DryRun:
         finally:
             lower(list(lifted.values()))
         return asked
+
+    def _begin_in_copy(self, row: int, victims: Sequence[Whole]) -> tuple[Answer, Victims]:
+        """What the filters say of a row without any of these victims, and all pods that they are.
+
+        Raises SliceOver; asked again, it gets further.
+        """
+        in_copy, going = self._dry_runs.in_copy, dict[Hashable, Sequence[Placement]]()
+        going |= {some.key: some.everywhere for some in victims}
+        here = tuple([one.pod.uid for some in victims for one in some.here])
+        in_copy.begin(self._pod, self._cluster, self._filters, (row, here))
+        return in_copy.ask(self._pod, row, 0, going), going
+
+    def _ask_in_copy(self, one: NodeDryRun, victims: Sequence[Whole]) -> None:
+        """As `_ask_about`, for one row, in a copy of the cluster."""
+        in_copy, number = self._dry_runs.in_copy, 1
+        (fits, rejected), going = self._begin_in_copy(one.row, victims)
+        one.failed = not fits
+        if one.failed:
+            self._results.explain([one.row], rejected)
+            return
+        for step in range(len(one.lower)):
+            if not one.can_give_back(step):
+                continue
+            back = one.at(step)
+            assert isinstance(back, Whole)
+            without = {key: pods for key, pods in going.items() if key != back.key}
+            fits, _ = in_copy.ask(self._pod, one.row, number, without)
+            number += 1
+            if fits:
+                going = without
+            else:
+                one.keep_away(step)
 
     def _asked(self, rows: list[int]) -> tuple[Bools, list[Rejected]]:
         """What the filters say of these rows."""

@@ -52,7 +52,8 @@ class Sparing:
 
         Raises PluginError.
         """
-        elsewhere = yield from asking(self._cluster, self._looks_elsewhere)
+        # Who stands in for pods of the group may leave no place for them with any victim, wherever that is.
+        elsewhere = self._stand_ins() or (yield from asking(self._cluster, self._looks_elsewhere))
         budgets.renew(real)
         if not elsewhere and not budgets.any:
             victims = [victim for victim in victims if self._concerns(victim)]
@@ -80,6 +81,11 @@ class Sparing:
             not filters.goes_by_shape(pod) or filters.looks_elsewhere(pod, cluster, self._kinds)
             for pod in alike.values()
         )
+
+    def _stand_ins(self) -> bool:
+        """Whether somebody stands in for a pod of the group, which is nominated for a node already."""
+        nominations = self._cluster.nominations
+        return bool(nominations) and any(nominations.counts(pod.uid) for pod, _ in self._assigned)
 
     def _yields(self) -> bool:
         """Whether other pods are nominated for nodes of the group."""

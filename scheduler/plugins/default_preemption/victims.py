@@ -25,6 +25,8 @@ class Batch:
         """Which evictions would overdraw a budget; None: none would."""
         self.whole: dict[int, list[Whole]] = {}
         """By row, where groups go as a whole, in place of `lower`."""
+        self.in_copy = False
+        """The last row of `whole` is to be tried in a copy of the cluster: it has victims on many other rows."""
         self.without: list[int] = []
         """Rows without a pod that may be preempted."""
         self.victims = 0
@@ -37,9 +39,10 @@ class Batch:
         first.rows, first.lower, first.over = self.rows[:1], self.lower[:1], self.over[:1]
         if not first.rows:
             first.whole = dict(islice(self.whole.items(), 1))
+            first.in_copy = self.in_copy and len(self.whole) == 1
         first.without = self.without
         first.victims = sum(map(len, first.lower)) + sum(
-            len(one.everywhere) for some in first.whole.values() for one in some
+            len(one.here if first.in_copy else one.everywhere) for some in first.whole.values() for one in some
         )
         first.one_by_one = sum(map(len, first.whole.values()))
         return first

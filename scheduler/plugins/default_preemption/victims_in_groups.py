@@ -1,7 +1,7 @@
 """Victims that may be groups: pods of a group with `disruptionMode: all` go all together, or none of them.
 
-Mirrors kube-scheduler `framework/preemption` (types.go, util.go: getCrossNodesVictims, MoreImportantVictim,
-FilterVictimsWithPDBViolation).
+So do the pods of all groups below a group of groups that has it. Mirrors kube-scheduler `framework/preemption`
+(types.go, util.go: getCrossNodesVictims, MoreImportantVictim, FilterVictimsWithPDBViolation).
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -10,9 +10,9 @@ from heapq import merge
 from itertools import islice
 
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import NATIVE, GroupKey
+from scheduler.model.pod_group import GroupKey
 from scheduler.plugins.default_preemption.budgets import Budgets, Drawn
-from scheduler.plugins.default_preemption.importance import started
+from scheduler.plugins.default_preemption.importance import rank_of, started
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
 from scheduler.state.pod_groups import PodGroups
@@ -29,16 +29,16 @@ class Victim:
     pods: list[tuple[Pod, int]]
     priority: int
     """Of the group, if it is one's."""
-    in_group: bool
-    """It is a group, or a pod of a group that has an object."""
+    rank: int
+    """As of `rank_of`."""
     violations: int = 0
     """How many of its pods would overdraw a disruption budget."""
 
     @property
     def importance(self) -> Importance:
-        """Sort key, the most important first: higher priority, groups, more pods, the longer running."""
+        """Sort key, the most important first: higher priority, higher rank, more pods, the longer running."""
         start = min(started(pod) for pod, _ in self.pods)
-        return -self.priority, -int(self.in_group), -len(self.pods), start
+        return -self.priority, -self.rank, -len(self.pods), start
 
 
 def gathered(by_row: Mapping[int, Sequence[Pod]], groups: PodGroups) -> Generator[int, None, list[Victim]]:
@@ -48,19 +48,15 @@ def gathered(by_row: Mapping[int, Sequence[Pod]], groups: PodGroups) -> Generato
     pods = ((pod, row) for row, there in by_row.items() for pod in there)
     while some := list(islice(pods, _TOGETHER)):
         for pod, row in some:
-            key = pod.scheduling_group
-            state = None if key is None else groups.native(pod)
-            if state is None or state.object is None:
-                victims.append(Victim([(pod, row)], pod.priority, in_group=key is not None and key.api == NATIVE))
-                continue
-            victim = whole.get(state.key)
+            group = None if pod.scheduling_group is None else groups.whole(pod)
+            victim = None if group is None else whole.get(group.key)
             if victim is not None:
                 victim.pods.append((pod, row))
                 continue
-            victim = Victim([(pod, row)], state.object.priority or 0, in_group=True)
+            victim = Victim([(pod, row)], groups.priority_of(pod), rank_of(pod, group))
             victims.append(victim)
-            if state.object.disruption_mode == "all":
-                whole[state.key] = victim
+            if group is not None:
+                whole[group.key] = victim
         yield 1 + len(some)
     return victims
 

@@ -56,6 +56,8 @@ class Together:
 class Whole:
     """A victim on a row: a pod, or all pods of a group that goes as a whole."""
 
+    key: str | GroupKey
+    """Its UID, or the group."""
     here: list[Placement]
     """Its pods on this row."""
     group: Together | None
@@ -101,13 +103,13 @@ class WholeGroups:
         found: list[Whole] = []
         known: dict[GroupKey, Whole] = {}
         for placement in lower:
-            state = groups.native(placement.pod)
-            if state is None or state.object is None or state.object.disruption_mode != "all":
-                found.append(Whole([placement], None))
+            state = groups.whole(placement.pod)
+            if state is None:
+                found.append(Whole(placement.pod.uid, [placement], None))
                 continue
             whole = known.get(state.key)
             if whole is None:
-                whole = known[state.key] = Whole([], self._sums(state, cluster))
+                whole = known[state.key] = Whole(state.key, [], self._sums(state, cluster))
                 found.append(whole)
             whole.here.append(placement)
         return found if known else None
@@ -116,7 +118,9 @@ class WholeGroups:
         """All pods of a group that have a node; goes on where it was interrupted, if the group is the same."""
         known = self._known.get(state.key)
         if known is None or known.version != state.version:
-            known = self._known[state.key] = _Known(state.version, state.with_node, Together([]))
+            known = self._known[state.key] = _Known(
+                state.version, cluster.pod_groups.with_node_in(state.key), Together([])
+            )
         while some := list(islice(known.coming, _AT_ONCE)):
             there = (cluster.placement(pod.uid) for pod in some)
             known.sums.add([one for one in there if one is not None])

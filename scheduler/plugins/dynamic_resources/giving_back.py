@@ -6,7 +6,7 @@ Upstream: `dynamicresources.go` (Unreserve), `extendeddynamicresources.go` (unre
 from collections.abc import Iterator
 
 from scheduler.framework.binding import AssumedPod, Delete, Patch, Write
-from scheduler.plugins.dynamic_resources.reserved import Reservation, ReservedClaim
+from scheduler.plugins.dynamic_resources.reserved import Reservation, ReservedClaim, latest
 from scheduler.plugins.dynamic_resources.sharing import part
 from scheduler.state.devices import Devices
 
@@ -58,7 +58,8 @@ def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices) 
         there = claim is not None and claim.uid == one.uid and uid in claim.reserved_for
         if there or _is_reserved(one, assumed, devices):
             change = {"status": {"reservedFor": [{"$patch": "delete", "uid": uid}]}}
-            yield Patch(one.object_key, one.uid, "", change, "status", strategic=True)
+            version = latest("" if claim is None else claim.resource_version, assumed.written.get(one.object_key))
+            yield Patch(one.object_key, one.uid, version, change, "status", strategic=True)
 
 
 def _is_reserved(one: ReservedClaim, assumed: AssumedPod, devices: Devices) -> bool:

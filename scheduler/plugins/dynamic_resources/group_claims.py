@@ -7,6 +7,8 @@ Behind `featureGates: {DRAWorkloadResourceClaims: true}` of the plugin, as upstr
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from scheduler.framework.binding import Patch
 from scheduler.model.devices import CLAIM, ResourceClaim
 from scheduler.model.pod import Pod
@@ -52,6 +54,8 @@ def unreserved(group: PodGroup, devices: Devices) -> Patch | None:
     """Take a group none of whose pods has a node out of one of its claims, so that others may have it freed."""
     for claim in claims_of_group(group, devices):
         if claim.allocation is not None and group.uid in claim.reserved_for and not devices.is_unseen(claim.uid):
-            change = {"status": {"reservedFor": [{"$patch": "delete", "uid": group.uid}]}}
-            return Patch((CLAIM, *claim.key), claim.uid, "", change, "status", strategic=True)
+            users = zip(claim.reserved_for, claim.raw_reserved_for, strict=True)
+            others = [msgspec.json.decode(raw) for uid, raw in users if uid != group.uid]
+            change = {"status": {"reservedFor": others or None}}
+            return Patch((CLAIM, *claim.key), claim.uid, claim.resource_version, change, "status")
     return None

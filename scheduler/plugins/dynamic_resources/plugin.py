@@ -1,6 +1,6 @@
 """Upstream: plugins/dynamicresources (dynamicresources.go, extendeddynamicresources.go)."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from scheduler.framework.plugin import (
     NO_POINTS,
     NODE,
     SKIPPABLE,
+    FailedGroup,
     Filters,
+    GroupPostFilterResult,
     OtherObject,
     Plugin,
     PostFilterResult,
@@ -24,7 +26,7 @@ from scheduler.framework.plugin import (
 from scheduler.framework.status import ErrorByNode, PluginError, Reason, Reject, Rejections, Unresolvable
 from scheduler.model.devices import AllocatedDevice, ClaimKey, ResourceClaim
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import PodGroup
+from scheduler.model.pod_group import COMPOSITE, PodGroup
 from scheduler.model.shape import PodShape
 from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocated
 from scheduler.plugins.dynamic_resources.arguments import DynamicResourcesArgs
@@ -63,6 +65,8 @@ from scheduler.plugins.dynamic_resources.selecting import Programs
 from scheduler.plugins.node_affinity import matches
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
+
+_GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
 
 
 class DynamicResources(Plugin):
@@ -183,25 +187,36 @@ class DynamicResources(Plugin):
             for claim in claims_of(pod, devices, self._claiming(pod, cluster)):
                 unusable = self._unusable(claim, cluster)
                 if unusable is not None and (unusable & where).any() and not set(claim.reserved_for) - {pod.uid}:
+                    devices.users.moved_on.discard(claim.uid)
                     return PostFilterResult("deallocation of ResourceClaim completed", writes=(freed(claim),))
         made = devices.made_for(pod.name, pod.uid) if device_resources(pod, devices) else None
         if made is not None:
             return PostFilterResult("deletion of ResourceClaim completed", writes=tuple(removed(made)))
         return PostFilterResult("")
 
-    def post_filter_group(self, pods: Sequence[Pod], cluster: Cluster) -> Iterable[tuple[Pod, Write]]:
-        """Free claims that keep the group from nodes and that nobody else uses: one for each pod, as in PostFilter."""
+    def post_filter_group(self, failed: FailedGroup, cluster: Cluster) -> GroupPostFilterResult:
+        """Free claims that keep the group from nodes and that nobody else uses: one for each pod, as in PostFilter.
+
+        The text says so even if there are none, as in kube-scheduler. It leaves groups with a topology and trees alone:
+        what an earlier attempt has given them in one domain keeps them from all others there.
+        """
+        told = not failed.by_topology and failed.group.key.api != COMPOSITE
+        return GroupPostFilterResult(_GIVEN_BACK if told else "", list(self._freed_for(failed.pods, cluster)))
+
+    def _freed_for(self, pods: Sequence[Pod], cluster: Cluster) -> Iterator[tuple[Pod, Write]]:
         done: set[ClaimKey] = set()
         claiming = [pod for pod in pods if pod.shape.claims]
         for pod in claiming:
             claim = self._to_free(pod, cluster)
             if claim is not None and claim.key not in done:
                 done.add(claim.key)
+                cluster.devices.users.moved_on.discard(claim.uid)
                 yield pod, freed(claim)
         group = self._claiming(claiming[0], cluster) if claiming and not done else None
         if group is not None and is_idle(group, cluster):
             out = unreserved(group, cluster.devices)
             if out is not None:
+                cluster.devices.users.moved_on.discard(out.uid)
                 yield claiming[0], out
 
     def _to_free(self, pod: Pod, cluster: Cluster) -> ResourceClaim | None:
@@ -330,11 +345,21 @@ class DynamicResources(Plugin):
         return found
 
     def alike(self, pod: Pod, cluster: Cluster) -> list[list[int]] | None:
-        """The rows that pass, those together whose devices differ in names only; None: what one gives others lose."""
+        """The rows that pass and give devices, those together whose devices the claims can't tell apart.
+
+        None: what one gives others may lose, or a pod has both claims and extended resources that devices serve.
+        """
         wants = self.wants(pod, cluster)
-        if wants is None or wants.results is None or wants.resources or len(wants.open) < len(wants.claims):
+        if wants is None or wants.results is None or len(wants.open) < len(wants.claims):
+            return None
+        if wants.resources and (wants.claims or len(wants.resources) > 1):
             return None
         return wants.results.alike()
+
+    def without_devices(self, pod: Pod, cluster: Cluster) -> list[int]:
+        """The rows that have the extended resources which the pod asks for by themselves."""
+        wants = self.wants(pod, cluster)
+        return [] if wants is None or wants.results is None else wants.results.without_devices()
 
     def given_if_any(self, pod: Pod, cluster: Cluster, row: int) -> dict[str, list[AllocatedDevice]] | None:
         """As `given`; None if the node's devices do not suffice."""

@@ -1,7 +1,7 @@
 """Which pools are alike: whatever is looked for in them is found at the same places, or in none of them.
 
 Nodes of one make have equal devices. What the allocator has found for one node is then true of all whose pools differ
-in names only.
+in names only, and in what the requests do not read.
 """
 
 from collections.abc import Hashable
@@ -11,20 +11,27 @@ from msgspec import Struct
 from scheduler.model.devices import DeviceID
 from scheduler.plugins.dynamic_resources.counters import available_counters
 from scheduler.plugins.dynamic_resources.pools import Pool
+from scheduler.plugins.dynamic_resources.reading import Reading
 from scheduler.state.allocated_devices import AllocatedDevices
 
 _MOST = 1 << 16
 """So many states, and devices of different kinds, are remembered. With one more, all are forgotten."""
+_READINGS = 8
+"""So many readings of a pool are remembered. With one more, all are forgotten."""
 _FREE = 0
+
+PoolState = tuple[int, int]
+"""The number of what is read of a pool's devices, and that of what is taken of them."""
 
 
 class _Known(Struct, gc=False, eq=False):
     """What is known of a pool. `version`: how often its devices were taken or given back by then."""
 
     pool: Pool
-    make: int
     version: int
-    number: int
+    taken: int
+    makes: dict[frozenset[str] | None, int]
+    """The names of the attributes that are read → the number of what is seen then."""
 
 
 class _Numbers:
@@ -46,25 +53,31 @@ class _Numbers:
 
 
 class PoolStates:
-    """A number for the state of each pool: its devices without their names, and what is taken of them."""
+    """Numbers for the state of each pool: its devices without their names, and what is taken of them."""
 
     def __init__(self) -> None:
         self._devices = _Numbers()
         self._makes = _Numbers()
-        self._states = _Numbers()
+        self._takings = _Numbers()
         self._by_pool: dict[int, _Known] = {}
         """By identity, which is why each keeps its pool alive."""
+        self.looked_at = 0
+        """How many devices were looked at to tell the states of their pools."""
 
-    def of(self, pool: Pool, allocated: AllocatedDevices) -> int:
-        """The number of the state that a pool is in now."""
+    def of(self, pool: Pool, allocated: AllocatedDevices, reading: Reading) -> PoolState:
+        """The state that a pool is in now, for requests of this reading."""
         version = allocated.by_pool.get(pool.id, 0)
         known = self._by_pool.get(id(pool))
         if known is None:
-            make = self._make(pool)
-            known = self._by_pool[id(pool)] = _Known(pool, make, version, self._state(pool, make, version, allocated))
+            known = self._by_pool[id(pool)] = _Known(pool, version, self._taking(pool, version, allocated), {})
         elif known.version != version:
-            known.version, known.number = version, self._state(pool, known.make, version, allocated)
-        return known.number
+            known.version, known.taken = version, self._taking(pool, version, allocated)
+        make = known.makes.get(reading.names)
+        if make is None:
+            if len(known.makes) >= _READINGS:
+                known.makes.clear()
+            make = known.makes[reading.names] = self._make(pool, reading)
+        return make, known.taken
 
     def forget(self, pool: Pool) -> None:
         """A pool is not used any more."""
@@ -74,17 +87,20 @@ class PoolStates:
         """No pool is used any more."""
         self._by_pool.clear()
 
-    def _make(self, pool: Pool) -> int:
+    def _make(self, pool: Pool, reading: Reading) -> int:
         """All that a search reads of the pool, besides what is taken."""
+        self.looked_at += len(pool.devices)
         kinds = [
-            self._devices.of((one.device.traits, one.taints, one.reached, one.device.consumes)) for one in pool.devices
+            self._devices.of((reading.seen(one.device.traits), one.taints, one.reached, one.device.consumes))
+            for one in pool.devices
         ]
         return self._makes.of((pool.incomplete, bool(pool.invalid), tuple(kinds), frozenset(pool.counters.items())))
 
-    def _state(self, pool: Pool, make: int, version: int, allocated: AllocatedDevices) -> int:
+    def _taking(self, pool: Pool, version: int, allocated: AllocatedDevices) -> int:
+        self.looked_at += len(pool.devices) if version else 0
         taken = [_taken(one.id, allocated) for one in pool.devices] if version else ()
         left = frozenset(available_counters(pool, allocated).items()) if pool.consumers else None
-        return self._states.of((make, tuple(taken) if any(taken) else (), left))
+        return self._takings.of((tuple(taken) if any(taken) else (), left))
 
 
 def _taken(device: DeviceID, allocated: AllocatedDevices) -> Hashable:

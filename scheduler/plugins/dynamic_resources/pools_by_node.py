@@ -3,10 +3,13 @@
 Next stage: `scheduler.plugins.dynamic_resources.results` asks the allocator about these nodes again.
 """
 
+from msgspec import Struct
+
 from scheduler.model.devices import PoolID
 from scheduler.model.node import Node
-from scheduler.plugins.dynamic_resources.pool_states import PoolStates
+from scheduler.plugins.dynamic_resources.pool_states import PoolState, PoolStates
 from scheduler.plugins.dynamic_resources.pools import Pool, pools_of
+from scheduler.plugins.dynamic_resources.reading import Reading
 from scheduler.state.cluster import Cluster
 from scheduler.state.devices import Devices
 from scheduler.state.nodes import Nodes
@@ -14,6 +17,16 @@ from scheduler.state.rowlog import ChangeLog
 
 _A_NODE, _A_POOL, _A_DEVICE = 8, 10, 3
 """Steps for finding the pools of a node."""
+
+
+class _OfNode(Struct, gc=False, eq=False):
+    """The pools of one node."""
+
+    epoch: int
+    node: Node
+    pools: list[Pool]
+    local: bool
+    """No other node reaches any of them."""
 
 
 class PoolsByNode:
@@ -27,8 +40,8 @@ class PoolsByNode:
         self._devices: Devices | None = None
         self._nodes: Nodes | None = None
         self._seen = (-1, -1)
-        self._by_row: dict[int, tuple[Node, list[Pool], bool]] = {}
-        """Row → its node, the pools, and whether no other node reaches any of them."""
+        self._by_row: dict[int, _OfNode] = {}
+        """By row. What is of an older epoch is not true any more; it is let go of when the row is asked for."""
         self._rows: dict[PoolID, set[int]] = {}
         self._alike: dict[tuple[PoolID, frozenset[str]], Pool] = {}
         self._states = PoolStates()
@@ -41,6 +54,10 @@ class PoolsByNode:
         if self._devices is devices and self._nodes is nodes and version == self._seen:
             return
         known = self._devices is devices and self._nodes is nodes
+        if not known:
+            self._by_row.clear()
+            self._rows.clear()
+            self._states.clear()
         changes = devices.log.since(self._seen[0]) if known else None
         rows = nodes.object_log.since(self._seen[1]) if known else None
         self._devices, self._nodes, self._seen = devices, nodes, version
@@ -58,29 +75,36 @@ class PoolsByNode:
                 for row in there | self._rows.pop(pool, set()):
                     self._forget(row)
 
+    def entries(self) -> tuple[int, int]:
+        """How many nodes and pools something is known of, for tests of what a tenant can make grow."""
+        return len(self._by_row), len(self._rows)
+
     def take_steps(self) -> int:
-        """The steps that finding pools took since this was last asked."""
-        steps, self._steps = self._steps, 0
+        """The steps that finding pools and their states took since this was last asked."""
+        steps, self._steps = self._steps + _A_DEVICE * self._states.looked_at, 0
+        self._states.looked_at = 0
         return steps
 
     def of(self, row: int, node: Node, devices: Devices) -> list[Pool]:
         """The pools that a node can use, in kube-scheduler's order."""
         found = self._by_row.get(row)
-        if found is None or found[0] is not node:
+        if found is None or found.node is not node or found.epoch != self.epoch:
+            self._let_go(row)
             pools = [self._shared(pool) for pool in pools_of(node, devices)]
             self._steps += _A_NODE + sum(_A_POOL + _A_DEVICE * len(pool.devices) for pool in pools)
-            self._by_row[row] = found = (node, pools, all(self.is_local(pool.id) for pool in pools))
+            local = all(self.is_local(pool.id) for pool in pools)
+            self._by_row[row] = found = _OfNode(self.epoch, node, pools, local)
             for pool in pools:
                 self._rows.setdefault(pool.id, set()).add(row)
-        return found[1]
+        return found.pools
 
     def are_local(self, row: int) -> bool:
         """Whether no other node reaches any of the pools that `of` has given for a row."""
-        return self._by_row[row][2]
+        return self._by_row[row].local
 
-    def state_of(self, pool: Pool, devices: Devices) -> int:
-        """The number of the state that a pool is in: pools of the same number differ in names only."""
-        return self._states.of(pool, devices.allocated)
+    def state_of(self, pool: Pool, devices: Devices, reading: Reading) -> PoolState:
+        """The state that a pool is in: pools of the same state differ in names only, and in what is not read."""
+        return self._states.of(pool, devices.allocated, reading)
 
     def rows_of(self, pool: PoolID) -> set[int]:
         """The rows that can use a pool, among those that were asked for."""
@@ -102,14 +126,20 @@ class PoolsByNode:
         return self._alike.setdefault((pool.id, frozenset(slices)), pool)
 
     def _forget(self, row: int) -> None:
-        found = self._by_row.pop(row, None)
-        for pool in found[1] if found is not None else ():
-            self._states.forget(pool)
+        self._let_go(row)
         self.log.touch(row)
 
+    def _let_go(self, row: int) -> None:
+        found = self._by_row.pop(row, None)
+        for pool in found.pools if found is not None else ():
+            self._states.forget(pool)
+            rows = self._rows.get(pool.id)
+            if rows is not None:
+                rows.discard(row)
+                if not rows:
+                    del self._rows[pool.id]
+
     def _forget_all(self) -> None:
+        """In no time: whoever asks for a row pays for what is known of it. A taint rule may change many times."""
         self.epoch += 1
-        self._by_row.clear()
-        self._rows.clear()
         self._alike.clear()
-        self._states.clear()

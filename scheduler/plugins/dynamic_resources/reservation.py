@@ -35,6 +35,8 @@ from scheduler.state.devices import Devices
 FURTHER = "kube-scheduler's search finds no devices there, looking further did"
 PENDING = "BindingConditionsPending"
 """The reason of the event that says what the pod waits for."""
+RESERVED_OVER = "podberth.dev/reserved-over"
+"""The annotation that makes a version of a claim another one; its value is the version over which it was written."""
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST = 253
 
@@ -118,6 +120,8 @@ def next_step(
     `peers`: UIDs of the pods of its group that are assumed. Raises ReservationError.
     """
     rounds = (_creations, _finalizers, _statuses, _pod_status)
+    if (wait := _taken_out(reservation, assumed, devices, seconds)) is not None:
+        return wait
     if (wait := turn(reservation, assumed, devices, seconds)) is not None:
         return wait
     while reservation.asked < len(rounds):
@@ -136,6 +140,22 @@ def next_step(
             return Wait(seconds, writes, note=FURTHER if reservation.further and current is _statuses else "")
     wait = pause(reservation, assumed, devices, seconds) or give_way(reservation, assumed, devices, seconds, peers)
     return _wait_for_devices(reservation, assumed, devices, seconds) if wait is None else wait
+
+
+def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Wait until it is known that an earlier attempt has taken the pod out of its claims, and the watch shows it.
+
+    Else the claim still looks reserved for the pod, nothing is written, and what is under way takes it out of the claim
+    after it was bound.
+    """
+    users = devices.users
+    if reservation.asked or not (users.taking_out or users.unseen):
+        return None
+    named = [one for one in reservation.claims if one.extended is None]
+    busy = named if assumed.pod.uid in users.taking_out else [one for one in named if one.uid in users.unseen]
+    if not busy:
+        return None
+    return Wait(seconds, on=frozenset(one.object_key for one in busy), expired="the pod is not taken out of its claims")
 
 
 def _creations(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
@@ -181,6 +201,8 @@ def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
         if claim is not None and is_other(one, claim):
             raise ReservationError(f"claim {claim} got allocated elsewhere in the meantime")
         if claim is not None and is_reserved(one, reservation, pod, claim):
+            if one.uid not in devices.users.moved_on and one.object_key not in assumed.written:
+                yield moved_on(claim)
             continue
         reserved = [] if claim is None else [msgspec.json.decode(raw) for raw in claim.raw_reserved_for]
         there = () if claim is None else claim.reserved_for
@@ -246,6 +268,19 @@ def _wait_for_devices(reservation: Reservation, assumed: AssumedPod, devices: De
         reservation.announced = True
         event = (PENDING, f"waiting for binding conditions for device on node {assumed.node}")
     return Wait(left, on=frozenset(wanted), expired=f"device binding timeout: claim={name}", event=event)
+
+
+def moved_on(claim: ResourceClaim) -> Patch:
+    """Another version of a claim that is reserved already, so that what is still under way over this one is refused.
+
+    An earlier leader may have sent a write that takes the pod out of the claim, and may have died since.
+    """
+    return Patch(
+        (CLAIM, *claim.key),
+        claim.uid,
+        claim.resource_version,
+        {"metadata": {"annotations": {RESERVED_OVER: claim.resource_version}}},
+    )
 
 
 def freed(claim: ResourceClaim) -> Patch:

@@ -10,10 +10,12 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from scheduler.cel.reads import attributes_read
 from scheduler.model.devices import MOST_ALTERNATIVES, PoolID
 from scheduler.model.node import Node
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
 from scheduler.plugins.dynamic_resources.pools_by_node import PoolsByNode
+from scheduler.plugins.dynamic_resources.reading import Reading, expressions, reading_of
 from scheduler.plugins.dynamic_resources.requested import AllocationError, RequestedClaim, UnfinishedError
 from scheduler.plugins.dynamic_resources.search import Chosen, Search, Selects
 from scheduler.state.cluster import Cluster
@@ -28,6 +30,10 @@ _NODE = 8
 """Steps for a node, besides its search."""
 _KNOWN_NODE = 4
 """Steps for a node whose pools are as those of one that was searched."""
+_SCANNED_PER_STEP = 50
+"""So many characters of an expression are looked through in one step, to find what it reads."""
+_LET_GO = 16
+"""For each row that is judged, so many results are let go of that hold no longer."""
 _MOST_KNOWN = 1 << 14
 """So many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
 
@@ -52,7 +58,7 @@ class NodeAllocation(Struct, gc=False, eq=False):
 
 
 class _Outcome(Struct, gc=False, eq=False):
-    """What a search of these pools has found; true of all that differ from them in names only."""
+    """What a search of these pools has found; true of all that differ from them in names, and in what is not read."""
 
     answer: NodeAllocation
     pools: Sequence[Pool]
@@ -106,6 +112,9 @@ class AllocationsByNode:
         """(row, the search under way, what kube-scheduler's search came to if this one looks further)."""
         self._known: dict[tuple[Any, ...], _Outcome] = {}
         """Claims, and the states of the pools that they may use → the outcome."""
+        self._reads: dict[str, frozenset[str] | None] = {}
+        """Expression → the attributes that it reads."""
+        self._readings: dict[Sequence[RequestedClaim], Reading] = {}
         self._failed: dict[tuple[int, ...], _Outcome] = {}
         """Claims and pools, by identity → a search that failed, as its message names devices."""
         self._idle: dict[tuple[int, int], _Judged] = {}
@@ -113,6 +122,8 @@ class AllocationsByNode:
         self._searched_pools: set[PoolID] = set()
         """Pools with a device that a claim may use, of those that several nodes may reach."""
         self._looking: _Looking | None = None
+        self._outdated: list[dict[Any, Any]] = []
+        """What was found for devices, classes or taint rules that are different now."""
         self._steps = _NODE
 
     def renew(self, cluster: Cluster) -> None:
@@ -127,7 +138,18 @@ class AllocationsByNode:
             answer = found[0].answer
             self.codes[row], self.scores[row] = answer.code, answer.score
             del self._open[row]
+            self._let_go()
             effort.charge(self._steps + self._pools_by_node.take_steps())
+
+    def _let_go(self) -> None:
+        """Of some of what is outdated: all of it at once may take a long time."""
+        for _ in range(_LET_GO):
+            if not self._outdated:
+                return
+            if self._outdated[-1]:
+                self._outdated[-1].popitem()
+            else:
+                self._outdated.pop()
 
     def of(self, row: int) -> NodeAllocation:
         """The outcome for one row."""
@@ -135,18 +157,24 @@ class AllocationsByNode:
         return outcome.for_pools(pools)
 
     def alike(self) -> list[list[int]] | None:
-        """The rows that pass, those together whose devices differ in names only.
+        """The rows that pass and give devices, those together whose devices the claims can't tell apart.
 
         None: some devices are reached from several nodes, or a node could not be judged.
         """
         found: dict[int, list[int]] = {}
         for row, (outcome, _) in self._answers.items():
             code = outcome.answer.code
-            if code == FAILED or outcome is _FITS or (code == FITS and not self._pools_by_node.are_local(row)):
+            if outcome is _FITS:
+                continue
+            if code == FAILED or (code == FITS and not self._pools_by_node.are_local(row)):
                 return None
             if code == FITS:
                 found.setdefault(id(outcome), []).append(row)
         return list(found.values())
+
+    def without_devices(self) -> list[int]:
+        """The rows that pass, and of whose devices nothing is asked."""
+        return [row for row, (outcome, _) in self._answers.items() if outcome is _FITS]
 
     def _reopen(self, cluster: Cluster) -> None:
         pools, rows = self._pools_by_node, cluster.nodes.rows
@@ -156,12 +184,13 @@ class AllocationsByNode:
             self._epoch = pools.epoch
             self.codes = np.zeros(rows, dtype=np.int64)
             self.scores = np.zeros(rows, dtype=np.int64)
-            self._answers.clear()
-            self._idle.clear()
+            if rows < len(self._answers):
+                self._answers.clear()  # else each is replaced when its row is
+            self._outdated += filter(None, (self._idle, self._known, self._failed, self._reads))
+            self._idle, self._known, self._failed, self._reads = {}, {}, {}, {}
+            self._readings.clear()
             self._searched_pools.clear()
             self._looking = None
-            self._known.clear()
-            self._failed.clear()
             self._search = None
             self._open = dict.fromkeys(range(rows))
         elif changed:
@@ -192,7 +221,8 @@ class AllocationsByNode:
         if not by_node.are_local(row):
             pools = [pool for pool in pools if not self._is_idle(pool, wanted, effort)]
             self._searched_pools.update([pool.id for pool in pools])
-        states = (wanted, *[by_node.state_of(pool, devices) for pool in pools])
+        reading = self._reading(wanted, effort)
+        states = (wanted, *[by_node.state_of(pool, devices, reading) for pool in pools])
         known = self._known.get(states)
         if known is not None:
             self._steps = _KNOWN_NODE
@@ -209,6 +239,17 @@ class AllocationsByNode:
                 self._known.clear()
             self._known[states] = found
         return found, pools
+
+    def _reading(self, wanted: Sequence[RequestedClaim], effort: Effort) -> Reading:
+        """What of devices the claims read. Raises SliceOver, after which it goes on where it was."""
+        found = self._readings.get(wanted)
+        if found is None:
+            for expression in expressions(wanted):
+                if expression not in self._reads:
+                    self._reads[expression] = attributes_read(expression)
+                    effort.charge(1 + len(expression) // _SCANNED_PER_STEP)
+            found = self._readings[wanted] = reading_of(wanted, self._reads)
+        return found
 
     def _searched(
         self, row: int, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, effort: Effort

@@ -2,33 +2,13 @@
 
 from contextlib import suppress
 
-from scheduler.cel import (
-    CompileError,
-    DeviceView,
-    EffortError,
-    EvaluationError,
-    Quantity,
-    QuantityError,
-    Version,
-    VersionError,
-    compile_further,
-)
-from scheduler.cel import compile as compile_cel
 from scheduler.model.devices import DeviceID, DeviceTraits
-from scheduler.plugins.dynamic_resources.requested import AllocationError, UnfinishedError
-from scheduler.plugins.dynamic_resources.selector_results import holds
+from scheduler.plugins.dynamic_resources.requested import UnfinishedError
 from scheduler.state.effort import Effort
 
-_MOST = 5_000
-"""Steps that one evaluation may take in an attempt whose steps are limited: it can't be interrupted."""
-_SHOWN_PER_STEP = 4
-"""So many attributes of a device are made ready for an expression in one step."""
-_TOO_COSTLY = f"the expression costs more than {_MOST:,} steps (about {_MOST / 1e3:g} ms of one core) for one device"
-_NO_SUCH_KEY = "no such key:"
-_HINT = (
-    ". consider using CEL optional chaining (.? followed by orValue()) "
-    "or guarding the check with has() for optional fields"
-)
+EVALUATING = "scheduler.plugins.dynamic_resources.evaluating"
+"""The module that knows CEL. CEL is a tenth of what a scheduler imports, and most clusters have no devices. So it is
+imported for the first expression, or before by a shell that sees devices come."""
 
 
 class Programs:
@@ -45,13 +25,9 @@ class Programs:
 
         Raises AllocationError, and UnfinishedError.
         """
-        try:
-            return holds(expression, traits, self.owner, self._matches)
-        except CompileError as error:
-            raise AllocationError(f"{whose}: CEL compile error: {error}") from None
-        except (EvaluationError, VersionError) as error:
-            hint = _HINT if _NO_SUCH_KEY in str(error) else ""
-            raise AllocationError(f"{whose} on device {device}: CEL runtime error: {error}{hint}") from None
+        from scheduler.plugins.dynamic_resources.evaluating import selects
+
+        return selects(expression, whose, traits, device, self.owner, self.effort)
 
     def selects_at_once(self, expression: str, whose: str, traits: DeviceTraits, device: DeviceID) -> bool:
         """As `selects`, where nobody else waits for a turn.
@@ -61,49 +37,3 @@ class Programs:
         while True:
             with suppress(UnfinishedError):
                 return self.selects(expression, whose, traits, device)
-
-    def _matches(self, expression: str, traits: DeviceTraits) -> bool:
-        effort = self.effort
-        if effort.is_limited:
-            program, steps = compile_further(expression, self.owner)
-        else:
-            program, steps = compile_cel(expression, self.owner), 0
-        effort.count(steps)
-        if program is None:
-            raise UnfinishedError
-        effort.count(program.owed() + len(traits.attributes) // _SHOWN_PER_STEP)
-        if program.error is not None:
-            raise program.error
-        try:
-            answer = program.evaluate(_view(traits), _MOST if effort.is_limited else None)
-        except EffortError as error:
-            effort.count(error.steps)
-            raise EvaluationError(_TOO_COSTLY) from None
-        except EvaluationError as error:
-            effort.count(error.steps)
-            raise
-        effort.count(answer.steps)
-        return answer.matches
-
-
-def _view(traits: DeviceTraits) -> DeviceView:
-    """What CEL sees of a device. Raises VersionError."""
-    attributes: dict[str, str | bool | int | Version] = {}
-    for name, (kind, value) in traits.attributes.items():
-        if not kind and value:
-            continue  # a list
-        if not kind:
-            raise VersionError(f"attribute {name}: unsupported attribute value")
-        try:
-            attributes[name] = Version.parse(value) if kind == "version" else value
-        except VersionError as error:
-            raise VersionError(f"attribute {name}: parse semantic version: {error}") from None
-    capacity = {name: _quantity(one.text) for name, one in traits.capacity.items()}
-    return DeviceView(traits.driver, attributes, capacity, traits.shared)
-
-
-def _quantity(text: str) -> Quantity:
-    try:
-        return Quantity.parse(text)
-    except QuantityError:
-        return Quantity(0)

@@ -30,8 +30,10 @@ def share(reservation: Reservation, pod: Pod, devices: Devices, group: GroupKey)
 def part(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> None:
     """The claims are written, or the pod does not need them any more: it neither writes nor counts on them."""
     for one in reservation.claims:
+        version = assumed.written.get(one.object_key)
+        if version is not None and one.extended is None:
+            devices.users.moved_on.add(one.uid)
         if one.shared:
-            version = assumed.written.get(one.object_key)
             if version is not None:
                 devices.note_written(one.key, one.uid, version)
             devices.users.remove(one.uid, one.key, assumed.pod.uid)

@@ -98,7 +98,7 @@ def score_rows(
     kinds = np.zeros(len(feasible), dtype=np.int64 if len(lacking) < _BITS else object)
     for bit, i in enumerate(lacking):
         kinds += (found[i][1] != 0) * (1 << bit)
-    for kind in np.unique(kinds).tolist():
+    for kind in set(kinds.tolist()):  # np.unique sorts, and imports masked arrays at its first use
         here = np.flatnonzero(kinds == kind)
         without = {i for bit, i in enumerate(lacking) if not kind >> bit & 1}
         left = [one for i, one in enumerate(found) if i not in without]

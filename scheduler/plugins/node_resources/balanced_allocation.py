@@ -7,7 +7,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from scheduler.framework.plugin import MAX_SCORE, NODE, PODS_HERE, Plugin
+from scheduler.framework.normalize import MAX_SCORE
+from scheduler.framework.plugin import NODE, PODS_HERE, Plugin
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.plugins.node_resources.amounts import Amount, Arithmetic, counting, score_row, score_rows

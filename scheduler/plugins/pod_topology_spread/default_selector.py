@@ -22,7 +22,9 @@ def default_selector(pod: Pod, cluster: Cluster) -> LabelSelector | None:
         if owner is not None and owner.selector.nothing:
             owner = None
     if len(pod.labels) <= _MANY:
-        return _merged(pod, owner, cluster)[0]
+        selector, looked_at = _merged(pod, owner, cluster)
+        cluster.effort.count(looked_at // 2)
+        return selector
     kept = cluster.services.merged
     changes = cluster.selecting_changes.get(pod.namespace, 0)
     found = kept.get(pod.labels, (pod.namespace, pod.owner, changes))
@@ -51,7 +53,8 @@ def _merged(pod: Pod, owner: Selecting | None, cluster: Cluster) -> tuple[LabelS
             pairs |= {requirement.key: requirement for requirement in owner.selector.requirements}
             found = list(pairs.values())
         elif owner.kind in _OWNERS:
-            found.extend(owner.selector.requirements)
+            size = len(owner.selector.requirements)
+            return owner.selector.beside(tuple(found)), len(services) + len(found) + size // 8
     return (LabelSelector(tuple(found)) if found else None), len(services) + len(found)
 
 

@@ -15,11 +15,13 @@ from scheduler.model.pod import Pod
 from scheduler.model.spread import SpreadConstraint
 from scheduler.model.taints import untolerated
 from scheduler.plugins.node_affinity import wanted_nodes
+from scheduler.plugins.pod_topology_spread.weights import distinct
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.nodes import Nodes
 from scheduler.state.sums import OnRows
 
+_SUPPOSED_A_STEP = 4
 _KEPT = 64
 _KEPT_DOMAINS = 256
 """Constraints of all that is kept: each takes some bytes a node."""
@@ -34,14 +36,16 @@ class Domains:
         self.constraint = constraint
         self.codes: Codes = column.codes[: nodes.rows]
         self.missing: Bools = self.codes < 0
-        self.everywhere = not self.missing.any()
+        alive = nodes.alive[: nodes.rows]
+        self.everywhere = not (self.missing & alive).any()
+        """Whether all nodes have the label."""
         self.eligible: Bools = included & ~self.missing
         here = self.codes[self.eligible]
         self.inhabited: Bools = np.bincount(here, minlength=len(column.values)) > 0
         """bool[codes]: domains with an eligible node."""
         self.number = int(np.count_nonzero(self.inhabited))
         self._column = column
-        self._rows = nodes.rows
+        self._rows, self._alive = nodes.rows, alive
         self._which: NDArray[np.intp] | None = None if self.inhabited.all() else np.flatnonzero(self.inhabited)
         self._counts: Ints = np.zeros(len(self.inhabited), dtype=np.int64)
         self._matching: OnRows | None = None
@@ -49,8 +53,8 @@ class Domains:
 
     @cached_property
     def size(self) -> int:
-        """How many domains all rows are in, with those without the label as one."""
-        return int(np.count_nonzero(np.bincount(1 + self.codes)))
+        """How many domains all nodes are in, with those without the label as one."""
+        return distinct(self.codes[self._alive])
 
     def of_inhabited(self, counts: Ints) -> Ints:
         """The counts of inhabited domains."""
@@ -80,10 +84,13 @@ class Domains:
         if not cluster.supposed:
             return counts
         selector = self.constraint.selector
+        supposed = cluster.supposed if selector.is_everything else cluster.supposed_leaving
+        if not supposed:
+            return counts
+        cluster.effort.count(len(supposed) // _SUPPOSED_A_STEP)
         counts = counts.copy()
-        for other, row, sign in cluster.supposed.values():
-            uncounted = selector.is_everything or other.terminating
-            if uncounted and other.namespace == pod.namespace and self.eligible[row] and selector.matches(other.labels):
+        for other, row, sign in supposed.values():
+            if other.namespace == pod.namespace and self.eligible[row] and selector.matches(other.labels):
                 counts[self.codes[row]] += sign
         return counts
 
@@ -117,7 +124,7 @@ class Spread:
     def __init__(self, constraints: Sequence[SpreadConstraint], pod: Pod, cluster: Cluster, *, all_keys: bool) -> None:
         nodes = cluster.nodes
         self._read = _Read(nodes, constraints, pod)
-        self.rows = nodes.rows
+        self.rows, self.nodes = nodes.rows, int(np.count_nonzero(nodes.alive[: nodes.rows]))
         self.nowhere = all_keys and any(nodes.topology(constraint.topology_key) is None for constraint in constraints)
         """No node has every topology key, as there is one that none has: no domain counts any pod."""
         self.labelled: Bools = nodes.alive[: nodes.rows].copy()
@@ -129,7 +136,8 @@ class Spread:
         elif all_keys:
             for constraint in constraints:
                 self.labelled &= nodes.label(constraint.topology_key).codes[: nodes.rows] >= 0
-        self.whole = bool(self.labelled.all())
+        self.whole = int(np.count_nonzero(self.labelled)) == self.nodes
+        """Whether these are all nodes."""
         included: dict[tuple[bool, bool], Bools] = {}
         self.domains = []
         for constraint in constraints:

@@ -1,6 +1,6 @@
 """How constraints see pods that are placed one after the other and have those constraints themselves."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class SpreadFollowing(Following):
         self._soft = soft
         self._limits = [_Count(each, pod, cluster, self) for each in _domains(hard)]
         self._parts = [_Count(each, pod, cluster, self, scores=True) for each in _domains(soft)]
+        self._last: tuple[Kinds, list[_Seen]] | None = None
         if soft is not None:
             self.columns.append(soft.labelled.astype(np.int64))
         self.moves = any(count.itself for count in self._parts)
@@ -44,29 +45,36 @@ class SpreadFollowing(Following):
         """Matching pods in the domains, weighted by how many domains there are."""
         if self._soft is None:
             return None
-        rows = kinds.rows
         if self._soft.nowhere:
-            return np.zeros(len(rows), dtype=np.int64)
-        counted = None if self._soft.whole else self._soft.labelled[rows]
+            return np.zeros(len(kinds.rows), dtype=np.int64)
+        counted = None if self._soft.whole else self._soft.labelled[kinds.rows]
         total: Any = None
-        for count in self._parts:
-            here = count.domains.codes[rows]
-            if count.by_row:
-                size = int(kinds.sizes.sum() if counted is None else kinds.sizes[counted].sum())
-                part = weighted(count.counts[rows], size, count.domains.constraint)
-            else:
-                size = distinct(here if counted is None else here[counted])
-                part = weighted(count.counts[here], size, count.domains.constraint)
+        for count, seen in zip(self._parts, self._seen(kinds, counted), strict=True):
+            part = weighted(count.counts[seen.places], seen.size, count.domains.constraint)
             if not count.domains.everywhere:
-                part = np.where(here >= 0, part, 0)
+                part = np.where(seen.labelled, part, 0)
             total = part if total is None else total + part
         found = rounded(total)
         return found if counted is None else np.where(counted, found, 0)
+
+    def _seen(self, kinds: Kinds, counted: Bools | None) -> "list[_Seen]":
+        """How each soft constraint sees the kinds, which often stay the same. `counted`: which count, if not all."""
+        if self._last is None or self._last[0] is not kinds:
+            self._last = kinds, [count.seen(kinds, counted) for count in self._parts]
+        return self._last[1]
 
     def placed(self, row: int) -> None:
         """Each constraint that selects the pod counts it, where it counts."""
         for count in (*self._limits, *self._parts):
             count.placed(row)
+
+
+class _Seen(NamedTuple):
+    """`places`: where in the counts each kind is; `size`: how many domains there are; `labelled`: which are in one."""
+
+    places: Any
+    size: int
+    labelled: Bools
 
 
 class _Count:
@@ -94,6 +102,14 @@ class _Count:
                 columns += [self.counts[domains.codes], domains.eligible.astype(np.int64)]
         to.columns += columns
         to.by_pods |= own
+
+    def seen(self, kinds: Kinds, counted: Bools | None) -> "_Seen":
+        """How a soft constraint sees these kinds. `counted`: those that take part in the score; None: all."""
+        codes = self.domains.codes[kinds.rows]
+        if self.by_row:
+            size = int(kinds.sizes.sum() if counted is None else kinds.sizes[counted].sum())
+            return _Seen(kinds.rows, size, codes >= 0)
+        return _Seen(codes, distinct(codes if counted is None else codes[counted]), codes >= 0)
 
     def placed(self, row: int) -> None:
         if not (self.itself and self._counts_any):

@@ -10,7 +10,8 @@ from scheduler.framework.changes import Fix, RaiseMaxSkew, SoftenSpread
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.following import Followed, Following
-from scheduler.framework.plugin import MAX_SCORE, NODE, PODS_ELSEWHERE, Plugin
+from scheduler.framework.normalize import MAX_SCORE
+from scheduler.framework.plugin import NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.node import Node
 from scheduler.model.once import hashed_once
@@ -160,7 +161,7 @@ class PodTopologySpread(Plugin, Followed):
                 part = weighted(matching, size, constraint)
             else:
                 # Nodes without the label, where they are not left out, count as one more domain.
-                if len(feasible) == spread.rows and counted is None:
+                if len(feasible) == spread.nodes and counted is None:
                     size = domains.size
                 else:
                     size = distinct(here if counted is None else here[counted])
@@ -214,7 +215,7 @@ class PodTopologySpread(Plugin, Followed):
         if event & ClusterEvent.POD_LABELS:
             return True
         hard = [constraint for constraint in pod.shape.spread if constraint.hard]
-        return not hard or any(c.selector_for(pod.labels).matches(other.labels) for c in hard)
+        return not hard or any(c.counts(pod.labels, other.labels) for c in hard)
 
     def too_uneven(self, pod: Pod, row: int, cluster: Cluster) -> list[tuple[SpreadConstraint, int]]:
         """The constraints of a placed pod that do not hold on its row, and by how many pods its domain has too many.
@@ -329,4 +330,4 @@ class _Owned:
                 own = replace(one, selector=one.selector_for(self.labels), match_label_keys=()) if keys else one
                 self.constraints.append(own)
             if keys:
-                effort.charge(3 + len(keys))
+                effort.charge(3 + len(keys) + one.selector.size // 16)

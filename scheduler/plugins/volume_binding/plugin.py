@@ -11,7 +11,8 @@ from scheduler.framework.binding import AssumedPod, Wait
 from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
-from scheduler.framework.plugin import MAX_SCORE, NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
+from scheduler.framework.normalize import MAX_SCORE
+from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject
 from scheduler.framework.status import PluginError, Reason, Reject, Rejections, Unresolvable
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -23,7 +24,7 @@ from scheduler.model.storage import (
     StorageClass,
 )
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
-from scheduler.plugins import claims_explained
+from scheduler.plugins.claims_explained import ClaimsExplained
 from scheduler.plugins.node_resources.arguments import ShapePoint, check_shape
 from scheduler.plugins.node_resources.strategies import broken_linear
 from scheduler.plugins.node_volume_limits import not_owner
@@ -47,7 +48,7 @@ class VolumeBindingArgs(Struct, forbid_unknown_fields=True, rename="camel", froz
         return replace(self, shape=self.shape or [ShapePoint(0, 10), ShapePoint(100, 0)])
 
 
-class VolumeBinding(Plugin):
+class VolumeBinding(ClaimsExplained):
     """Keep a pod where its volumes can be: bound ones are reachable, others are there to bind or can be made."""
 
     name = "VolumeBinding"
@@ -141,6 +142,14 @@ class VolumeBinding(Plugin):
             usage.make(provision.claim.spec_class, rows, provision.claim.size, room)
         return usage.score(self._shape)
 
+    def shares_room(self, pod: Pod, cluster: Cluster) -> bool:
+        """Whether a pod may take a volume that is there, or room that is counted, so that others do not find it."""
+        if not pod.shape.volumes.claims:
+            return False
+        found = self._find(pod, cluster)
+        taken = any((choice.chosen != NONE).any() for choice in found.choices)
+        return taken or any((provision.room != NONE).any() for provision in found.provisions)
+
     def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """Any volume, a claim of the pod, and what of classes, drivers and nodes lets volumes be made elsewhere."""
         match new:
@@ -184,14 +193,6 @@ class VolumeBinding(Plugin):
             case self.full:
                 return explained.shrinking(inquiry, row, found)
         return explained.restoring(inquiry, found)
-
-    def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
-        """What is wrong with each claim."""
-        return claims_explained.explain(inquiry)
-
-    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> list[Fix]:
-        """What would make the claims usable."""
-        return claims_explained.fixes(inquiry)
 
     def reserve(self, pod: Pod, cluster: Cluster, row: int) -> AssumedVolumes | None:
         """Take the volumes, and the claims to provision for, before the next pod is decided."""

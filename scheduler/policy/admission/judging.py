@@ -42,6 +42,7 @@ class Terms(msgspec.Struct, frozen=True):
     allowed_prefixes: tuple[str, ...] = ()
     reserved_prefixes: tuple[str, ...] = ()
     reserve_known: bool = True
+    stamp: bool = True
 
 
 class Held(msgspec.Struct, frozen=True, dict=True):
@@ -205,6 +206,7 @@ def _options(request: Request, terms: Terms, question: Question) -> Options:
         allowed_prefixes=terms.allowed_prefixes,
         reserved_prefixes=terms.reserved_prefixes,
         reserve_known=terms.reserve_known,
+        stamp=terms.stamp,
         live_schedulers=question.live_schedulers,
     )
 

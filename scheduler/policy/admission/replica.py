@@ -65,6 +65,7 @@ class Replica:
             settings.allowed_prefixes,
             settings.reserved_prefixes,
             settings.reserve_known,
+            settings.stamp,
         )
         self._aside = Aside(terms, settings.workers)
         self.cache = PolicyCache(

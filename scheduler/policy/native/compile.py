@@ -74,16 +74,20 @@ def compile_namespace(
     reserved: Reserved,
     *,
     elsewhere: Mapping[str, str] | None = None,
+    webhook: bool = True,
+    stamp: bool = True,
     closed: str = "",
 ) -> Compiled:
     """The objects for a namespace's policies; `policies` hold those of this namespace only.
 
-    `elsewhere`: as for `partition`. `closed`: why nothing is let into the namespace at all; empty where it is open.
+    `elsewhere`, `webhook`: as for `partition`. `stamp`: whether every pod gets its QoS class as an annotation, or only
+    pods that bring the annotation along. `closed`: why nothing is let into the namespace at all; empty where it is
+    open.
     """
-    split = partition(policies, reserved, elsewhere)
+    split = partition(policies, reserved, elsewhere, webhook=webhook)
     if not split.native.policies:
         return Compiled((), {}, split.webhook)
-    build = _Namespace(split.native, namespace, release, reserved, closed)
+    build = _Namespace(split.native, namespace, release, reserved, stamp, closed)
     names = tuple(policy.name for policy in split.native.policies)
     return Compiled(tuple(build.objects()), build.comments, split.webhook, names)
 
@@ -101,8 +105,11 @@ def name_of(release: str, namespace: str, mode: Mode = "enforce") -> str:
 class _Namespace:
     """One namespace while it is compiled."""
 
-    def __init__(self, policies: Policies, namespace: str, release: str, reserved: Reserved, closed: str) -> None:
+    def __init__(
+        self, policies: Policies, namespace: str, release: str, reserved: Reserved, stamp: bool, closed: str
+    ) -> None:
         self._policies = policies.policies
+        self._stamp = stamp
         self._closed = closed
         self._namespace, self._release, self._reserved = namespace, release, reserved
         self.comments: dict[str, str] = {}
@@ -171,11 +178,10 @@ class _Namespace:
             written.append(variables.add(f"writes{number}", f"[{', '.join(wishes)}].flatten()", comment))
         scheduler = self._scheduler(variables, writing)
         self.comments |= variables.comments
-        asked = [_asked(rule, requests.NO_POD) for rule in (*self._rejecting(), *(rule for rule, _ in writing))]
-        expression = mutation.patch(refusal, written, scheduler)
+        expression = mutation.patch(refusal, written, scheduler, self._stamp)
         spec = {
             "matchConstraints": self._constraints(),
-            "matchConditions": requests.before_storing([f"{text(keys.VERDICT)} in annotations", *asked]),
+            "matchConditions": self._concerned([*self._rejecting(), *(rule for rule, _ in writing)]),
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
             "variables": variables.spelled(),
@@ -183,6 +189,14 @@ class _Namespace:
         }
         yield self._object("MutatingAdmissionPolicy", "enforce", spec)
         yield self._binding("MutatingAdmissionPolicyBinding", "enforce", None)
+
+    def _concerned(self, rules: Iterable[Rule]) -> list[Object]:
+        """The match condition of the mutating policy; `rules` are those that would do something."""
+        forged = f"{text(keys.VERDICT)} in annotations"
+        if self._stamp:
+            return requests.before_storing([forged, *(_asked(rule, requests.NO_POD) for rule in rules)])
+        own = [f"pod && {text(key)} in annotations" for key in (keys.QOS, keys.SCHEDULER_NAME)]
+        return requests.of_what_comes([forged, *own, *(_asked(rule, requests.OF_ANY_CLASS) for rule in rules)])
 
     def _written(self, rule: Rule) -> Iterator[Write]:
         """What a rule writes where policies may write it."""

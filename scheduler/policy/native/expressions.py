@@ -17,7 +17,10 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class Scope(NamedTuple):
-    """What an expression calls the object's labels and annotations, whether it is a pod, and a pod's QoS class."""
+    """What an expression calls the object's labels and annotations, whether it is a pod, and a pod's QoS class.
+
+    Where nobody knows the class yet (`qos` is empty), what is asked about it holds for every pod.
+    """
 
     labels: str
     annotations: str
@@ -55,7 +58,8 @@ def meets(field: Field, criterion: Requirement, scope: Scope = NAMED) -> str:
     """
     held_key = scope.map_of(field)
     if (field, criterion.key) == ("annotations", keys.QOS):
-        return f"({scope.pod} ? {_of_class(scope.qos, criterion)} : {_of_map(held_key, criterion)})"
+        of_pod = _of_class(scope.qos, criterion) if scope.qos else "true"
+        return f"({scope.pod} ? {of_pod} : {_of_map(held_key, criterion)})"
     return _of_map(held_key, criterion)
 
 

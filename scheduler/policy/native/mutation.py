@@ -26,13 +26,18 @@ def wishes(asked: str, writes: Sequence[Write]) -> list[str]:
     return [*found, f"!variables.pod && {asked} ? {_pairs(stamps)} : []"] if stamps else found
 
 
-def patch(refusal: str, writes: Sequence[str], scheduler: str) -> str:
+def patch(refusal: str, writes: Sequence[str], scheduler: str, stamp: bool) -> str:
     """The reasons alone, or all writes, the scheduler, and no reasons that the object brought along.
 
-    `refusal` is the reasons, `writes` are lists of pairs, `scheduler` is a list with the name last.
+    `refusal` is the reasons, `writes` are lists of pairs, `scheduler` is a list with the name last. `stamp`: whether
+    pods get their class also where they do not bring the annotation along.
     """
-    stamp = f"({_THERE} ? [{_add(_path(keys.QOS), 'variables.qos')}] : [{_first(keys.QOS, 'variables.qos')}])"
-    made = [f"(variables.pod ? {stamp} : {_THERE} ? [] : [{_add(text(_ANNOTATIONS), '{}')}])"]
+    over = f"[{_add(_path(keys.QOS), 'variables.qos')}]"
+    room = f"({_THERE} ? [] : [{_add(text(_ANNOTATIONS), '{}')}])"
+    if stamp:
+        made = [f"(variables.pod ? ({_THERE} ? {over} : [{_first(keys.QOS, 'variables.qos')}]) : {room})"]
+    else:
+        made = [f"(variables.pod && {text(keys.QOS)} in variables.annotations ? {over} : {room})"]
     if writes:
         made.append(f"({' + '.join(writes)}).map(write, {_add('write[0]', 'write[1]')})")
     verdict = _path(keys.VERDICT)

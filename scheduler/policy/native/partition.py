@@ -38,10 +38,13 @@ class Partition(Struct, frozen=True):
     webhook: tuple[Stays, ...]
 
 
-def partition(policies: Policies, reserved: Reserved, elsewhere: Mapping[str, str] | None = None) -> Partition:
+def partition(
+    policies: Policies, reserved: Reserved, elsewhere: Mapping[str, str] | None = None, *, webhook: bool = True
+) -> Partition:
     """Split the policies of one namespace.
 
     `elsewhere` are policies that need the webhook for a reason that is not in them: the API server refuses them, say.
+    `webhook`: whether there is one. Without it what can't be native is enforced by nobody, and takes nothing along.
     """
     reasons: dict[str, str] = {}
     size = units = 0
@@ -60,7 +63,7 @@ def partition(policies: Policies, reserved: Reserved, elsewhere: Mapping[str, st
                 size, units = size + more, units + price
         if own:
             reasons[policy.name] = own
-    reasons |= _drawn_along(policies, reserved, reasons)
+    reasons |= _drawn_along(policies, reserved, reasons, webhook)
     native = Policies(policy for policy in policies.policies if policy.name not in reasons)
     return Partition(native, tuple(Stays(name, reasons[name]) for name in sorted(reasons)))
 
@@ -92,7 +95,7 @@ def _by_itself(policy: Policy, reserved: Reserved) -> str:
     return ""
 
 
-def _drawn_along(policies: Policies, reserved: Reserved, reasons: Mapping[str, str]) -> dict[str, str]:
+def _drawn_along(policies: Policies, reserved: Reserved, reasons: Mapping[str, str], webhook: bool) -> dict[str, str]:
     """Policies that share something with one that needs the webhook, and those that share with these.
 
     Each key is looked at once, so that thousands of policies cost thousands of steps and not millions.
@@ -109,7 +112,7 @@ def _drawn_along(policies: Policies, reserved: Reserved, reasons: Mapping[str, s
             writers[key].append(policy.name)
     rejects = [policy.name for policy in policies.policies if _rejects(policy)]
     found: dict[str, str] = {}
-    waiting = sorted(reasons)
+    waiting = sorted(reasons) if webhook else []
     seen: set[Touched] = set()
     while waiting:
         other = waiting.pop()

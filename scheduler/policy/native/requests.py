@@ -58,6 +58,8 @@ def excluded() -> list[dict[str, Any]]:
 HERE = Scope("labels", "annotations", "pod", "qos")
 """What a match condition calls things: it can't have variables, so they are named by `exists` of one value."""
 NO_POD = Scope("labels", "annotations", "false", '""')
+OF_ANY_CLASS = Scope("labels", "annotations", "pod", "")
+"""Before the class of a pod is worked out, which takes named expressions: a criterion on it holds for every pod."""
 
 
 def before_storing(conditions: Iterable[str]) -> list[dict[str, str]]:
@@ -66,6 +68,11 @@ def before_storing(conditions: Iterable[str]) -> list[dict[str, str]]:
     The API server asks it twice of an object that is changed, so it knows a pod before it has looked at anything else.
     """
     return _concerned(f"({POD}) || {_named(conditions)}")
+
+
+def of_what_comes(conditions: Iterable[str]) -> list[dict[str, str]]:
+    """The match condition of what changes objects where pods are not stamped: what meets one of the conditions."""
+    return _concerned(f"[{POD}].exists(pod, {_named(conditions)})")
 
 
 def of_stored(conditions: Iterable[str]) -> list[dict[str, str]]:

@@ -15,6 +15,8 @@ from scheduler.policy.spec import GROUP
 ROOT = "/apis/admissionregistration.k8s.io/v1"
 PATHS = (f"{ROOT}/mutatingwebhookconfigurations", f"{ROOT}/validatingwebhookconfigurations")
 NAME_LABEL = "kubernetes.io/metadata.name"
+OF_POLICIES = f".metadatapolicy.{GROUP}"
+"""How the names of those entries of a webhook configuration end that enforce policies (`admission.webhooks`)."""
 
 log = structlog.get_logger("enforcer")
 Object = dict[str, Any]
@@ -59,9 +61,10 @@ class Covering:
 def covers(configuration: Object, namespace: str) -> bool:
     """Whether the webhook is asked about this namespace; no for a selector that the registration did not write.
 
-    The other one of the validating configuration is about one annotation of pods, and not about policies.
+    Entries of other names are about other things than policies, also those that an admission server newer than this
+    operator may write.
     """
-    hooks = [hook for hook in configuration.get("webhooks") or [] if hook.get("name") != f"promises.{GROUP}"]
+    hooks = [hook for hook in configuration.get("webhooks") or [] if str(hook.get("name", "")).endswith(OF_POLICIES)]
     return bool(hooks) and all(_selects((hook.get("namespaceSelector") or {}), namespace) for hook in hooks)
 
 

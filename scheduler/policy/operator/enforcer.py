@@ -178,7 +178,7 @@ class Enforcer:
             return kept, None
         compiled = Compiled((), {}, ())
         if not full:
-            compiled = await asyncio.to_thread(self._compile, namespace, policies, elsewhere)
+            compiled = await asyncio.to_thread(self._compile, namespace, policies, elsewhere, rules.falls_back)
         objects = [self._marked(one, compiled.native, owners) for one in compiled.objects]
         stays = {one.policy: ("NotNative", one.reason) for one in compiled.webhook}
         stays |= {name: ("Refused", reason) for name, reason in elsewhere.items()}
@@ -187,12 +187,21 @@ class Enforcer:
         split = self._split[namespace] = _Split(basis, frozenset(compiled.native), stays, digests(objects))
         return split, objects
 
-    def _compile(self, namespace: str, policies: Sequence[Stored], elsewhere: Mapping[str, str]) -> Compiled:
+    def _compile(
+        self, namespace: str, policies: Sequence[Stored], elsewhere: Mapping[str, str], webhook: bool
+    ) -> Compiled:
         accepted = Policies(one.policy for one in policies if one.policy is not None)
         closed = bounds.CLOSED if any(one.closes for one in policies) else ""
         settings = self._settings
         return compile_namespace(
-            accepted, namespace, settings.release, settings.reserved, elsewhere=elsewhere, closed=closed
+            accepted,
+            namespace,
+            settings.release,
+            settings.reserved,
+            elsewhere=elsewhere,
+            webhook=webhook,
+            stamp=settings.stamp,
+            closed=closed,
         )
 
     def _marked(self, one: Object, names: Sequence[str], owners: list[Object]) -> Object:
@@ -223,7 +232,7 @@ class Enforcer:
 
     async def _hold(self, namespace: str, rules: Rules, stored: Sequence[Stored], split: _Split) -> float:
         """Seconds for which the objects have to stay as they are; 0 when they may be written."""
-        if not rules.webhook or rules.switch == "native":
+        if not rules.falls_back:
             return 0.0
         enforced = self.natives.policies(namespace)
         leaving = [one for one in stored if one.policy is not None and one.name in enforced - split.native]
@@ -255,7 +264,7 @@ class Enforcer:
         self._refused[namespace] = found
         before = len(found)
         for one in policies if len(policies) > 1 else ():
-            compiled = await asyncio.to_thread(self._compile, namespace, [one], {})
+            compiled = await asyncio.to_thread(self._compile, namespace, [one], {}, True)
             try:
                 for made in compiled.objects:
                     body = msgspec.json.encode(made)

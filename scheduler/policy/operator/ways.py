@@ -74,9 +74,14 @@ class Rules(msgspec.Struct, frozen=True):
         """Whether the API server is to enforce what it can."""
         return not self.missing and (self.switch != "webhook" or not self.webhook)
 
+    @property
+    def falls_back(self) -> bool:
+        """Whether the webhook enforces what the API server can't."""
+        return self.webhook and self.switch != "native"
+
     def otherwise(self, reason: str, message: str) -> Enforcement:
         """A policy that the API server does not enforce."""
-        if self.webhook and self.switch != "native":
+        if self.falls_back:
             return Enforcement("Webhook", reason, message)
         return Enforcement("None", reason, f"not enforced: {message}")
 

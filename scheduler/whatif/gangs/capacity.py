@@ -21,11 +21,11 @@ from scheduler.state.cluster import Cluster
 from scheduler.whatif.against import against
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.capacity import API_VERSION, Limit, OneMore, makes
-from scheduler.whatif.device_room import device_room
+from scheduler.whatif.claimed_room import claimed_room
 from scheduler.whatif.gangs.fitting import in_domain
 from scheduler.whatif.gangs.gang import Domain, Gang, domains
 from scheduler.whatif.room import Room, room
-from scheduler.whatif.simulation import Simulation
+from scheduler.whatif.simulation import Simulation, UndecidedError
 from scheduler.whatif.trial import applied
 
 KIND = "GangCapacity"
@@ -72,7 +72,7 @@ def gang_capacity(
 ) -> GangCapacity:
     """How many more gangs with the pods of these workloads fit. The cluster may keep those that were placed.
 
-    Raises PluginError.
+    Raises PluginError, UndecidedError.
     """
     found = _by_sums(cluster, framework, group, batches)
     if found is None:
@@ -86,7 +86,7 @@ def _by_sums(cluster: Cluster, framework: Framework, group: PodGroup, batches: S
     if (
         batch is None
         or group.min_resources is not None
-        or not (batch.equal or (batch.claims_only_devices and batch.alike(0)))
+        or not (batch.equal or (batch.differs_by_claims and not batch.volume_claims(0) and batch.alike(0)))
     ):
         return None
     if not batch.equal:
@@ -94,7 +94,7 @@ def _by_sums(cluster: Cluster, framework: Framework, group: PodGroup, batches: S
             if isinstance(claim, ResourceClaim):
                 cluster.devices.put(claim)
     pod = replace(batch.pod(0), preempts=False)
-    counted = room if batch.equal else device_room
+    counted = room if batch.equal else claimed_room
 
     def count() -> tuple[Room, list[Domain]] | None:
         rooms = counted(pod, framework, cluster)
@@ -134,7 +134,7 @@ def _gangs(free: int, size: int, needed: int) -> tuple[int, int]:
 def one_by_one(
     cluster: Cluster, framework: Framework, group: PodGroup, batches: Sequence[Batch], *, most: int = MOST
 ) -> GangCapacity:
-    """The same by placing one gang after the other, as an engine does. Raises PluginError."""
+    """The same by placing one gang after the other, as an engine does. Raises PluginError, UndecidedError."""
     simulation = Simulation({framework.profile.name: framework}, cluster)
     size = sum(batch.count for batch in batches)
     gangs = 0
@@ -147,6 +147,9 @@ def one_by_one(
         made = list(_put(simulation, group, batches, gangs))
         simulation.work()
         bound = [simulation.bound[pod.uid] for pod in made if pod.uid in simulation.bound]
+        for pod in made:
+            if pod.uid in simulation.undecided:
+                raise UndecidedError(simulation.undecided[pod.uid])
         if len(bound) < group.needed:
             last = next((simulation.failed[pod.uid] for pod in reversed(made) if pod.uid in simulation.failed), None)
             message, exhausted = "" if last is None else last[1], True

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import numpy as np
 from msgspec.structs import replace
 
-from scheduler.framework.status import PluginError
 from scheduler.model.devices import ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
@@ -36,7 +35,7 @@ _STAY = ("DaemonSet", "Node")
 
 
 def endings(gang: Gang, fitting: Fitting, where: Sequence[Domain]) -> tuple[list[shown.Ending], str]:
-    """The sets that were found, the smallest first, and what to say of the search."""
+    """The sets that were found, the smallest first, and what to say of the search. Raises PluginError."""
     search = _Search(gang, fitting)
     found: list[shown.Ending] = []
     fits = fitting.most(gang.waiting, where)
@@ -120,11 +119,7 @@ class _Search:
             return found.counts
         counts = np.zeros(self._cluster.nodes.rows, dtype=np.int64)
         for pod in {id(pod.shape): pod for pod in self._gang.waiting}.values():
-            try:
-                rows = self._fitting.framework.find(pod, self._cluster).feasible
-            except PluginError:
-                continue
-            counts[rows] += 1
+            counts[self._fitting.framework.find(pod, self._cluster).feasible] += 1
         return counts
 
     def _starts(self, pods: Sequence[Pod], domain: Domain) -> bool:

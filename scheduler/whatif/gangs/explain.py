@@ -27,6 +27,7 @@ from scheduler.whatif.gangs.endings import endings
 from scheduler.whatif.gangs.fitting import Fitting, Part
 from scheduler.whatif.gangs.gang import Domain, Gang, by_label, domains, heeds_topology
 from scheduler.whatif.gangs.remedies import Remedies
+from scheduler.whatif.gangs.reserved import kept_from, said_of
 from scheduler.whatif.limit import MOST, limited
 from scheduler.whatif.misspelt import misspelt
 from scheduler.whatif.remedies import Plan, plans_for
@@ -48,18 +49,19 @@ def explain_group(
     cluster: Cluster,
     *,
     notes: Sequence[str] = (),
-    claimed: bool = True,
+    instead: Sequence[str] = (),
     written: WrittenOf = lambda pod: None,
     work: int = WORK,
 ) -> GroupExplanation:
     """Try a group in thought, and say why it starts or not.
 
-    `notes`: what to say besides; `claimed`: whether somebody runs the scheduler that its pods name; `written`: a pod as
-    it was written, for commands. The cluster is changed while changes are tried, and changed back.
+    `notes`: what to say besides; `instead`: if nobody runs the scheduler that its pods name, those that they could
+    name; `written`: a pod as it was written, for commands. The cluster is changed while changes are tried, and changed
+    back.
     """
     kept = [(pod, node) for pod in gang.waiting if (node := cluster.nominations.drop(pod.uid)) is not None]
     try:
-        return _Answer(gang, framework, cluster, [*notes], work).made(claimed=claimed, written=written)
+        return _Answer(gang, framework, cluster, [*notes], work).made(instead=instead, written=written)
     finally:
         for pod, node in kept:
             cluster.nominations.put(pod, node)
@@ -78,7 +80,7 @@ class _Answer:
         self._heeds = heeds_topology(framework)
         self._where: list[Domain] = []
 
-    def made(self, *, claimed: bool, written: WrittenOf) -> GroupExplanation:
+    def made(self, *, instead: Sequence[str], written: WrittenOf) -> GroupExplanation:
         """The answer."""
         gang, framework, cluster = self._gang, self._framework, self._cluster
         if not gang.waiting:
@@ -97,10 +99,12 @@ class _Answer:
                 "its pods differ: the first of equally good nodes is taken here, and by berth run any of them, so "
                 "an attempt may come out otherwise"
             )
+        self._notes += filter(None, [said_of(gang.group)])
+        self._notes += kept_from(gang.waiting[0].priority, gang.group.key, cluster)
         held = list(self._held())
         try:
             with limited(cluster, MOST * max(len(gang.waiting), 1)):
-                return self._tried(held, claimed=claimed, written=written)
+                return self._tried(held, instead=instead, written=written)
         except TooCostlyError as error:
             return self._answer(shown.FAILED, cause=str(error), message=f"{error}; berth run gives it up there, too")
         except PluginError as error:
@@ -121,7 +125,7 @@ class _Answer:
             said.append(f"{fits:,} of the {gang.lacking:,} that it lacks fit{where}")
         return "; ".join(said)
 
-    def _tried(self, held: Sequence[str], *, claimed: bool, written: WrittenOf) -> GroupExplanation:
+    def _tried(self, held: Sequence[str], *, instead: Sequence[str], written: WrittenOf) -> GroupExplanation:
         gang = self._gang
         self._where = domains(gang, self._framework, self._cluster)
         if not self._where:
@@ -142,15 +146,18 @@ class _Answer:
         if held:
             outcome, why = shown.HELD, "; ".join(held)
         elif enough:
-            outcome, why = shown.STARTS if claimed else shown.UNCLAIMED, ""
+            outcome, why = shown.UNCLAIMED if instead else shown.STARTS, ""
         else:
             outcome = shown.UNSCHEDULABLE
-        offered = Remedies(gang, self._fitting, part, plans, written)
+        offered = Remedies(gang, self._fitting, part, plans, written, instead)
         remedies = [] if outcome in shown.GOOD else offered.found()
         self._notes += offered.notes
         endings_found: list[shown.Ending] = []
         if outcome == shown.UNSCHEDULABLE:
-            endings_found, note = endings(gang, self._fitting, self._where)
+            try:
+                endings_found, note = endings(gang, self._fitting, self._where)
+            except PluginError as error:
+                note = f"whose end would start it is not known: {error}"
             self._notes += [note] if note else []
         if self._fitting.spent:
             self._notes.append("not every change was tried, and not every domain: that would have taken too long")
@@ -293,7 +300,7 @@ class _Answer:
             domains=list(domains),
             remedies=list(remedies),
             endings=list(endings),
-            notes=list(dict.fromkeys(self._notes)),
+            notes=list(dict.fromkeys([*self._notes, *self._fitting.notes])),
         )
 
 

@@ -12,7 +12,7 @@ from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
-from scheduler.whatif.device_room import device_room
+from scheduler.whatif.claimed_room import claimed_room
 from scheduler.whatif.gangs.gang import Domain
 from scheduler.whatif.placing import placing
 from scheduler.whatif.room import Room, room
@@ -29,6 +29,8 @@ class Fitting:
         self.framework = framework
         self.cluster = cluster
         self.left = work
+        self.notes: dict[str, None] = {}
+        """What to say of it besides, each line once."""
 
     @property
     def spent(self) -> bool:
@@ -36,25 +38,32 @@ class Fitting:
         return self.left <= 0
 
     def room(self, members: Sequence[Pod]) -> Room | None:
-        """How many pods like these each node takes; None where sums do not say, as they differ, or look elsewhere."""
+        """How many pods like these each node takes; None where sums do not say, as they differ, or look elsewhere.
+
+        If a plugin fails only here, where it counts, the pods are placed one by one, and a note says so.
+        """
         if not alike(members, self.cluster):
             return None
         first = members[0]
+        counted = claimed_room if first.shape.claims else room
         try:
-            counted = device_room if first.shape.claims else room
             return counted(first, self.framework, self.cluster)
-        except PluginError:
+        except PluginError as error:
+            self.notes[f"the pods could not be counted by sums, and are placed one by one: {error}"] = None
             return None
 
     def starts(self, members: Sequence[Pod], where: Sequence[Domain], needed: int) -> bool:
-        """Whether as many of the pods as are needed find a node in one of the domains."""
+        """Whether as many of the pods as are needed find a node in one of the domains. Raises PluginError."""
         found = self.room(members)
         if found is not None:
             return any(in_domain(found, one) >= needed for one in where) and len(members) >= needed
         return any(self._enough(members, one, needed) for one in where)
 
     def most(self, members: Sequence[Pod], where: Sequence[Domain]) -> list[int | None]:
-        """How many find a node in each domain; None: that was not found out, as it would cost too much."""
+        """How many find a node in each domain; None: that was not found out, as it would cost too much.
+
+        Raises PluginError.
+        """
         found = self.room(members)
         if found is not None:
             return [min(in_domain(found, one), len(members)) for one in where]
@@ -89,7 +98,8 @@ class Fitting:
     def placed(self, members: Sequence[Pod], domain: Domain, needed: int = 0) -> "Iterator[Part]":
         """The pods on their nodes, as many as fit, as long as the block lasts.
 
-        `needed`: of the pod with which it is clear that not so many fit, it is found out what keeps it out.
+        `needed`: of the pod with which it is clear that not so many fit, it is found out what keeps it out. Raises
+        PluginError.
         """
         part, spare = Part(), len(members) - needed
         refused: dict[object, Refused] = {}

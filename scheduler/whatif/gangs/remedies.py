@@ -6,7 +6,19 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from scheduler.framework.changes import HOSTNAME, AddNode, Change, Label, MovePod, OnNode, OnPod, Request, Ungate
+from scheduler.framework.changes import (
+    HOSTNAME,
+    AddNode,
+    Change,
+    Label,
+    MovePod,
+    NameScheduler,
+    OnNode,
+    OnPod,
+    Request,
+    Ungate,
+)
+from scheduler.framework.status import PluginError
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -44,8 +56,11 @@ class Remedies:
         part: Part,
         plans: Sequence[Plan],
         written: Callable[[Pod], Written | None],
+        schedulers: Sequence[str] = (),
     ) -> None:
-        """`part`: what of it fits as things are; `plans`: what plugins offer for the pod that stops it."""
+        """`part`: what of it fits as things are; `plans`: what plugins offer for the pod that stops it; `schedulers`:
+        those that its pods could name, if nobody runs their own.
+        """
         self.notes: list[str] = []
         self._gang = gang
         self._fitting = fitting
@@ -53,37 +68,38 @@ class Remedies:
         self._part = part
         self._plans = plans
         self._written = written
+        self._schedulers = schedulers
         self._shapes: dict[object, PodShape] = {}
 
     def found(self) -> list[shown.GroupRemedy]:
         """The changes, those that ask least of people first."""
-        gates = self._ungate()
-        if gates and (fits := self._fits(gates)) is not None:
-            return [self._told(gates, fits)]
-        plans = [(*gates, *plan) for plan in self._candidates(gates)]
+        first = self._needed_first()
+        if first and (fits := self._fits(first)) is not None:
+            return [self._told(first, fits)]
+        plans = [(*first, *plan) for plan in self._candidates(first)]
         plans.sort(key=_cost)
         return [self._told(plan, fits) for plan in plans[:_SHOWN] if (fits := self._fits(plan)) is not None]
 
-    def _candidates(self, gates: Whole) -> Iterator[Whole]:
-        """Those that were found to be enough, beside the taking away of gates."""
+    def _candidates(self, first: Whole) -> Iterator[Whole]:
+        """Those that were found to be enough, beside what is needed first."""
         group, fits = self._gang.group, len(self._part.nodes)
         together = fits + len(self._gang.running)
         if group.gang and 0 < together < group.needed:
             yield (LowerMinCount(together, group.needed),)
         if self._gang.missing:
             return
-        yield from self._of_plugins(gates)
-        yield from self._smaller(gates)
-        yield from self._more_nodes(gates)
+        yield from self._of_plugins(first)
+        yield from self._smaller(first)
+        yield from self._more_nodes(first)
         if group.topology_key is not None and heeds_topology(self._fitting.framework):
-            yield from self._labels(gates, group.topology_key)
+            yield from self._labels(first, group.topology_key)
             leave: Whole = (LeaveDomain(group.topology_key),)
-            if self._fits((*gates, *leave)) is not None:
+            if self._fits((*first, *leave)) is not None:
                 yield leave
 
     # -- what is tried -----------------------------------------------------------------------------------------------
 
-    def _of_plugins(self, gates: Whole) -> Iterator[Whole]:
+    def _of_plugins(self, first: Whole) -> Iterator[Whole]:
         """What plugins offer for the pod that stops the gang: made for all pods like it, or for several nodes."""
         kinds: set[str] = set()
         nodes: dict[str, list[OnNode]] = {}
@@ -96,28 +112,28 @@ class Remedies:
             kind = " ".join(type(change).__name__ if isinstance(change, OnNode) else str(change) for change in plan)
             if kind in kinds:
                 continue
-            if self._fits((*gates, *plan)) is not None:
+            if self._fits((*first, *plan)) is not None:
                 kinds.add(kind)
                 yield plan
             elif len(plan) == 1 and isinstance(plan[0], OnNode):
                 nodes.setdefault(kind, []).append(plan[0])
         for kind, changes in nodes.items():
             if kind not in kinds:
-                yield from self._several(gates, changes)
+                yield from self._several(first, changes)
 
-    def _several(self, gates: Whole, changes: Sequence[OnNode]) -> Iterator[Whole]:
+    def _several(self, first: Whole, changes: Sequence[OnNode]) -> Iterator[Whole]:
         """The same change on as few nodes as are enough."""
         for number in range(2, min(len(changes), _TOGETHER) + 1):
-            if self._fits((*gates, *changes[:number])) is not None:
+            if self._fits((*first, *changes[:number])) is not None:
                 kept = list(changes[:number])
                 for one in changes[:number]:
                     rest = [each for each in kept if each != one]
-                    if self._fits((*gates, *rest)) is not None:
+                    if self._fits((*first, *rest)) is not None:
                         kept = rest
                 yield tuple(kept)
                 return
 
-    def _labels(self, gates: Whole, key: str) -> Iterator[Whole]:
+    def _labels(self, first: Whole, key: str) -> Iterator[Whole]:
         """As few nodes as are enough come to a domain, of those that are in none; the domains with most room first."""
         where, nodes = self._where(()), self._cluster.nodes
         found = self._fitting.room(self._gang.waiting)
@@ -129,12 +145,12 @@ class Remedies:
         order = sorted(range(len(where)), key=lambda i: -(most[i] or 0))
         for i in order[:_KINDS_OF_NODES]:
             changes = [Label(node.name, key, where[i].name) for _, node in free[:_TOGETHER]]
-            if changes and self._fits((*gates, changes[0])) is not None:
+            if changes and self._fits((*first, changes[0])) is not None:
                 yield (changes[0],)
             else:
-                yield from self._several(gates, changes)
+                yield from self._several(first, changes)
 
-    def _smaller(self, gates: Whole) -> Iterator[Whole]:
+    def _smaller(self, first: Whole) -> Iterator[Whole]:
         """All pods like the one that stops the gang ask for as much less of one resource as is needed."""
         stopped = self._part.stopped
         if stopped is None:
@@ -143,7 +159,7 @@ class Remedies:
         for name in list(asked)[:_RESOURCES]:
 
             def less(amount: int, name: str = name) -> Whole:
-                return (*gates, Request({name: amount}, {name: asked[name]}))
+                return (*first, Request({name: amount}, {name: asked[name]}))
 
             if self._fits(less(1)) is None:
                 continue
@@ -157,18 +173,18 @@ class Remedies:
             amount = low // _MI * _MI if low >= _MI else low
             yield (Request({name: amount}, {name: asked[name]}),)
 
-    def _more_nodes(self, gates: Whole) -> Iterator[Whole]:
+    def _more_nodes(self, first: Whole) -> Iterator[Whole]:
         """As few nodes more as are enough, of two sizes; of each size, like the node of which the fewest are."""
         found: dict[object, AddNodes] = {}
         in_domains, most = len(self._where(())) > 1, _MORE_NODES
         for node, _ in templates_of(node for _, node in self._cluster.nodes.live()):
             size = tuple(sorted(node.allocatable.items()))
-            if (size in found and not in_domains) or self._fits((*gates, AddNodes(node.name, most))) is None:
+            if (size in found and not in_domains) or self._fits((*first, AddNodes(node.name, most))) is None:
                 continue
             low, high = 0, most
             while high - low > 1:
                 middle = (low + high) // 2
-                if self._fits((*gates, AddNodes(node.name, middle))) is not None:
+                if self._fits((*first, AddNodes(node.name, middle))) is not None:
                     high = middle
                 else:
                     low = middle
@@ -199,13 +215,17 @@ class Remedies:
         return self._fit(members, plan, needed)
 
     def _fit(self, members: Sequence[Pod], plan: Whole, needed: int) -> int | None:
-        with self._applied(plan):
-            where = self._where(plan)
-            if self._gang.gap(self._cluster) or not self._fitting.starts(members, where, needed):
-                return None
-            if not self._by_sums and any(not isinstance(change, LowerMinCount) for change in plan):
-                return needed  # at least
-            return max((each for each in self._fitting.most(members, where) if each is not None), default=needed)
+        try:
+            with self._applied(plan):
+                where = self._where(plan)
+                if self._gang.gap(self._cluster) or not self._fitting.starts(members, where, needed):
+                    return None
+                if not self._by_sums and any(not isinstance(change, LowerMinCount) for change in plan):
+                    return needed  # at least
+                return max((each for each in self._fitting.most(members, where) if each is not None), default=needed)
+        except PluginError as error:
+            self.notes.append(f"not every change could be tried: {error}")
+            return None
 
     def _needed(self, plan: Whole) -> int:
         count = next((change.count for change in plan if isinstance(change, LowerMinCount)), self._gang.group.needed)
@@ -262,9 +282,11 @@ class Remedies:
 
     # -- what is told ------------------------------------------------------------------------------------------------
 
-    def _ungate(self) -> Whole:
+    def _needed_first(self) -> Whole:
+        """Without which nothing else helps."""
         gates = sorted({gate for pod in self._gang.waiting for gate in pod.gates})
-        return (Ungate(gates),) if gates else ()
+        named = (NameScheduler(name) for name in self._schedulers[:1])
+        return (*named, *([Ungate(gates)] if gates else ()))
 
     def _told(self, plan: Whole, fits: int) -> shown.GroupRemedy:
         return shown.GroupRemedy(" and ".join(map(str, plan)), list(plan), fits, self._commands(plan))
@@ -294,6 +316,8 @@ class Remedies:
     def _concerned(self, changes: Sequence[Change]) -> list[Pod]:
         stopped = self._part.stopped
         waiting = self._gang.waiting
+        if any(isinstance(change, NameScheduler) for change in changes):
+            return list(waiting)
         if any(isinstance(change, Ungate) for change in changes):
             return [pod for pod in waiting if pod.gates]
         return [pod for pod in waiting if stopped is not None and pod.shape is stopped.pod.shape]

@@ -1,16 +1,21 @@
-"""One object of a file, judged as a whole: its types first, and where these are right, the rules."""
+"""One object of a file, judged as a whole: its types, and by the rules as much of it as has the right types."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from scheduler.whatif.documents import Document, plain
 from scheduler.whatif.judging import rules
-from scheduler.whatif.judging.schema import meant, misfits, schemas
+from scheduler.whatif.judging.schema import Misfit, fitting, meant, schemas
+from scheduler.whatif.judging.twice import twice
 from scheduler.whatif.templates import templates
 
 _MOST = 20
 _SELECTING = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
+_METADATA = "&meta.v1.ObjectMeta"
 _TEMPLATE = "&core.v1.PodTemplateSpec"
+_MISSING = ": Required value"
+_PATH = re.compile(r"[^:\s]+(?:\[[^\]]*\][^:\s]*)*")
 
 
 def judge(document: Document) -> list[str]:
@@ -20,42 +25,59 @@ def judge(document: Document) -> list[str]:
     name = _name(found)
     where = f"{kind} {name}" if name else kind
     where = f"{place}: {where}" if place else where
-    lines = list(_wrong({**found, "kind": kind}, kind))
+    lines = [*twice(bytes(document.raw)), *_wrong({**found, "kind": kind}, kind)]
     more = [f"{where}: and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
     return [f"{where}: {line}" for line in lines[:_MOST]] + more
 
 
 def _wrong(found: Mapping[str, Any], kind: str) -> Iterator[str]:
-    known = _type_of(found, kind)
-    if known is None:
-        yield from _of_unknown_kind(found, kind)
-        return
-    wanted, problem = known
+    wanted, problem = _type_of(found, kind)
     if problem:
         yield problem
+    if not wanted:
+        yield from _of_unknown_kind(found, kind)
         return
-    wrong = list(misfits(found, f"&{wanted}"))
-    yield from wrong or _against_rules(found, kind)
+    misfits: list[Misfit] = []
+    fits = fitting(found, f"&{wanted}", misfits)
+    yield from (misfit.text for misfit in misfits)
+    yield from _besides(misfits, _against_rules(fits, kind))
 
 
-def _type_of(found: Mapping[str, Any], kind: str) -> tuple[str, str] | None:
-    """(the name of the kind's type, what is wrong with its apiVersion); None for a kind that is not ours to judge."""
+def _besides(misfits: Iterable[Misfit], lines: Iterable[str]) -> Iterator[str]:
+    """Lines about other places than those where something is left out: what they say is because of that."""
+    places = [_steps(misfit.path) for misfit in misfits]
+    for line in lines:
+        path = _PATH.match(line)
+        here = _steps(path[0]) if path else []
+        missing = _MISSING in line
+        if not any(here[: len(place)] == place or (missing and place[: len(here)] == here) for place in places):
+            yield line
+
+
+def _steps(path: str) -> list[str]:
+    """`spec.containers[0].name` in parts."""
+    return re.findall(r"[^.\[\]]+|\[[^\]]*\]", path)
+
+
+def _type_of(found: Mapping[str, Any], kind: str) -> tuple[str, str]:
+    """(the name of the kind's type, what is wrong with its apiVersion), each empty where there is none."""
     version = found.get("apiVersion")
     kinds = schemas().kinds
     own = [each.partition(" ")[0] for each in kinds if each.partition(" ")[2] == kind]
-    if version is None and own:
-        return "", "apiVersion: Required value"
+    usual = kinds[f"{own[0]} {kind}"] if own else ""
+    if version in (None, "") and own:
+        return usual, "apiVersion: Required value"
     if not isinstance(version, str):
-        return None
+        return "", ""
     if f"{version} {kind}" in kinds:
         return kinds[f"{version} {kind}"], ""
     same_group = [each for each in own if each.rpartition("/")[0] == version.rpartition("/")[0]]
     if version in schemas().served and not own:
         close = meant(kind, {each.partition(" ")[2] for each in kinds if each.startswith(f"{version} ")})
-        return ("", f"kind: {kind}: unknown in {version}{close}") if close else None
+        return "", f"kind: {kind}: unknown in {version}{close}" if close else ""
     if own and (version in schemas().served or same_group) and not _beta(version):
-        return "", f'apiVersion: "{version}": expected {" or ".join(own)} for a {kind}'
-    return None
+        return usual, f'apiVersion: "{version}": expected {" or ".join(own)} for a {kind}'
+    return "", ""
 
 
 def _beta(version: str) -> bool:
@@ -64,10 +86,15 @@ def _beta(version: str) -> bool:
 
 
 def _of_unknown_kind(found: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """Of a custom kind only the templates of its pods are known."""
+    """Of a custom kind only the metadata and the templates of its pods are known."""
+    of_metadata: list[Misfit] = []
+    fitting(found.get("metadata"), _METADATA, of_metadata, "metadata")
+    yield from (misfit.text for misfit in of_metadata)
     for template in templates(kind, found):
-        wrong = list(misfits(template.pod, _TEMPLATE, template.path))
-        yield from wrong or rules.pod(template.pod, f"{template.path}.")
+        misfits: list[Misfit] = []
+        fits = fitting(template.pod, _TEMPLATE, misfits, template.path)
+        yield from (misfit.text for misfit in misfits)
+        yield from _besides(misfits, rules.pod(fits, f"{template.path}."))
         yield from rules.counts(template.beside, template.path.rpartition(".")[0] or "spec")
 
 

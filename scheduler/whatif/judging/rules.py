@@ -37,13 +37,12 @@ def pod(template: Object, path: str, *, wants_metadata: bool = True) -> Iterator
     if wants_metadata:
         yield from metadata(template.get("metadata") or {}, f"{path}metadata")
     yield from _said(podvalidation.pod({**template, "spec": _with_images(spec)}), path)
-    for i, container in enumerate(_all_containers(spec)):
+    for where, container in _all_containers(spec):
         for j, port in enumerate(container.get("ports") or ()):
             for field in ("containerPort", "hostPort"):
                 number = port.get(field)
                 if number is not None and not 0 < number < 65536 and (number or field == "containerPort"):
-                    where = f"{path}container {container.get('name', i)}.ports[{j}].{field}"
-                    yield said(where, number, "expected 1 to 65535")
+                    yield said(f"{path}{where}.ports[{j}].{field}", number, "expected 1 to 65535")
     for name, amount in (spec.get("overhead") or {}).items():
         yield from _amount(f"{path}spec.overhead.{name}", amount)
 
@@ -104,8 +103,9 @@ def _amount(path: str, amount: Any) -> Iterator[str]:
         yield said(path, amount, "expected 0 or more")
 
 
-def _all_containers(spec: Object) -> Sequence[Any]:
-    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+def _all_containers(spec: Object) -> Iterator[tuple[str, Any]]:
+    for field in ("initContainers", "containers"):
+        yield from ((f"spec.{field}[{i}]", container) for i, container in enumerate(spec.get(field) or ()))
 
 
 def _with_images(spec: Object) -> dict[str, Any]:

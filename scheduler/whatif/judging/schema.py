@@ -5,11 +5,10 @@ A type is a few characters: `string`, `int32`, `quantity`, `[T]` a list, `{T}` a
 """
 
 import json
-from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -44,35 +43,52 @@ def schemas() -> Schemas:
     return msgspec.json.decode((files(__package__) / "schemas.json").read_bytes(), type=Schemas)
 
 
-def misfits(value: Any, wanted: str, path: str = "", *, strict: bool = True) -> Iterator[str]:
-    """`path: value: expected …` for every place where a value does not fit a type. An absent value fits."""
+class Misfit(NamedTuple):
+    """A place where a value does not fit its type, and what to say of it."""
+
+    path: str
+    text: str
+
+
+def fitting(value: Any, wanted: str, found: list[Misfit], path: str = "", *, strict: bool = True) -> Any:
+    """What of a value fits a type; `found` gets all that does not. An absent value fits.
+
+    What does not fit is left out, or is empty in a list, where the others keep their places.
+    """
     if value is None or wanted == "any":
-        return
+        return value
     match wanted[0]:
         case "&":
-            yield from _fields(value, schemas().types[wanted[1:]], path, strict)
+            return _fields(value, schemas().types[wanted[1:]], found, path, strict)
         case "[":
             if not isinstance(value, list):
-                yield said(path, value, "expected a list")
-                return
-            for i, each in enumerate(value):
-                yield from misfits(each, wanted[1:-1], f"{path}[{i}]", strict=strict)
+                return _misfit(found, path, said(path, value, "expected a list"))
+            inner = wanted[1:-1]
+            each_in = enumerate(value)
+            parts = [fitting(each, inner, found, f"{path}[{i}]", strict=strict) for i, each in each_in]
+            empty: Any = {} if inner[0] in "&{" else ""
+            return [empty if part is None else part for part in parts]
         case "{":
             if not isinstance(value, dict):
-                yield said(path, value, "expected a mapping")
-                return
-            for key, each in value.items():
-                yield from misfits(each, wanted[1:-1], f"{path}[{key}]", strict=strict)
+                return _misfit(found, path, said(path, value, "expected a mapping"))
+            kept = {
+                key: fitting(each, wanted[1:-1], found, f"{path}[{key}]", strict=strict) for key, each in value.items()
+            }
+            return {key: each for key, each in kept.items() if each is not None}
         case "=":
             allowed = wanted[1:].split("|")
             if not isinstance(value, str):
-                yield said(path, value, "expected text")
-            elif strict and value not in allowed and value:
-                yield said(path, value, f"expected {_one_of(allowed)}{meant(value, allowed)}")
+                return _misfit(found, path, said(path, value, "expected text"))
+            if strict and value not in allowed and value:
+                return _misfit(found, path, said(path, value, f"expected {_one_of(allowed)}{meant(value, allowed)}"))
+            return value
         case _:
             wrong = _scalar(value, wanted)
-            if wrong:
-                yield said(path, value, wrong)
+            return _misfit(found, path, said(path, value, wrong)) if wrong else value
+
+
+def _misfit(found: list[Misfit], path: str, text: str) -> None:
+    found.append(Misfit(path, text))
 
 
 def said(path: str, value: Any, expected: str) -> str:
@@ -95,19 +111,24 @@ def meant(word: str, known: Any) -> str:
     return f"; did you mean {found[0]}?" if found else ""
 
 
-def _fields(value: Any, kind: Type, path: str, strict: bool) -> Iterator[str]:
+def _fields(value: Any, kind: Type, found: list[Misfit], path: str, strict: bool) -> dict[str, Any] | None:
     if not isinstance(value, dict):
-        yield said(path, value, "expected a mapping")
-        return
+        _misfit(found, path, said(path, value, "expected a mapping"))
+        return None
     below = f"{path}." if path else ""
+    kept: dict[str, Any] = {}
     for name, each in value.items():
         wanted = kind.fields.get(name)
         if wanted is None:
-            yield f"{below}{name}: unknown field{meant(name, kind.fields)}"
-        else:
-            yield from misfits(each, wanted, f"{below}{name}", strict=strict and name != _LOOSE)
-    if strict:
-        yield from (f"{below}{name}: Required value" for name in kind.required if value.get(name) is None)
+            _misfit(found, f"{below}{name}", f"{below}{name}: unknown field{meant(name, kind.fields)}")
+            continue
+        fits = fitting(each, wanted, found, f"{below}{name}", strict=strict and name != _LOOSE)
+        if fits is not None:
+            kept[name] = fits
+    for name in kind.required if strict else ():
+        if value.get(name) is None:
+            _misfit(found, f"{below}{name}", f"{below}{name}: Required value")
+    return kept
 
 
 def _scalar(value: Any, wanted: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from scheduler.framework.plugin import MAX_SCORE
+from scheduler.framework.normalize import MAX_SCORE
 from scheduler.framework.profile import Profile
 from scheduler.plugins.node_affinity import NodeAffinity
 from scheduler.plugins.node_resources.fit import NodeResourcesFit, NodeResourcesFitArgs

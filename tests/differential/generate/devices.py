@@ -14,11 +14,10 @@ MODELS = ("a100", "h100", "l4")
 VERSIONS = ("1.10.3", "1.2.0", "2.0.0-rc.1")
 MATCHED = (
     *("gpu.test/model", "gpu.test/model", "gpu.test/model", "gpu.test/index", "numa.test/node", "numa.test/node"),
-    *("gpu.test/healthy", "gpu.test/version", "nic.test/index"),
+    *("gpu.test/healthy", "gpu.test/version", "nic.test/index", "gpu.test/uuid"),
 )
 TAINTS = ("sick", "busy", "maintenance")
 EFFECTS = ("NoSchedule", "NoSchedule", "NoExecute", "None")
-COUNTERS = ("slices", "memory")
 CONDITIONS = ("attached.test/ready", "prepared.test/ready")
 FAILURES = ("attached.test/failed",)
 SELECTORS = (
@@ -29,6 +28,9 @@ SELECTORS = (
     'device.attributes["gpu.test"].?version.orValue(semver("0.0.1")).isGreaterThan(semver("1.9.0"))',
     "device.allowMultipleAllocations",
     f'device.driver == "{NIC}"',
+    'device.attributes["gpu.test"].?uuid.orValue("0") < "8"',
+    'cel.bind(mine, device.attributes["gpu.test"], mine.?model.orValue("") != "l4")',
+    'device.attributes["gpu.test"].exists(name, name == "uuid")',
 )
 FAILING = (
     'device.attributes["gpu.test"].model == "a100"',
@@ -104,6 +106,8 @@ def device(dice: Dice, number: int, driver: str, *, plain: float = 0.75) -> Obje
         attributes[dice.one("healthy", f"{driver}/healthy")] = {"bool": dice.maybe(0.7)}
     if dice.maybe(0.5):
         attributes["version"] = {"version": dice.one(*VERSIONS)}
+    if dice.maybe(0.5):
+        attributes["uuid"] = {"string": f"{dice.randint(0, 1 << 40):010x}"}
     made: Object = {"name": f"dev-{number}", "attributes": attributes}
     if dice.maybe(0.8):
         made["capacity"] = {"memory": {"value": dice.one("16Gi", "40Gi", "80Gi")}}

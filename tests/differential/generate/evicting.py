@@ -10,27 +10,8 @@ from tests.differential.generate.dice import Object
 from tests.differential.generate.groups import Case, Step, node, put
 
 
-class EvictingCase(Case):
-    """One case in the making."""
-
-    def __init__(self, seed: int, number: int) -> None:
-        super().__init__("evicting", seed, number)
-
-    def _first(self) -> Step:
-        dice = self.dice
-        found = [put(node(dice, i)) for i in range(self.nodes)]
-        for name in ("v", "w", "x")[: dice.one(0, 1, 1, 2, 3)]:
-            found += self._victims(name)
-        for _ in range(dice.one(0, 1, 2, 4)):
-            found.append(put(self._placed(None, dice.one(-10, -5, 0, 5))))
-        found += [put(self._budget(i)) for i in range(dice.one(0, 0, 1, 2))]
-        for name in ("g", "h")[: dice.one(0, 1, 1, 2)]:
-            found += self._group(name)
-        for _ in range(dice.one(0, 1, 1, 3)):
-            found.append(put(self._pod(None)))
-        if not self.groups:
-            found += self._group("g")
-        return found
+class WithVictims(Case):
+    """A case in which groups run."""
 
     def _victims(self, name: str) -> Step:
         """A group whose pods run."""
@@ -73,3 +54,26 @@ class EvictingCase(Case):
             "spec": {"selector": {"matchLabels": {"app": dice.one("old", "db")}}},
             "status": {"disruptionsAllowed": dice.one(0, 0, 1, 2)},
         }
+
+
+class EvictingCase(WithVictims):
+    """One case in the making."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        super().__init__("evicting", seed, number)
+
+    def _first(self) -> Step:
+        dice = self.dice
+        found = [put(node(dice, i)) for i in range(self.nodes)]
+        for name in ("v", "w", "x")[: dice.one(0, 1, 1, 2, 3)]:
+            found += self._victims(name)
+        for _ in range(dice.one(0, 1, 2, 4)):
+            found.append(put(self._placed(None, dice.one(-10, -5, 0, 5))))
+        found += [put(self._budget(i)) for i in range(dice.one(0, 0, 1, 2))]
+        for name in ("g", "h")[: dice.one(0, 1, 1, 2)]:
+            found += self._group(name)
+        for _ in range(dice.one(0, 1, 1, 3)):
+            found.append(put(self._pod(None)))
+        if not self.groups:
+            found += self._group("g")
+        return found

@@ -15,8 +15,9 @@ from tests.differential.generate.dice import HOST, REQUIRED, Dice, Object
 Step = list[Object]
 RACK = "rack"
 PROFILES = ("default-scheduler", "second")
-FAMILIES = ("gangs", "mixed", "preempting", "evicting", "topology", "devices")
-"""`topology` is asked with the gate TopologyAwareWorkloadScheduling, the others without."""
+FAMILIES = ("gangs", "mixed", "preempting", "evicting", "topology", "devices", "composite", "composite-evicting")
+OPTIONS = {"topology": ("-topology",), "composite": ("-composite",), "composite-evicting": ("-composite",)}
+"""With which gates of alpha features a family is asked: TopologyAwareWorkloadScheduling, and CompositePodGroup."""
 
 
 def configuration(family: str) -> str:
@@ -28,7 +29,7 @@ def configuration(family: str) -> str:
         "preScore": {"disabled": [{"name": "*"}]},
         "score": {"disabled": [{"name": "*"}], "enabled": [{"name": "ByName", "weight": 1}]},
     }
-    if family == "topology":
+    if family in OPTIONS:
         scores = [{"name": "NodeResourcesFit", "weight": 20}, {"name": "PodGroupPodsCount", "weight": 20}]
         plugins["placementGenerate"] = {"disabled": [{"name": "*"}], "enabled": [{"name": "SortedPlacements"}]}
         plugins["placementScore"] = {"disabled": [{"name": "*"}], "enabled": [*scores, {"name": "ByName", "weight": 1}]}
@@ -72,7 +73,7 @@ class Case:
 
     def __init__(self, family: str, seed: int, number: int) -> None:
         self.family = family
-        self.preempts = family in ("preempting", "evicting")
+        self.preempts = family in ("preempting", "evicting", "composite-evicting")
         self.dice = Dice(f"groups-{family}-{seed}-{number}")
         self.id = f"{family}-{seed}-{number}"
         self.nodes = self.dice.randint(1, 7)
@@ -123,7 +124,7 @@ class Case:
             "priority": dice.one(0, 0, 0, 5),
             "disruptionMode": {"single": {}},
         }
-        if self.family == "topology" and dice.maybe(0.8):
+        if self.family in OPTIONS and dice.maybe(0.8 if self.family == "topology" else 0.3):
             spec["schedulingConstraints"] = {"topology": [{"key": dice.one(RACK, RACK, HOST, "missing")}]}
         group = {
             "apiVersion": "scheduling.k8s.io/v1beta1",
@@ -229,6 +230,12 @@ class Case:
 
 def case(family: str, seed: int, number: int) -> Object:
     """The case of this name."""
-    from tests.differential.generate.evicting import EvictingCase  # which derives from Case
+    from tests.differential.generate.composite import CompositeCase  # which derive from Case
+    from tests.differential.generate.composite_evicting import CompositeEvictingCase
+    from tests.differential.generate.evicting import EvictingCase
 
+    if family == "composite-evicting":
+        return CompositeEvictingCase(seed, number).made()
+    if family == "composite":
+        return CompositeCase(seed, number).made()
     return (EvictingCase(seed, number) if family == "evicting" else Case(family, seed, number)).made()

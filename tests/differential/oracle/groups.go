@@ -254,6 +254,9 @@ func (w *groupWorld) settle() error {
 			return err
 		}
 	}
+	if err := w.tellNominations(); err != nil {
+		return err
+	}
 	for name, condition := range w.client.takeConditions() {
 		found, err := w.hand.get(&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}})
 		if err != nil {
@@ -266,6 +269,26 @@ func (w *groupWorld) settle() error {
 		}
 	}
 	return w.removeVictims()
+}
+
+// tellNominations shows the nominated nodes that were written. The queue goes by what the API says of a pod each time it
+// comes back.
+func (w *groupWorld) tellNominations() error {
+	for name, node := range w.client.takeNominated() {
+		found, err := w.hand.get(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}})
+		if err != nil {
+			continue // it is gone
+		}
+		pod := found.(*v1.Pod).DeepCopy()
+		if pod.Spec.NodeName != "" || pod.Status.NominatedNodeName == node {
+			continue
+		}
+		pod.Status.NominatedNodeName = node
+		if err := w.hand.put(pod); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *groupWorld) removeVictims() error {
@@ -306,6 +329,7 @@ type groupClient struct {
 	fresh      []placed
 	conditions map[types.NamespacedName]metav1.Condition
 	victims    []types.NamespacedName
+	nominated  map[types.NamespacedName]string
 	claims     map[string]*resourceapi.ResourceClaim
 	// freshClaims are writes of claims that nobody was shown yet; writes counts all of them.
 	freshClaims []*resourceapi.ResourceClaim
@@ -317,6 +341,7 @@ func newGroupClient() *groupClient {
 	return &groupClient{
 		bound: map[string]string{}, pods: map[string][3]string{}, groups: map[string][3]string{}, deleted: []string{},
 		conditions: map[types.NamespacedName]metav1.Condition{}, claims: map[string]*resourceapi.ResourceClaim{},
+		nominated: map[types.NamespacedName]string{},
 	}
 }
 
@@ -365,6 +390,14 @@ func (c *groupClient) takeConditions() map[types.NamespacedName]metav1.Condition
 	defer c.lock.Unlock()
 	found := c.conditions
 	c.conditions = map[types.NamespacedName]metav1.Condition{}
+	return found
+}
+
+func (c *groupClient) takeNominated() map[types.NamespacedName]string {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	found := c.nominated
+	c.nominated = map[types.NamespacedName]string{}
 	return found
 }
 
@@ -429,8 +462,17 @@ func (p groupPods) Patch(
 	if err := json.Unmarshal(data, &written); err != nil {
 		return nil, err
 	}
+	var fields struct {
+		Status map[string]json.RawMessage `json:"status"`
+	}
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, err
+	}
 	p.to.lock.Lock()
 	defer p.to.lock.Unlock()
+	if _, says := fields.Status["nominatedNodeName"]; says {
+		p.to.nominated[types.NamespacedName{Namespace: p.namespace, Name: name}] = written.Status.NominatedNodeName
+	}
 	last := p.to.pods[name]
 	for _, condition := range written.Status.Conditions {
 		if condition.Type == v1.PodScheduled {

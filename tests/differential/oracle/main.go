@@ -27,6 +27,7 @@ func main() {
 	hints := flag.Bool("hints", false, "answer questions to queueing hints")
 	groups := flag.Bool("groups", false, "answer cases of pod groups")
 	topology := flag.Bool("topology", false, "with -groups: also with topology constraints (TopologyAwareWorkloadScheduling)")
+	composite := flag.Bool("composite", false, "with -groups: also with topology constraints, and groups of groups (CompositePodGroup)")
 	flag.Parse()
 	// Else victims are deleted behind the plugin's back, and a run could not tell them; and capacities would be counted in
 	// whole numbers, as they are until all of a control plane is of 1.37 (--min-compatibility-version).
@@ -34,8 +35,11 @@ func main() {
 	if *groups {
 		gates += ",GenericWorkload=true"
 	}
-	if *topology {
+	if *topology || *composite {
 		gates += ",TopologyAwareWorkloadScheduling=true"
+	}
+	if *composite {
+		gates += ",CompositePodGroup=true"
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.Set(gates); err != nil {
 		fail(err)

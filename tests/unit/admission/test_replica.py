@@ -95,6 +95,17 @@ async def test_waits_for_the_crd(api: Api, start: Start, monkeypatch: pytest.Mon
     await registered(api)
 
 
+async def test_a_crd_that_is_deleted_takes_the_policies_along(api: Api, start: Start) -> None:
+    """The API server deletes the policies with it: what they refused is allowed."""
+    replica = await start()
+    await registered(api)
+    await put_policy(api, replica, policy("all", rule(reject=True)))
+    assert (await api.create(MAPS, {"metadata": {"name": "one"}})).status == 403
+    await api.call("DELETE", f"{CRDS}/{CRD['metadata']['name']}")  # type: ignore[index]
+    await until(lambda: replica.cache.counts() == (0, 0))
+    assert (await api.create(MAPS, {"metadata": {"name": "one"}})).status == 201
+
+
 async def test_malformed_policy_is_left_out_and_said(api: Api, start: Start) -> None:
     """A stored policy that can't be accepted is not applied, the others are, and clients are warned."""
     replica = await start()

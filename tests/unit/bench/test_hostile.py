@@ -83,7 +83,17 @@ def test_others_wait_for_the_turn_of_a_hostile_object() -> None:
     assert machine.turns.what == "decode Pod"
     # It comes at 0.25 s and ends at 0.75 s; those of 0.3, 0.4, … 0.7 s wait for that.
     assert sorted(machine.waits)[-5:] == pytest.approx([0.05, 0.15, 0.25, 0.35, 0.45])
-    assert machine.waiting == 0
+    assert machine.waiting() == 0
+
+
+def test_a_pod_that_came_just_before_the_cut_is_not_left_out() -> None:
+    """It has waited for nobody yet. One that nobody served for so long is."""
+    own = Town(1)
+    machine = Machine(own.engine, own.decoder, Cpu(), patience=0.0)
+    full = [town.encoded(town.pod(f"no-room-{i}", "others", {}, cpu="100")) for i in range(4)]
+    machine.run(iter(()), iter(full), every=0.1, seconds=0.3)
+    machine.now = 0.35
+    assert [machine.waiting(seconds) for seconds in (0.0, 0.2, 0.3, 0.4)] == [3, 2, 1, 0]
 
 
 def test_a_large_object_is_decoded_beside_the_loop() -> None:
@@ -109,7 +119,7 @@ def test_a_large_object_is_decoded_beside_the_loop() -> None:
     assert (machine.beside.what, machine.beside.longest) == ("decode Pod", 0.5)
     # It comes at 0.25 s and is there at 0.75 s; those of 0.3, 0.4, … 0.7 s come after it.
     assert sorted(machine.waits)[-5:] == pytest.approx([0.05, 0.15, 0.25, 0.35, 0.45])
-    assert machine.waiting == 0
+    assert machine.waiting() == 0
 
 
 def test_a_fork_leaves_the_town_as_it_was(small: Town) -> None:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from bench.__main__ import FIRST, QUICK, load, planned
+from bench.__main__ import FIRST, QUICK, load, of_all, planned
 from scheduler.workloads.workload import WorkloadError
 
 
 def options(**more: Any) -> Namespace:
-    return Namespace(**{"workloads": "", "scale": 1.0, "pods": 1.0, "quick": False, **more})
+    return Namespace(**{"workloads": "", "scale": 1.0, "pods": 1.0, "quick": False, "short": False, **more})
 
 
 def measured(workload: Any) -> int:
@@ -35,6 +35,19 @@ def test_a_quick_run_of_chosen_ones() -> None:
     (only,) = planned(options(quick=True, workloads="preemption", pods=0.5))
     (whole,) = load("preemption")
     assert measured(only) == measured(whole) // 10
+
+
+def test_a_short_run_has_half_of_the_pods_in_all_modes() -> None:
+    short = planned(options(short=True))
+    assert [workload.name for workload in short] == list(QUICK)
+    for workload, whole in zip(short, load(",".join(QUICK)), strict=True):
+        assert workload.modes == whole.modes
+        assert workload.nodes == whole.nodes
+        assert measured(workload) == measured(whole) // 2
+
+
+def test_what_is_recorded_is_the_part_that_was_measured() -> None:
+    assert [of_all(options(**more)) for more in ({}, {"short": True}, {"quick": True, "pods": 0.5})] == [1.0, 0.5, 0.1]
 
 
 def test_what_is_no_workload_is_told() -> None:

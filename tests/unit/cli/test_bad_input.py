@@ -1,13 +1,17 @@
 """Wrong input: exit code 2, one line a problem on stderr that names file, field and value, and never a traceback."""
 
+import gzip
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scheduler.cli import inputs
 from scheduler.telemetry.listening import listen
 from tests.builders import configuration, container, node, pod, profile
 from tests.unit.cli.conftest import Berth
@@ -100,7 +104,11 @@ SELECTOR = {"topologyKey": "x", "labelSelector": {"matchExpressions": [{"key": "
             "Pod p: spec.containers: Required",
             id="no spec",
         ),
-        pytest.param({"kind": "Pod", "metadata": {"name": "p"}}, "Pod p: apiVersion: Required value", id="no version"),
+        pytest.param(
+            {key: value for key, value in pod("p").items() if key != "apiVersion"},
+            "Pod p: apiVersion: Required value",
+            id="no version",
+        ),
         pytest.param(
             pod("p", containers=[container() | {"image": 5}]),
             "Pod p: spec.containers[0].image: 5: expected text",
@@ -242,3 +250,70 @@ def test_settings_of_services(tmp_path: Path, arguments: str, said: str) -> None
     assert (found.returncode, found.stdout) == (2, "")
     assert last.startswith(f"berth: {said.format(taken=port)}")
     assert all(json.loads(line)["level"] == "info" for line in logged)
+
+
+def test_packed_files_that_are_none(berth: Berth) -> None:
+    """Cut off, damaged in the middle, no gzip at all, or a small file that is a large one."""
+    packed = gzip.compress(json.dumps(TWINS).encode() * 50)
+    damaged = bytearray(packed)
+    damaged[20:40] = bytes(20)
+    wrong = {"cut": packed[:-30], "damaged": bytes(damaged), "plain": b"kind: Node", "empty": b""}
+    for name, content in wrong.items():
+        Path(f"{name}.gz").write_bytes(content)
+        found = berth("explain", "web", "--cluster", f"{name}.gz")
+        said = "is empty" if name == "empty" else "expected a gzip file: "
+        assert (found.code, len(found.err.splitlines())) == (2, 1), found.err
+        assert found.err.startswith(f"berth: {name}.gz: {said}")
+    Path("bomb.gz").write_bytes(gzip.compress(bytes(65 << 20)))
+    found = berth("explain", "web", "--cluster", "bomb.gz")
+    assert (found.code, found.err) == (2, "berth: bomb.gz: unpacks to more than 200 times its size\n")
+
+
+def test_what_is_no_file(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory, a device, a name that can't be one, and a pipe to which nobody writes."""
+    monkeypatch.setattr(inputs, "_NO_WRITER", 1)
+    Path("folder").mkdir()
+    os.mkfifo("pipe")
+    wrong = {
+        "folder": "is a directory",
+        "/dev/zero": "expected a file, got a device",
+        "a\0b": "expected the name of a file",
+        "pipe": "nobody writes to this pipe",
+        "x" * 300: "file name too long",
+    }
+    for name, said in wrong.items():
+        for option in ("--cluster", "--config", "-f"):
+            found = berth("explain", "--cluster", "cluster.json", option, name, *(() if option == "-f" else ("web",)))
+            assert (found.code, found.out) == (2, "")
+            assert found.err == f"berth: {name.replace(chr(0), chr(0xFFFD))}: {said}\n"
+
+
+def test_a_pipe_that_somebody_writes_to(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `-f <(kubectl get pod web -o yaml)`: whoever has it open is waited for."""
+    monkeypatch.setattr(inputs, "_NO_WRITER", 1)
+    content = Path("cluster.json").read_bytes()
+    assert len(content) > 1 << 10
+    ours, theirs = os.pipe()
+    waits = threading.Event()
+
+    def write() -> None:
+        waits.wait(10)
+        with os.fdopen(theirs, "wb") as pipe:
+            pipe.write(content)
+
+    set_blocking = os.set_blocking
+
+    def now(descriptor: int, blocking: bool) -> None:
+        """It was found that somebody has the pipe open and has written nothing."""
+        waits.set()
+        set_blocking(descriptor, blocking)
+
+    monkeypatch.setattr(os, "set_blocking", now)
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert berth("explain", "web", "-n", "shop", "--cluster", f"/dev/fd/{ours}").code == 0
+    finally:
+        waits.set()
+        writer.join()
+        os.close(ours)

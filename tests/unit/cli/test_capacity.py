@@ -1,12 +1,15 @@
 """`berth capacity`: forms of the answer, exit codes, and what is refused."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.builders import pod
+from tests.builders import configuration, node, pod, profile
+from tests.devices import claim_template, device, device_class, request, resource_slice, templated
+from tests.packages import install_module
 from tests.unit.cli.conftest import Berth
 from tests.unit.report.test_page import Checked
 
@@ -52,3 +55,61 @@ def test_refused(berth: Berth, documents: list[object], arguments: list[str], sa
     found = berth("capacity", *arguments, "-f", "two.yaml", "--cluster", "cluster.json")
     assert (found.code, found.out) == (2, "")
     assert said in found.err
+
+
+def test_templates_of_the_file_are_used(berth: Berth) -> None:
+    """A ResourceClaimTemplate that stands beside the pods that name it."""
+    there = [node("n", "4"), device_class(), resource_slice("n", device("d"), device("e"), node="n")]
+    Path("dump.json").write_text(json.dumps({"kind": "List", "items": there}))
+    template = claim_template("t", request())
+    made = templated(pod("p", "1"), "t")
+    Path("made.json").write_text("\n".join(json.dumps(each) for each in (made, template)))
+    found = berth("capacity", "-f", "made.json", "--cluster", "dump.json", "-o", "json", "--no-validate")
+    assert (found.code, found.err) == (0, "")
+    assert json.loads(found.out)["fits"] == 2
+    found = berth("explain", "p", "-f", "made.json", "--cluster", "dump.json", "-o", "json", "--no-validate")
+    assert (found.code, found.err) == (0, "")
+
+
+def test_a_selector_that_fails_is_said(berth: Berth) -> None:
+    """The scheduler could not decide either: no figure, and no traceback."""
+    selector = 'device.attributes["gpu.test"].never == "x"'
+    objects = [
+        node("n"),
+        device_class("gpu"),
+        resource_slice("n", device("d"), node="n"),
+        claim_template("t", request("r", "gpu", selector)),
+    ]
+    Path("dump.json").write_text(json.dumps({"kind": "List", "items": objects}))
+    Path("pod.json").write_text(json.dumps(templated(pod("p", "1"), "t")))
+    found = berth("capacity", "-f", "pod.json", "--cluster", "dump.json")
+    assert (found.code, found.out) == (2, "")
+    (line,) = found.err.splitlines()
+    assert line.startswith('berth: pod.json: running Filter plugin "DynamicResources": ')
+    assert line.endswith(
+        "on device gpu.test/n/d: CEL runtime error: no such key: never. consider using CEL optional chaining "
+        "(.? followed by orValue()) or guarding the check with has() for optional fields"
+    )
+
+
+def test_a_plugin_that_fails_is_named(berth: Berth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One line and exit code 2, since it is not known how many fit. It was a traceback."""
+    code = """
+from scheduler.kit import ANYTHING, Plugin
+class Faulty(Plugin):
+    name = "Faulty"
+    depends_on = ANYTHING
+    def filter(self, pod, cluster):
+        raise RuntimeError("no idea")
+"""
+    install_module(tmp_path, "faulty", code, "Faulty")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = configuration(profile(plugins={"multiPoint": {"enabled": [{"name": "Faulty"}]}}))
+    Path("faulty.yaml").write_text(yaml.safe_dump(config))
+    Path("pod.yaml").write_text(yaml.safe_dump(pod("web", "1")))
+    try:
+        found = berth("capacity", "-f", "pod.yaml", "--cluster", "cluster.json", "--config", "faulty.yaml")
+    finally:
+        sys.modules.pop("faulty", None)
+    assert (found.code, found.out) == (2, "")
+    assert found.err == 'berth: pod.yaml: running Filter plugin "Faulty": no idea\n'

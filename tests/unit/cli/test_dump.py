@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from scheduler.whatif.smallest import smallest
-from tests.builders import pod
+from tests.builders import node, pod
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.test_cookbook import BLOCKS, FILES
+from tests.unit.cli.test_judged import changed
 
 Object = dict[str, Any]
 
@@ -94,3 +95,25 @@ def test_answers_are_the_same(berth: Berth, tmp_path: Path, monkeypatch: pytest.
 def test_kinds_that_nothing_reads() -> None:
     """They are left out as a whole."""
     assert smallest({"kind": "ConfigMap", "metadata": {"name": "c"}}) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("metadata", "x", "metadata: expected a mapping"),
+        ("metadata.annotations", "x", "metadata.annotations: expected a mapping"),
+        ("spec", [1], "spec: expected a mapping"),
+        ("spec.containers", [1], "spec.containers: expected a list of mappings"),
+        ("spec.volumes", "x", "spec.volumes: expected a list of mappings"),
+    ],
+)
+def test_objects_of_another_form(berth: Berth, path: str, value: Any, said: str) -> None:
+    """All of them are told, each with its place."""
+    items = [changed(pod("p", "1"), path, value), node("n"), {"kind": "Node", "metadata": {"name": "m"}, "status": 5}]
+    Path("dump.json").write_text(json.dumps({"kind": "List", "items": items}))
+    found = berth("dump", "--cluster", "dump.json")
+    assert (found.code, found.out) == (2, "")
+    assert found.err.splitlines() == [
+        f"berth: dump.json: items[0]: Pod: {said}",
+        "berth: dump.json: items[2]: Node: status: expected a mapping",
+    ]

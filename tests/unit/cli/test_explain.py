@@ -255,3 +255,64 @@ def test_a_large_yaml_dump_names_the_better_way(berth: Berth, monkeypatch: pytes
         "berth: dump.yaml: 0 MB of YAML takes a while; JSON (kubectl get -o json) does not\n",
     )
     assert berth("explain", "web", "--cluster", "cluster.json").err == ""
+
+
+def commands(answer: Object) -> dict[str, list[str]]:
+    """Change → its commands."""
+    return {each["text"]: each["commands"] for each in answer["remedies"]}
+
+
+def lost(name: str, cpu: str = "100m", **more: Any) -> Object:
+    """A pod that names a scheduler which nobody runs."""
+    return pod(name, cpu, namespace="shop", scheduler="bert", **more)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Job", ""])
+def test_a_scheduler_that_somebody_runs_is_offered(berth: Berth, kind: str) -> None:
+    """The one that was perhaps meant, then the one that placed most; where the pod's owner has its template."""
+    made = lost("lost", labels={"pod-template-hash": "5f6"})
+    if kind:
+        owner = {"kind": "ReplicaSet", "name": "lost-5f6"} if kind == "Deployment" else {"kind": kind, "name": "lost"}
+        made["metadata"]["ownerReferences"] = [{**owner, "uid": "o", "controller": True}]
+    others = [pod(f"their-{i}", namespace="shop", scheduler="volcano", on="a-1") for i in range(5)]
+    dump = write("lost.yaml", made, *others)
+    answer = json.loads(berth("explain", "lost", "--cluster", "cluster.json", "--cluster", dump, "-o", "json").out)
+    assert (answer["outcome"], answer["profile"]) == ("unclaimed", "berth")
+    found = commands(answer)
+    assert list(found) == ["name the scheduler berth", "name the scheduler volcano"]
+    assert all(len(each["nodes"]) == answer["nodes"]["feasible"] > 0 for each in answer["remedies"])
+    spec = "/spec/template/spec" if kind else "/spec"
+    patch = f'--type=json -p \'[{{"op":"add","path":"{spec}/schedulerName","value":"berth"}}]\''
+    again = "kubectl get pod lost -n shop -o json | kubectl patch --local -f - -o json"
+    assert (
+        found["name the scheduler berth"]
+        == {
+            "Deployment": [f"kubectl patch deployment lost -n shop {patch}"],
+            "StatefulSet": [f"kubectl patch statefulset lost -n shop {patch}"],
+            "Job": [],
+            "": [f"{again} {patch} | kubectl replace --force -f -"],
+        }[kind]
+    )
+    said = "the pods of a Job can't be changed: delete the Job lost and create it again with the change"
+    assert (said in answer["notes"]) == (kind == "Job")
+
+
+def test_who_schedules_comes_before_what_else_is_missing(berth: Berth) -> None:
+    """A pod that fits nowhere needs both; one of a file is changed there."""
+    file = write("lost.yaml", lost("lost", "20"))
+    answer = json.loads(berth("explain", "-f", file, "--cluster", "cluster.json", "-o", "json").out)
+    assert answer["outcome"] == "unschedulable"
+    found = commands(answer)
+    assert found
+    assert all(text.startswith("name the scheduler berth and ") for text in found)
+    less = next(each for each in found.items() if "ask for" in each[0])
+    assert less[1][0].startswith("kubectl patch --local -f lost.yaml -o yaml --type=json -p ")
+    assert '"path":"/spec/schedulerName","value":"berth"' in less[1][0]
+
+
+def test_pods_that_nobody_schedules_are_told_so_beside_the_others(berth: Berth) -> None:
+    """With what would free them."""
+    dump = write("lost.yaml", lost("lost"))
+    asked = ("explain", "--pending", "-A", "--cluster", "cluster.json", "--cluster", dump, "-o", "json")
+    found = [each for each in json.loads(berth(*asked).out)["causes"] if each["outcome"] == "unclaimed"]
+    assert [next(iter(commands(each))) for each in found] == ["name the scheduler berth"]

@@ -1,6 +1,7 @@
 """What the API server would refuse is refused by `explain -f` and `simulate -f`, unless asked not to look."""
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,11 @@ SPREADING = "spec.topologySpreadConstraints.0"
             changed(DEPLOYMENT, "spec.template.metadata.labels", {"ap": "web"}),
             "labels[app]: expected web, which spec.selector asks for; did you mean ap?",
         ),
+        (changed(DEPLOYMENT, "apiVersion", ""), "apiVersion: Required value"),
+        (
+            changed({**DEPLOYMENT, "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"}, "metadata.namespace", []),
+            "metadata.namespace: a list: expected text",
+        ),
         (changed(DEPLOYMENT, "apiVersion", "apps/v1beta1"), 'apiVersion: "apps/v1beta1": expected apps/v1'),
         (changed(DEPLOYMENT, "kind", "Deploymnt"), "kind: Deploymnt: unknown in apps/v1; did you mean Deployment?"),
         (
@@ -144,3 +150,30 @@ def test_no_word_of_python(berth: Berth, name: str, text: str, said: str, more: 
         found = berth(command, "-f", name, "--cluster", "cluster.json", *more)
         assert (found.code, len(found.err.splitlines())) == (2, 1)
         assert said in found.err.lower()
+
+
+def test_fields_that_are_there_twice(berth: Berth) -> None:
+    """In JSON, too: whoever wrote both means one of them."""
+    spec = '{"priority": 1, "containers": [{"name": "m", "image": "x", "image": "y"}], "priority": 2}'
+    Path("a.json").write_text(f'{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "p"}}, "spec": {spec}}}')
+    for command in ("simulate", "explain", "capacity"):
+        found = berth(command, "-f", "a.json", "--cluster", "cluster.json")
+        assert (found.code, found.out) == (2, "")
+        assert found.err.splitlines() == [
+            "berth: a.json: Pod p: spec.priority: is there twice",
+            "berth: a.json: Pod p: spec.containers[0].image: is there twice",
+        ]
+    assert berth("simulate", "-f", "a.json", "--cluster", "cluster.json", "--no-validate").code == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [("Deployment", "replicas", "three"), ("Deployment", "replicas", {}), ("Job", "completions", "x")],
+)
+def test_numbers_that_nobody_judged(berth: Berth, kind: str, field: str, value: object) -> None:
+    """With --no-validate, too: nobody can count so many pods."""
+    made = changed(changed(DEPLOYMENT, f"spec.{field}", value), "spec.parallelism", 2)
+    Path("made.json").write_text(json.dumps({**made, "kind": kind}))
+    found = berth("simulate", "-f", "made.json", "--cluster", "cluster.json", "--no-validate")
+    said = f"spec.{field}: {json.dumps(value)}: expected a whole number, 0 or more"
+    assert (found.code, found.out, found.err) == (2, "", f"berth: made.json: {kind}: {said}\n")

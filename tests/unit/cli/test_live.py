@@ -1,5 +1,6 @@
 """`berth explain` and `berth policy impact` against an embedded API server, a process of its own, over real HTTP."""
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -181,3 +182,38 @@ def test_request_timeout_is_a_time(berth: Berth, silent: str, given: str) -> Non
     found = berth("explain", "web", "--kubeconfig", silent, "--request-timeout", given)
     assert (found.code, len(found.err.splitlines())) == (2, 1)
     assert found.err.startswith(f"berth: --request-timeout: {given}: expected seconds")
+
+
+COMMANDS = [
+    ["explain", "web"],
+    ["simulate", "--drain", "a"],
+    ["dump", "-f", "made.json"],
+    ["policy", "impact"],
+    ["story", "web", "--server", "{address}", "--token-file", "token"],
+]
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda words: words[0] if words[0] != "policy" else "impact")
+def test_who_is_given_up_is_not_asked_again(berth: Berth, arguments: list[str]) -> None:
+    """When nodes and pods were not answered, other kinds do not have their turns: each would be waited for, too.
+
+    All commands that ask a server know how long to wait for it.
+    """
+    Path("token").write_text("t")
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as server:
+        host, port = server.getsockname()
+        cluster = {"name": "c", "cluster": {"server": f"http://{host}:{port}"}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "c"}}
+        made = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [cluster]}
+        made |= {"users": [{"name": "c", "user": {}}], "contexts": [context]}
+        Path("silent.json").write_text(json.dumps(made))
+        words = [word.format(address=f"https://{host}:{port}") for word in arguments]
+        found = berth(*words, "--kubeconfig", "silent.json", "--request-timeout", "1s")
+        server.setblocking(False)
+        asked = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                server.accept()[0].close()
+                asked += 1
+    assert (found.code, found.out) == (2, "")
+    assert asked == (1 if arguments[0] in ("policy", "story") else 2)

@@ -3,7 +3,10 @@
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -50,6 +53,25 @@ def test_help_is_short_too(berth: Berth, arguments: list[str]) -> None:
 def test_every_command_can_be_imported_and_explains_itself(berth: Berth, name: str) -> None:
     """A command in the list has its module."""
     assert berth(name, "--help").code == 0
+
+
+def _commands(command: Any) -> Iterator[Any]:
+    """A command, or those of a group."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield command
+    for each in (below or {}).values():
+        yield from _commands(each)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_answers_come_in_the_same_forms(name: str) -> None:
+    """Whatever has a form can be had as JSON and as YAML; what is no file by itself, as a table unless one asks."""
+    for command in _commands(typer.main.get_command(import_module(f"scheduler.cli.{name}").app)):
+        for option in (each for each in command.params if "-o" in each.opts):
+            forms = set(map(str, option.type_descriptor.choices))
+            assert {"json", "yaml"} <= forms <= {"json", "yaml", "table", "html"}, command.name
+            assert str(option.default) == ("table" if "table" in forms else "yaml"), command.name
 
 
 @pytest.mark.parametrize(

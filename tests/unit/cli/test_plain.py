@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import typer
@@ -70,7 +71,8 @@ def test_typer_reads_the_same(name: str) -> None:
 
 def test_a_scheduler_starts_without_what_it_does_not_need() -> None:
     """Up to its first request `berth run` imports no client or server that it does not use, nor what terminals need."""
-    heavy = ("aiohttp", "pydantic", "rich", "cryptography", "kubernetes", "kopf", "jinja2", "prometheus_client")
+    heavy = ["aiohttp", "pydantic", "rich", "cryptography", "kubernetes", "kopf", "jinja2", "prometheus_client"]
+    heavy.append("scheduler.cel.program")
     code = (
         "import sys; from scheduler.cli.main import run; code = run(['run', '--kubeconfig=/nowhere/kubeconfig']);"
         "from scheduler.controller.launch import schedule;"
@@ -79,3 +81,16 @@ def test_a_scheduler_starts_without_what_it_does_not_need() -> None:
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "2 []\n"
     assert found.stderr == "berth: /nowhere/kubeconfig: no such file; expected a kubeconfig\n"
+
+
+def test_a_decision_imports_nothing() -> None:
+    """What the first one imported would hold the event loop: masked arrays, for one, which np.unique asks for."""
+    code = (
+        "import sys; from tests.unit.engine.conftest import Harness, node, pod; harness = Harness();"
+        "poor = node('poor'); del poor['status']['allocatable']['memory'];"
+        "harness.put(node('n'), poor, pod('p')); before = {*sys.modules};"
+        "print(harness.binds(), {*sys.modules} - before)"
+    )
+    root = Path(__file__).parents[3]
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert found.stdout == "{'p': 'poor'} set()\n"

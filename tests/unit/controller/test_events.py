@@ -11,7 +11,6 @@ import pytest
 from scheduler.apiserver import protobuf
 from scheduler.controller import events as room
 from scheduler.controller.events import MOST, TOGETHER, TRUST, Events, Written
-from scheduler.controller.under_way import UnderWay
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.writes import PodRef, event
@@ -86,8 +85,7 @@ class World:
         self.server = server
         self.client = client
         self.written = Written()
-        self.under_way = UnderWay()
-        self.events = Events(client, self.written, self.under_way)
+        self.events = Events(client, self.written)
 
     def write(self, count: int) -> None:
         for i in range(count):
@@ -96,7 +94,7 @@ class World:
             self.events.write(event(pod, **said, controller="berth", instance="berth-1", moment=1e9))
 
     async def written_all(self) -> tuple[int, int]:
-        assert await self.under_way.drain(30.0) == 0
+        assert await self.events.drain(30.0) == 0
         return self.written.events, self.written.events_dropped
 
 
@@ -141,6 +139,20 @@ async def test_an_event_takes_one_turn_of_the_rate() -> None:
             assert await world.written_all() == (i + 1, 0)
 
 
+async def test_events_that_are_cut_off_are_counted() -> None:
+    """Also those that nobody has begun to write."""
+    server = ApiServer()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with listening, Client(Connection(server.url), qps=0.001, burst=3, protobuf=True) as client:
+        world = World(server, client)
+        world.write(3)
+        assert await world.written_all() == (3, 0)
+        world.write(40)
+        assert await world.events.drain(0.0) == 40
+        assert (world.written.events, world.written.events_dropped) == (3, 40)
+
+
 @pytest.mark.parametrize("after", [0, 1, 7])
 @pytest.mark.parametrize("how", [b"", LAST], ids=["closed", "closed after a last answer"])
 async def test_what_a_connection_took_with_it_is_written_by_itself(world: World, after: int, how: bytes) -> None:
@@ -183,7 +195,7 @@ async def test_what_is_refused_for_good_is_dropped_and_counted(world: World) -> 
 
 async def test_nobody_listens(world: World) -> None:
     async with Client(Connection("http://127.0.0.1:1"), qps=-1, protobuf=True) as client:
-        world.events = Events(client, world.written, world.under_way)
+        world.events = Events(client, world.written)
         world.write(3)
         assert await world.written_all() == (0, 3)
 
@@ -204,7 +216,9 @@ async def test_where_nothing_but_one_at_a_time_works_they_go_one_by_one(world: W
 async def test_too_many_are_dropped(world: World) -> None:
     world.write(MOST + 3)
     assert world.written.events_dropped == 3
-    await world.under_way.drain(0.0)
+    assert await world.events.drain(0.0) == MOST
+    world.write(1)
+    assert await world.written_all() == (1, MOST + 3)
 
 
 async def test_a_limited_rate_lets_a_few_through_at_once() -> None:

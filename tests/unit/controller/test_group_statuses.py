@@ -308,9 +308,15 @@ async def test_disruption_is_another_condition() -> None:
         ("PreScheduling", "True", "Scheduling"),
         ("Scheduling", "False", None),
         ("Scheduling", "True", None),
+        ("PreScheduling", "False", None),
+        ("Unknown", "False", None),
+        ("Scheduled", "True", None),
+        ("Scheduled", "False", None),
         ("Running", "False", None),
         ("Running", "True", None),
         ("Finished", "True", None),
+        ("Failed", "False", None),
+        ("Failed", "True", None),
     ],
 )
 async def test_phases_of_scheduler_plugins(phase: str, status: str, want: str | None) -> None:
@@ -322,3 +328,59 @@ async def test_phases_of_scheduler_plugins(phase: str, status: str, want: str | 
     assert found.get("phase", "") == (want or phase)
     assert [how for _, _, how in api.asked] == ([MERGE_PATCH] if want else [])
     assert ("scheduleStartTime" in found) == (want == "Scheduling")
+
+
+@pytest.mark.parametrize("theirs", ["Scheduled", "Running", "Finished", "Failed"])
+@pytest.mark.parametrize("ours", ["False", "True"])
+async def test_a_phase_that_their_controller_has_just_written_stays(theirs: str, ours: str) -> None:
+    """The watch does not show it yet: the write is refused, and what is there now is left alone."""
+    api = Api()
+    known = api.group(root=THEIRS)
+    path = f"{THEIRS}/namespaces/default/podgroups/train"
+    api.live[path]["metadata"]["resourceVersion"] = "99"
+    api.live[path]["status"] = {"phase": theirs, "running": 2}
+    api.say(known, ours)
+    await api.done()
+    assert api.live[path]["status"] == {"phase": theirs, "running": 2}
+    assert api.asked == []
+
+
+def reconciled(phase: str, running: int, pods: int, needed: int = 2) -> str:
+    """The phase that scheduler-plugins' controller writes after a look at the pods of a group."""
+    if not phase:
+        return "Pending"
+    if phase == "Pending":
+        return "Scheduling" if pods >= needed else phase
+    if pods < needed:
+        return "Pending"
+    return "Running" if running >= needed else "Scheduling"
+
+
+async def test_both_writers_come_to_rest_after_each_change() -> None:
+    """A gang starts, loses a pod, and gets another one: neither takes back what the other one has written."""
+    api = Api()
+    api.group(root=THEIRS)
+    path = f"{THEIRS}/namespaces/default/podgroups/train"
+    seen: list[str] = []
+    for pods, running, said in [
+        (1, 0, ""),
+        (2, 0, "False"),
+        (2, 0, "True"),
+        (2, 2, ""),
+        (1, 1, "False"),
+        (2, 1, "True"),
+        (2, 2, ""),
+    ]:
+        before = len(api.asked)
+        for _ in range(4):
+            live = api.live[path]
+            phase = reconciled(live["status"].get("phase", ""), running, pods)
+            if phase != live["status"].get("phase", ""):
+                live["status"]["phase"] = phase
+                live["metadata"]["resourceVersion"] += "0"
+            if said:
+                api.say(api.shown(root=THEIRS), said)
+                await api.done()
+        assert len(api.asked) - before <= 1
+        seen.append(api.live[path]["status"]["phase"])
+    assert seen == ["Pending", "Scheduling", "Scheduling", "Running", "Pending", "Scheduling", "Running"]

@@ -1,6 +1,7 @@
 """The loop itself: what is wrong with one pod does not stop it, whatever it is."""
 
 import asyncio
+import dataclasses
 from typing import Any, cast
 
 import pytest
@@ -10,13 +11,15 @@ from scheduler.controller import scheduler as scheduler_module
 from scheduler.controller.scheduler import Scheduler
 from scheduler.controller.sight import Sight
 from scheduler.engine.instructions import Failed, Instruction
-from scheduler.engine.queue import AT_ONCE
+from scheduler.engine.pending_work import AT_ONCE
 from scheduler.engine.queued import Place
-from scheduler.engine.stimuli import Put
+from scheduler.engine.stimuli import Put, Stimulus
+from scheduler.engine.turns import REST
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
 from scheduler.kube.client import Client
+from scheduler.kube.machine import MACHINE
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
@@ -26,6 +29,21 @@ from tests.builders import configuration, node, pod
 
 class Idle:
     """A client that nobody calls."""
+
+
+def costly(i: int) -> dict[str, Any]:
+    """A pod with 300 terms of its own, each of which selects every pod."""
+    terms = [
+        {
+            "topologyKey": "kubernetes.io/hostname",
+            "namespaceSelector": {},
+            "labelSelector": {"matchExpressions": [{"key": "zz", "operator": "NotIn", "values": [f"x{i}-{k}"]}]},
+        }
+        for k in range(300)
+    ]
+    made = pod(f"costly-{i}", namespace="mallory")
+    made["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    return made
 
 
 @pytest.mark.parametrize("where", ["decide_quickly", "binding_plugins"])
@@ -128,17 +146,7 @@ async def test_others_wait_for_one_slice_of_costly_work(monkeypatch: pytest.Monk
     for i in range(100):
         engine.handle(Put(decoder.pod(wire.encode(pod(f"p{i}", labels={"app": f"a{i}"}, on=f"n{i % 50}")))), 0.0)
     for i in range(40):
-        terms = [
-            {
-                "topologyKey": "kubernetes.io/hostname",
-                "namespaceSelector": {},
-                "labelSelector": {"matchExpressions": [{"key": "zz", "operator": "NotIn", "values": [f"x{i}-{k}"]}]},
-            }
-            for k in range(300)
-        ]
-        costly = pod(f"costly-{i}", namespace="mallory")
-        costly["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-        engine.handle(Put(decoder.pod(wire.encode(costly))), 0.0)
+        engine.handle(Put(decoder.pod(wire.encode(costly(i)))), 0.0)
     loop = asyncio.create_task(scheduler.work_forever())
     waited: list[int] = []
     while engine.has_work:
@@ -150,6 +158,68 @@ async def test_others_wait_for_one_slice_of_costly_work(monkeypatch: pytest.Monk
     await loop
     assert sum(waited) >= 40
     assert max(waited) <= 1
+
+
+async def test_costly_work_rests_between_pods_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its turns take a third of the time at most while others come, for the API server may need the core."""
+    monkeypatch.setattr(Sight, "clear", True)
+    config = decode(configuration())
+    time = [0.0]
+    machine = dataclasses.replace(MACHINE, monotonic=lambda: time[0])
+    scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config, machine=machine)
+    monkeypatch.setattr(scheduler, "_carry_out", lambda _instructions: None)
+    decoder, engine = Decoder(), scheduler.engine
+    for i in range(50):
+        engine.handle(Put(decoder.node(wire.encode(node(f"n{i}")))), 0.0)
+    for i in range(100):
+        engine.handle(Put(decoder.pod(wire.encode(pod(f"p{i}", labels={"app": f"a{i}"}, on=f"n{i % 50}")))), 0.0)
+    for i in range(40):
+        engine.handle(Put(decoder.pod(wire.encode(costly(i)))), 0.0)
+    handle, slept, busy = engine.handle, [0.0], [0.0]
+
+    def takes(stimulus: Stimulus, now: float) -> list[Instruction]:
+        before, done = engine.queue.turns.taken, handle(stimulus, now)
+        if engine.queue.turns.taken != before:
+            time[0] += 0.002
+            busy[0] += 0.002
+        return done
+
+    async def sleeps(seconds: float, *, gather: bool = True) -> None:
+        if not engine.queue.turns.waiting:
+            scheduler.stop()
+            return
+        assert seconds < 0.1
+        assert not gather
+        slept[0] += max(seconds, 0.0)
+        time[0] += max(seconds, 0.0)
+        scheduler.receive(Put(decoder.pod(wire.encode(pod(f"other-{slept[0]}", namespace="others")))))
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(engine, "handle", takes)
+    monkeypatch.setattr(scheduler, "wait", sleeps)
+    scheduler.receive(Put(decoder.pod(wire.encode(pod("first", namespace="others")))))
+    await scheduler.work_forever()
+    assert busy[0] > 0.1
+    assert slept[0] >= 1.9 * (busy[0] - 0.002)
+
+
+async def test_costly_work_of_a_tick_rests_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick may have a turn of it, and then there is no other one."""
+    config = decode(configuration())
+    time = [0.0]
+    machine = dataclasses.replace(MACHINE, monotonic=lambda: time[0])
+    scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config, machine=machine)
+    engine, turns = scheduler.engine, scheduler.engine.queue.turns
+
+    def tick(now: float) -> None:
+        turns.take("mallory")
+        time[0] += 0.003
+
+    monkeypatch.setattr(engine, "next_tick", lambda: 0.0)
+    monkeypatch.setattr(engine.queue, "tick", tick)
+    turns.comes("others", 0.0)
+    assert scheduler.work(cycles=False)
+    assert (turns.taken, turns.rests_until) == (1, 0.003 + REST * 0.003)
 
 
 async def test_every_instruction_is_carried_out() -> None:

@@ -46,7 +46,7 @@ class Followed:
     async def lists(self, resource: Resource, answer: Answer) -> set[str]:
         """The kind is listed, with this answer; which APIs count then."""
         self.server.answers[resource.path()] = answer
-        reflector: Reflector[Any] = next(one for one in self.scheduler.reflectors if one.resource is resource)
+        reflector: Reflector[Any] = next(one for one in self.scheduler.watch.reflectors if one.resource is resource)
         reflector.resync()
         machine = reflector._machine  # noqa: SLF001 (its steps one by one, without pauses)
         machine.action(float("inf"))
@@ -110,10 +110,10 @@ async def test_a_kind_that_is_forbidden_does_not_count_unless_it_did() -> None:
 
 async def test_both_kinds_are_two_in_metrics_and_the_readiness() -> None:
     world = Followed()
-    called = [reflector.resource.called for reflector in world.scheduler.reflectors]
+    called = [reflector.resource.called for reflector in world.scheduler.watch.reflectors]
     assert len(set(called)) == len(called)
     assert set(called) >= {"PodGroup", "PodGroup.scheduling.x-k8s.io"}
-    assert set(world.scheduler.awaited()) >= {"PodGroup", "PodGroup.scheduling.x-k8s.io"}
+    assert set(world.scheduler.watch.awaited()) >= {"PodGroup", "PodGroup.scheduling.x-k8s.io"}
     await world.lists(POD_GROUPS, ABSENT)
     await world.lists(COSCHEDULING_POD_GROUPS, [])
-    assert not {"PodGroup", "PodGroup.scheduling.x-k8s.io"} & set(world.scheduler.awaited())
+    assert not {"PodGroup", "PodGroup.scheduling.x-k8s.io"} & set(world.scheduler.watch.awaited())

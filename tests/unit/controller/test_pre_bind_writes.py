@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from scheduler.controller.writer import Writer
-from scheduler.engine.instructions import PreBindWrite
-from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten, Stimulus
+from scheduler.engine.instructions import PreBindWrite, UnreserveWrite
+from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten, Stimulus, TakenOut, TakingOut
 from scheduler.framework.binding import NOW, Create, Delete, ObjectKey, Patch, Write
 from scheduler.kube.client import MERGE_PATCH, Client
 from scheduler.kube.errors import ApiError, Unreachable
@@ -105,6 +105,37 @@ async def test_a_write_whose_answer_was_lost_is_sent_again_if_it_did_not_happen(
     client = FakeClient("17", Unreachable("gone away", sent=True), "8", "18")
     assert await answer_of(client) == PreBindWritten("default/p", {VOLUME: "17", CLAIM: "18"})
     assert [how for _, _, how in client.asked] == [MERGE_PATCH, MERGE_PATCH, "get", MERGE_PATCH]
+
+
+OUT = Patch(CLAIM, "u2", "8", {"status": {"reservedFor": [{"$patch": "delete", "uid": "p"}]}}, "status", strategic=True)
+
+
+async def taken_out(client: FakeClient) -> list[Stimulus]:
+    answers: list[Stimulus] = []
+    writer = Writer(cast(Client, client), answers.append, "berth-test")
+    writer.unreserve_write(UnreserveWrite(Decoder().pod(wire.encode(pod("p"))), (OUT,)))
+    assert answers == [TakingOut("default/p")]
+    assert await writer.drain(5.0) == 0
+    return answers[1:]
+
+
+@pytest.mark.parametrize(
+    ("first", "newest"),
+    [(ApiError(409, "Conflict", "changed"), "9"), (Unreachable("gone away", sent=True), "9")],
+    ids=["changed", "unanswered"],
+)
+async def test_an_entry_is_taken_out_of_the_newest_version(first: Exception, newest: str) -> None:
+    """It is the same entry. And what was sent first is refused if it comes late: that version is over."""
+    client = FakeClient(first, newest, "10")
+    assert await taken_out(client) == [TakenOut("default/p", {CLAIM: "10"})]
+    sent = [body["metadata"]["resourceVersion"] for _, body, how in client.asked if how != "get"]
+    assert sent == ["8", "9"]
+
+
+async def test_another_object_of_that_name_is_left_alone() -> None:
+    """Its version is that of the write, and it is refused all the same."""
+    client = FakeClient(ApiError(409, "Conflict", "the UID differs"), "8")
+    assert await taken_out(client) == [TakenOut("default/p", {})]
 
 
 async def test_created_and_deleted() -> None:

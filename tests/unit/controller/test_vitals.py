@@ -6,13 +6,22 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pytest
 
 from scheduler.controller.eviction.vitals import Post
+from scheduler.controller.families import KEPT_NODES
 from scheduler.controller.vitals import endpoints
+from scheduler.engine.engine import Engine
+from scheduler.framework.config import decode
+from scheduler.framework.profiles import build
 from scheduler.kube.client import Client
 from scheduler.kube.errors import Unreachable
 from scheduler.kube.lease import Elector
+from scheduler.model.pod_group import GroupKey
+from scheduler.plugins.registry import registry
+from scheduler.state.kept_room import KeptRoom
+from tests.builders import configuration
 
 HELD = {
     "metadata": {"name": "berth", "uid": "u", "resourceVersion": "1"},
@@ -80,3 +89,22 @@ async def test_scheduler(answers: list[Any], want: str | None) -> None:
 async def test_evictor(answers: list[Any], want: str | None) -> None:
     """The evictor's check `lease` says the same."""
     assert Post("berth-evictor", await looked(*answers)).unready() == want
+
+
+def test_nodes_on_which_room_is_kept() -> None:
+    """By profile; nothing is said of profiles that keep none."""
+    profiles: list[dict[str, Any]] = [{"schedulerName": "plain"}]
+    for name in ("keeps", "has-none"):
+        args = {"reservation": {"afterSeconds": 0}}
+        profiles.append({"schedulerName": name, "pluginConfig": [{"name": "GangScheduling", "args": args}]})
+    engine = Engine(build(decode(configuration(profiles=profiles)), registry()))
+    room = KeptRoom(GroupKey("ns", "g"), "GangScheduling", 0, {}, None, (), False, False, 0.0, 0.0, 60.0, "")
+    room.rows = np.arange(3)
+    engine.cluster.kept_room.put("keeps", room)
+    nothing = SimpleNamespace(instruments=list)
+    scheduler: Any = SimpleNamespace(engine=engine, meter=nothing, writer=SimpleNamespace(written=None), led=False)
+    reloader: Any = SimpleNamespace(notes=dict, instruments=list)
+    comparer: Any = SimpleNamespace(found=None)
+    made = endpoints(cast(Client, None), scheduler, None, reloader, comparer)
+    (gauge,) = [one for one in made.instruments() if one.family is KEPT_NODES]
+    assert gauge.read().values == {("keeps",): 3.0, ("has-none",): 0.0}

@@ -36,6 +36,10 @@ class Api:
             found += self._harness.tell(deepcopy(self._objects[key]))
         return found
 
+    def store(self, document: Object) -> str:
+        """Write an object that the watch is slow to show; its new resourceVersion."""
+        return self._store(document)
+
     def write(self, prepare: PreBindWrite) -> PreBindWritten:
         """Carry a PreBindWrite out; the watch is not as quick."""
         written = {}

@@ -11,6 +11,7 @@ from scheduler.framework.binding import Patch
 from scheduler.framework.config import ConfigError
 from scheduler.model.devices import FINALIZER
 from scheduler.model.pod_group import NATIVE
+from scheduler.plugins.dynamic_resources.reservation import RESERVED_OVER
 from scheduler.plugins.dynamic_resources.reserved import NOTHING
 from scheduler.state.validate import validate
 from tests.builders import Object, configuration, node, profile
@@ -19,6 +20,7 @@ from tests.devices import allocated, claim, claiming, device, device_class, reso
 from .api import Api
 from .conftest import Harness
 from .test_gangs import bound, failures, group, member
+from .test_gangs_by_topology import BY_RACK, PLUGINS
 from .test_gangs_that_share import carry_out, writes
 
 FINALIZED = {"finalizers": [FINALIZER]}
@@ -169,10 +171,56 @@ def test_what_keeps_the_group_from_nodes_is_freed(gangs: Harness) -> None:
 
 def test_a_group_that_does_not_fit_lets_go(gangs: Harness) -> None:
     """Others may have the devices freed then (deallocatePodGroupClaims)."""
-    held(gangs)
+    api = held(gangs)
     (patch,) = freed(gangs.cycles())
-    change = {"status": {"reservedFor": [{"$patch": "delete", "uid": "train"}]}}
-    assert patch == Patch(SHARED, "claim/shared", "", change, "status", strategic=True)
+    version = api.get(SHARED)["metadata"]["resourceVersion"]
+    assert patch == Patch(SHARED, "claim/shared", version, {"status": {"reservedFor": None}}, "status")
+
+
+def test_a_group_that_let_go_and_fits_after_all(gangs: Harness) -> None:
+    """What lets go of the claim may still be under way: it is refused once the claim has another version."""
+    api = cluster(gangs)
+    carry_out(api, gangs, gangs.cycles())
+    for number in range(2):
+        gangs.lose("Pod", "default", f"w{number}", f"default/w{number}")
+    api.put(node("n", cpu="100m"))
+    for number in (2, 3):
+        api.put(worker(number))
+    (patch,) = freed(gangs.cycles())
+    assert patch.resource_version == api.get(SHARED)["metadata"]["resourceVersion"]
+    api.put(node("n"))
+    said = carry_out(api, gangs, gangs.tick(15.0) + gangs.cycles())
+    assert sorted(bound(said)) == ["w2", "w3"]
+    assert len(writes(said)) == 1, "one of them is enough"
+    assert api.get(SHARED)["metadata"]["annotations"] == {RESERVED_OVER: patch.resource_version}
+    assert reserved(api) == [GROUP]
+
+
+@pytest.mark.parametrize("where", ["topology", "tree"])
+def test_what_keeps_it_from_another_rack_is_freed(where: str) -> None:
+    """An earlier attempt has given a claim a device of a rack that has no room for all any more."""
+    gate = {"featureGates": {"CompositePodGroup": True}}
+    gangs = Harness(configuration(profile(plugins=PLUGINS, GangScheduling=gate)))
+    gangs.handle(Follows(NATIVE, True))
+    held = claim("c0", meta=FINALIZED, status=allocated(result("d0", "a"), node="a"))
+    nodes = (node("a", cpu="100m", labels={"rack": "a"}), node("b", labels={"rack": "b"}))
+    api = Api(gangs, *nodes, device_class(), held, claim("c1", meta=FINALIZED))
+    api.put(resource_slice("a", device("d0"), node="a"))
+    api.put(resource_slice("b", device("d0"), device("d1"), node="b"))
+    if where == "tree":
+        root = {"kind": "CompositePodGroup", "metadata": {"name": "tree", "namespace": "default", "uid": "tree"}}
+        api.put({**root, "spec": {"schedulingPolicy": {"gang": {"minGroupCount": 1}}, **BY_RACK}})
+        api.put(group(min_count=2, parentCompositePodGroupName="tree"))
+    else:
+        api.put(group(min_count=2, **BY_RACK))
+    for number in range(2):
+        api.put(claiming(member(f"w{number}", "100m", meta={"uid": f"default/w{number}"}), f"c{number}"))
+    (patch,) = freed(gangs.cycles())
+    assert patch.key == ("ResourceClaim", "default", "c0")
+    assert patch.change == {"status": NOTHING}
+    api.edit(patch.key, status=NOTHING)
+    said = carry_out(api, gangs, gangs.tick(15.0) + gangs.cycles())
+    assert {one.node for one in said if isinstance(one, Bind)} == {"b"}
 
 
 def test_a_group_of_which_a_pod_runs_does_not_let_go(gangs: Harness) -> None:

@@ -136,6 +136,24 @@ def test_a_refused_write_gives_the_device_back(harness: Harness, one: Api) -> No
     assert only(harness.cycles(), PreBindWrite).pod.name == "q"
 
 
+@pytest.mark.parametrize("ends", ["edited", "deleted"])
+def test_a_promise_that_ends_wakes_who_waited_for_it(harness: Harness, one: Api, ends: str) -> None:
+    """Nothing was written after all, as a later version of the claim shows, whatever was changed in it."""
+    one.put(claim("other", meta=FINALIZED))
+    one.put(claiming(pod("p"), "c"))
+    write = only(harness.cycles(), PreBindWrite)
+    harness.handle(PreBindWriteFailed("default/p", 409, "changed", {}))
+    one.put(claiming(pod("q"), "other"))
+    waiting = [each.pod.name for each in harness.tick(20) + harness.cycles() if isinstance(each, Failed)]
+    assert sorted(waiting) == ["p", "q"], "the device may be given, and the claim may have it"
+    if ends == "edited":
+        one.edit(CLAIM, metadata={"labels": {"any": "change"}})
+    else:
+        harness.lose(*CLAIM, write.writes[0].uid)
+    said = write_all(harness, one, harness.tick(20) + harness.cycles())
+    assert len([each for each in said if isinstance(each, Bind)]) == 1
+
+
 def test_after_a_conflict_the_device_is_kept_until_the_watch_tells(harness: Harness, one: Api) -> None:
     """Somebody has written the claim, and that may have been us."""
     one.put(claim("other", meta=FINALIZED))
@@ -148,7 +166,7 @@ def test_after_a_conflict_the_device_is_kept_until_the_watch_tells(harness: Harn
     one.show(CLAIM)
     assert harness.engine.cluster.devices.allocated.claims_holding(DeviceID("gpu.test", "n", "d0")) == ["claim/c"]
     harness.after(20)
-    assert "n" in {one.node for one in harness.cycles() if isinstance(one, Bind)}
+    assert "n" in {one.node for one in write_all(harness, one, harness.cycles()) if isinstance(one, Bind)}
 
 
 def test_after_a_conflict_with_somebody_else_the_device_is_free_again(harness: Harness, one: Api) -> None:

@@ -3,7 +3,9 @@
 import pytest
 
 from scheduler.engine.instructions import Bind, Failed, PostFilterWrite, PreBindWrite, RecordEvent, UnreserveWrite
+from scheduler.engine.stimuli import PreBindWriteFailed, TakenOut, TakingOut
 from scheduler.framework.binding import Delete, Patch
+from scheduler.plugins.dynamic_resources.reservation import RESERVED_OVER
 from tests.builders import node, pod
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 
@@ -30,7 +32,54 @@ def test_a_pod_that_is_not_bound_is_taken_out_of_its_claims(harness: Harness, on
         one.show(CLAIM)
     said = harness.bind_failed("default/p")
     (patch,) = only(said, UnreserveWrite).writes
-    assert patch == Patch(CLAIM, "claim/c", "", TAKEN_OUT, "status", strategic=True)
+    version = one.get(CLAIM)["metadata"]["resourceVersion"]
+    assert patch == Patch(CLAIM, "claim/c", version, TAKEN_OUT, "status", strategic=True)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["taken out", "refused"])
+def test_a_pod_that_is_being_taken_out_of_its_claim_waits_for_that(harness: Harness, one: Api, known: bool) -> None:
+    """The claim still looks reserved for it. Bound now, the pod would lose its device when the write arrives."""
+    one.put(claiming(pod("p"), "c"))
+    write_all(harness, one, harness.cycles())
+    one.show(CLAIM)
+    harness.bind_failed("default/p")
+    harness.handle(TakingOut("default/p"))
+    said = harness.tick(20) + harness.cycles()
+    assert not [each for each in said if isinstance(each, (Bind, PreBindWrite))]
+    one.edit(CLAIM, metadata={"labels": {"any": "change"}})
+    if not known:
+        assert only(harness.handle(TakenOut("default/p", {})), Bind).node == "n"
+        return
+    reserved = one.get(CLAIM)["status"].pop("reservedFor")
+    version = one.store(one.get(CLAIM))
+    said = harness.handle(TakenOut("default/p", {CLAIM: version}))
+    assert not [each for each in said if isinstance(each, (Bind, PreBindWrite))], "the watch does not show it yet"
+    write = only(one.show(CLAIM), PreBindWrite)
+    (patch,) = write.writes
+    assert isinstance(patch, Patch)
+    assert patch.change["status"]["reservedFor"] == reserved
+    assert only(harness.handle(one.write(write)), Bind).node == "n"
+    assert not harness.engine.cluster.devices.users.taking_out
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the claim is written", "what is under way comes first"])
+def test_what_an_earlier_leader_has_reserved_is_written_once_more(harness: Harness, first: bool) -> None:
+    """It may have sent a write that takes the pod out of the claim, and have died: no such write comes later."""
+    there = claim(meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["default/p"]))
+    api = Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"), there)
+    api.put(claiming(pod("p"), "c"))
+    write = only(harness.cycles(), PreBindWrite)
+    version = api.get(CLAIM)["metadata"]["resourceVersion"]
+    change = {"metadata": {"annotations": {RESERVED_OVER: version}}}
+    assert write.writes == (Patch(CLAIM, "claim/c", version, change),)
+    if not first:
+        api.edit(CLAIM, status={"reservedFor": None})
+        harness.handle(PreBindWriteFailed("default/p", 409, "it has changed", {}))
+        write = only(harness.tick(5.0) + harness.cycles(), PreBindWrite)
+        (patch,) = write.writes
+        assert isinstance(patch, Patch)
+        assert [one["uid"] for one in patch.change["status"]["reservedFor"]] == ["default/p"]
+    assert only(harness.handle(api.write(write)), Bind).node == "n"
 
 
 def test_a_pod_that_somebody_else_has_bound_keeps_its_claims(harness: Harness, one: Api) -> None:
@@ -90,8 +139,9 @@ def late(harness: Harness, seconds: float) -> Api:
 
 def test_the_time_began_when_the_claim_was_allocated(harness: Harness) -> None:
     """A scheduler that comes upon the claim after 500 seconds waits for 100 more."""
-    late(harness, 500).put(claiming(pod("p"), "c"))
-    harness.cycles()
+    api = late(harness, 500)
+    api.put(claiming(pod("p"), "c"))
+    write_all(harness, api, harness.cycles())
     assert not [each for each in harness.tick(99) if isinstance(each, Failed)]
     assert "device binding timeout: claim=c" in only(harness.tick(2), Failed).message
 

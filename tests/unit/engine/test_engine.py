@@ -32,6 +32,14 @@ def test_a_waiting_pod_is_bound_with_its_uid(harness: Harness) -> None:
     assert harness.cycle() == []
 
 
+def test_a_pod_about_to_be_bound_holds_no_other_nodes(harness: Harness) -> None:
+    """Many pods are on their way at a time: thousands of nodes that were as good are not kept for each of them."""
+    harness.put(*(node(f"n{i}") for i in range(50)), pod("web"))
+    (bind,) = [one for one in harness.cycles() if isinstance(one, Bind)]
+    assert bind.decision.feasible.tolist() == [harness.engine.cluster.nodes.row_of(bind.node)]
+    assert bind.decision.fitting == 50
+
+
 @pytest.mark.parametrize(
     ("id", "change"),
     [

@@ -28,10 +28,10 @@ def opened() -> Iterator[Opened]:
     """`opened(extender, …)`: an engine with these extenders and three nodes; validated at the end."""
     made: list[Harness] = []
 
-    def make(*extenders: Any, nodes: int = 3, **fields: Any) -> Harness:
+    def make(*extenders: Any, nodes: int = 3, in_full: bool = False, **fields: Any) -> Harness:
         config = decode(configuration(extenders=list(extenders), **fields))
         harness = Harness()
-        harness.engine = Engine(build(config, registry()), extenders=config.extenders)
+        harness.engine = Engine(build(config, registry()), extenders=config.extenders, in_full=in_full)
         harness.put(*(node(f"n{i}", cpu="1") for i in range(1, nodes + 1)))
         made.append(harness)
         return harness
@@ -69,7 +69,7 @@ def test_the_extender_decides_among_what_the_filters_leave(opened: Opened) -> No
 
 def test_scores(opened: Opened) -> None:
     """0..10 become 0..100 times the weight, on top of the plugins' own."""
-    harness = opened({"urlPrefix": "http://e", "prioritizeVerb": "rank", "weight": 3})
+    harness = opened({"urlPrefix": "http://e", "prioritizeVerb": "rank", "weight": 3}, in_full=True)
     harness.put(pod("web", cpu="500m"))
     scores = [Scores("http://e", 3, {"n1": 0, "n2": 10, "n3": 9})]
     (bind,) = of(answered(harness, asked(harness.cycle()), verdict("n1", "n2", "n3", scores=scores)), Bind)

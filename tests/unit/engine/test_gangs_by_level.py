@@ -8,15 +8,19 @@ from typing import Any
 import pytest
 
 from scheduler.engine.budget import Budget
+from scheduler.engine.instructions import Instruction, Preempt
 from scheduler.engine.pod_groups.domains import Path, filled, rank, used
+from scheduler.engine.pod_groups.placements import Placements
 from scheduler.engine.stimuli import Follows
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod_group import COSCHEDULING, NATIVE
+from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
 from scheduler.state.validate import validate
 from tests.builders import Object
+from tests.unit.work import calls
 
-from .conftest import CONFIG, Harness, node
+from .conftest import CONFIG, Harness, node, pod
 from .test_gangs import bound, conditions, failures, group, member
 from .test_gangs_by_topology import PLUGINS, PROFILE, on
 
@@ -279,3 +283,53 @@ def test_ranks() -> None:
     assert ordered({INDEX: "10"}, {INDEX: "9"}, {}) == [1, 0, 2]
     assert ordered({job: "1", INDEX: "0"}, {job: "0", INDEX: "5"}) == [1, 0]
     assert ordered({INDEX: "x"}, {INDEX: "3"}, {INDEX: "9" * 400}) == [1, 2, 0]
+
+
+def test_room_is_made_part_by_part() -> None:
+    """A gang that removes others is planned as it would start: in one block and few racks, neighbours together."""
+    harness = leveled()
+    small_town(harness)
+    sizes = {"a-r1": 4, "a-r2": 3, "b-r1": 2, "b-r2": 2, "b-r3": 3, "c-r9": 1}
+    for where, cpu in sizes.items():
+        harness.put(pod(f"low-{where}", str(cpu), nodeName=where, priority=-1))
+    harness.put(gang(6), *ranked(6))
+    said = harness.cycles()
+    victims = {victim.name for one in said if isinstance(one, Preempt) for victim in one.victims}
+    assert victims == {"low-a-r1", "low-a-r2"}
+    nominated = [harness.engine.cluster.nominations.node_of(f"train-{i}") for i in range(6)]
+    assert nominated == ["a-r1"] * 4 + ["a-r2"] * 2
+    for name in victims:
+        harness.gone("Pod", name)
+    harness.after(60.0)
+    found = on(harness.cycles())
+    assert [found[f"train-{i}"] for i in range(6)] == nominated
+
+
+def test_room_in_fewest_racks() -> None:
+    """Of two blocks with room for the gang, the one in which it is in fewer racks, whatever the scores say."""
+    harness = leveled()
+    harness.put(at("a1", "a", "r1", 2), at("a2", "a", "r2", 2), at("a3", "a", "r3", 2))
+    harness.put(at("b1", "b", "r4", 3), at("b2", "b", "r5", 3), at("b3", "b", "r6", 6), at("full", "c", "r7", 0))
+    for where, cpu in {"a1": 2, "a2": 2, "a3": 2, "b1": 3, "b2": 3, "b3": 6}.items():
+        priority = 1 if where == "b3" else -1
+        harness.put(pod(f"on-{where}", str(cpu), nodeName=where, priority=priority))
+    harness.put(gang(6), *ranked(6))
+    said = harness.cycles()
+    assert {victim.name for one in said if isinstance(one, Preempt) for victim in one.victims} == {"on-b1", "on-b2"}
+
+
+def test_hosts_as_placements_are_made_and_measured_in_turns_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are as many as nodes, and what each takes is asked when the next slice comes."""
+    harness = leveled()
+    harness.put(*(at(f"h{i}", "a", f"r{i // 10}", 2) for i in range(300)))
+    made = calls(monkeypatch, (TopologyPlacementGenerator, "placement_generate"), (Placements, "_room"))
+    harness.put(gang(4, "kubernetes.io/hostname"), *ranked(4))
+    said: list[Instruction] = []
+    turns = []
+    while harness.engine.has_work:
+        made.clear()
+        said += harness.cycle()
+        turns.append(dict(made))
+    assert {"placement_generate": 1} in turns
+    assert {"_room": 1} in turns
+    assert len(set(on(said).values())) == 2

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.budget import Budget
+from scheduler.engine.instructions import Bind, Failed
 from scheduler.engine.stimuli import Broke, Cycle, Follows
 from scheduler.model.pod_group import NATIVE
 
@@ -158,3 +159,15 @@ def test_pods_come_and_go_while_their_group_is_woken() -> None:
             said += harness.tick(0.0)
         assert len(bound(said)) == (600 if gone == 1 else 0)
         settled(harness)
+
+
+def test_what_is_kept_of_a_decision_does_not_grow_with_the_nodes(gangs: Harness) -> None:
+    """All pods of a large group are decided before the first one is bound, and thousands of nodes may take each."""
+    gangs.put(*(node(f"n{i}", "2") for i in range(300)), group(min_count=3), *members(5))
+    gangs.put(member("train-last", cpu="100"))
+    said = [one for some in slices(gangs) for one in some]
+    found = [one.decision for one in said if isinstance(one, Bind)]
+    assert [(one.fitting, len(one.feasible)) for one in found] == [(300, 1)] * 5
+    failed = [one.decision for one in said if isinstance(one, Failed) and one.decision is not None]
+    assert failed
+    assert all(one.nodes == 300 and not one.rejected for one in failed)

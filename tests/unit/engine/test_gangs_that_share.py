@@ -242,7 +242,8 @@ def test_a_member_that_fails_is_taken_out(gangs: Harness) -> None:
     said = gangs.bind_failed("default/w1")
     (out,) = [one for one in said if isinstance(one, UnreserveWrite)]
     change = {"status": {"reservedFor": [{"$patch": "delete", "uid": "default/w1"}]}}
-    assert out.writes == (Patch(SHARED, "claim/shared", "", change, "status", strategic=True),)
+    version = api.get(SHARED)["metadata"]["resourceVersion"]
+    assert out.writes == (Patch(SHARED, "claim/shared", version, change, "status", strategic=True),)
     assert [one.pod.name for one in said if isinstance(one, Failed)] == ["w1"]
 
 

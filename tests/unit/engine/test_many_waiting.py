@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine import queue as queue_module
+from scheduler.engine import pending_work as pending_work_module
 from scheduler.engine import unschedulable_pods
-from scheduler.engine.instructions import Bind, Failed
-from scheduler.engine.queue import AT_ONCE
+from scheduler.engine.instructions import Bind, ClearNomination, Failed, Instruction
+from scheduler.engine.pending_work import AT_ONCE
 from scheduler.engine.queued import Place
 from scheduler.engine.turns import ORDINARY
 from scheduler.engine.unschedulable_pods import AT_ONCE as ASKED_AT_ONCE
@@ -19,8 +19,10 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.profiles import build
 from scheduler.framework.status import Unschedulable
 from scheduler.plugins.registry import registry
+from scheduler.state.nominations import Nominations
 from scheduler.state.validate import validate
 from tests.builders import configuration, profile
+from tests.unit.work import calls
 
 from .conftest import Harness, node, pod
 from .test_nobody_sleeps import PRELUDE, _step
@@ -121,6 +123,55 @@ def test_pods_of_higher_priority_are_woken_first(hints: Hints) -> None:
     order = [one.pod.priority for one in harness.cycles() if isinstance(one, Bind)]
     assert order == sorted(order, reverse=True)
     assert len(order) == len(low + high)
+
+
+def crowd_without_room(harness: Harness, nodes: int = 1) -> None:
+    """On each node a pod that fills it, and many equal pods that wait; their backoffs are over."""
+    for i in range(nodes):
+        harness.put(node(f"n{i}", cpu="4"), pod(f"there{i}", cpu="4", nodeName=f"n{i}"))
+    harness.put(*(pod(f"p{i}", cpu="4", labels={"app": "web"}) for i in range(4 * MANY)))
+    harness.cycles()
+    assert places(harness) == {Place.UNSCHEDULABLE: 4 * MANY}
+    harness.after(20.0)
+
+
+def attempts(harness: Harness) -> int:
+    return sum(queued.attempts for queued in harness.engine.queue)
+
+
+def test_room_for_one_of_many_equal_pods(harness: Harness) -> None:
+    """One takes it. Once another one has found none, those that are not woken yet wait on, told what they were told."""
+    crowd_without_room(harness)
+    before, told = attempts(harness), {queued.pod.uid: queued.written for queued in harness.engine.queue}
+    harness.gone("Pod", "there0")
+    assert len([one for one in harness.cycles() if isinstance(one, Bind)]) == 1
+    assert places(harness) == {Place.UNSCHEDULABLE: 4 * MANY - 1}
+    assert attempts(harness) - before <= MANY, "a quarter of them; all before"
+    assert all(queued.written == told[queued.pod.uid] for queued in harness.engine.queue)
+
+
+def test_room_for_many_of_many_equal_pods(harness: Harness) -> None:
+    """Whoever waits on is woken by the next event as before, so all room is taken in the end."""
+    nodes = 5
+    crowd_without_room(harness, nodes)
+    for i in range(nodes):
+        harness.gone("Pod", f"there{i}")
+    assert len([one for one in harness.cycles() if isinstance(one, Bind)]) == nodes
+    harness.after(20.0)
+    harness.put(*(node(f"large{i}", cpu="440") for i in range(MANY // 100)))
+    assert len([one for one in harness.cycles() if isinstance(one, Bind)]) == 110 * (MANY // 100)
+
+
+def test_a_pod_that_would_be_told_something_else_is_tried(harness: Harness) -> None:
+    """One more node is there, so the message is another one: everybody hears it."""
+    crowd_without_room(harness)
+    harness.put(node("small", cpu="1"))
+    harness.after(20.0)
+    harness.gone("Pod", "there0")
+    harness.cycles()
+    messages = {queued.written[1] for queued in harness.engine.queue if queued.written is not None}
+    assert len(messages) == 1
+    assert messages.pop().startswith("0/2 nodes are available")
 
 
 def test_backoffs_that_end_together_and_flushes(hints: Hints) -> None:
@@ -234,7 +285,7 @@ def test_another_configuration_for_many(hints: Hints, stays: bool) -> None:
 def test_nobody_sleeps_whatever_the_slices(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Wake-ups, questions, backoffs and attempts in slices of any size, with whatever else happens in between."""
     random = Random(seed)
-    monkeypatch.setattr(queue_module, "AT_ONCE", random.randint(1, 3))
+    monkeypatch.setattr(pending_work_module, "AT_ONCE", random.randint(1, 3))
     monkeypatch.setattr(unschedulable_pods, "AT_ONCE", random.choice((1, 10, 40)))
     monkeypatch.setattr(unschedulable_pods, "PER_NAMESPACE", random.choice((1, 10, 40)))
     monkeypatch.setattr(unschedulable_pods, "MOST_PENDING", random.choice((1, 2, 8)))
@@ -282,3 +333,30 @@ def test_a_burst_of_events_asks_no_more_than_one(hints: Hints) -> None:
     while harness.engine.has_work:
         harness.cycle()
     assert {queued.attempts for queued in harness.engine.queue} == {2}
+
+
+@pytest.mark.parametrize("how", ["the node goes", "somebody more important comes"])
+def test_many_nominations_for_one_node_end_in_parts(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may write the status of pods may name one node in thousands of them."""
+    many, harness = 300, Harness()
+    harness.put(node("n"), node("other", cpu="1m"), pod("low", cpu="4", nodeName="n", priority=-5))
+    for i in range(many):
+        kept = pod(f"kept-{i}", cpu="4", priority=-1, preemptionPolicy="Never")
+        harness.put({**kept, "status": {"nominatedNodeName": "n"}})
+    harness.cycles()
+    assert len(harness.engine.cluster.nominations.on("n")) == many
+    dropped = calls(monkeypatch, (Nominations, "drop"))
+    said: list[Instruction] = []
+    if how == "the node goes":
+        said += harness.lose("Node", "", "n")
+    else:
+        harness.put(pod("high", cpu="4", priority=10))
+    most = dropped["drop"]
+    while harness.engine.has_work:
+        dropped.clear()
+        said += harness.cycle()
+        most = max(most, dropped["drop"])
+    assert most < 150
+    assert len([one for one in said if isinstance(one, ClearNomination)]) == many
+    names = [one.name for one in harness.engine.cluster.nominations.on("n")]
+    assert names == ([] if how == "the node goes" else ["high"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.engine import pending_work as pending_work_module
 from scheduler.engine.instructions import AskExtenders, Bind, Failed
 from scheduler.framework.attempt_record import AttemptRecord
 from scheduler.framework.config import decode
@@ -218,11 +219,15 @@ def test_nobody_looks_through_nodes_for_pods_of_lower_priority_where_there_are_n
 
 
 class Crowds(World):
-    """Pods come three at a time, all equal."""
+    """Pods come three at a time, or as many as are said, all equal."""
+
+    def __init__(self, each: int = 3) -> None:
+        super().__init__()
+        self._each = each
 
     def take(self, step: tuple[Any, ...]) -> None:
         if step[0] == "arrive":
-            for _ in range(2):
+            for _ in range(self._each - 1):
                 self.harness.now += 0.001
                 self._put(self._made(*step[1]))
         self.harness.now += 0.001
@@ -248,4 +253,34 @@ def test_whatever_happens_equal_pods_are_told_what_they_would_find(seed: int) ->
         world.take(step)
         assert world.sleepers() == []
     assert attempts.no_fits.used > 5
+    assert validate(world.cluster) == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whoever_waits_on_would_be_told_the_same(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Of pods that are woken together, those that are left where they are would find no node, and hear the same."""
+    monkeypatch.setattr(pending_work_module, "AT_ONCE", 1)
+    random, world = Random(seed), Crowds(8)
+    queue, attempts = world.engine.queue, world.engine.attempts
+    left = 0
+
+    def judged(queued: Any) -> Any:
+        nonlocal left
+        plugins = attempts.waits_on(queued)
+        if plugins is not None:
+            left += 1
+            found = attempts.no_fits.known(queued.pod, queue.frameworks["berth"])
+            assert found is not None
+            judge(world, found.of(queued.pod))
+            assert plugins == found.waits_for
+            assert queued.written == ("Unschedulable", found.message, "")
+        return plugins
+
+    queue.equal_waits = judged
+    for step in (*PRELUDE, *(_step(random) for _ in range(60))):
+        world.harness.now += 2.0  # nobody backs off any more
+        world.take(step)
+        assert world.sleepers() == []
+        assert world.mistold() == []
+    assert left > 0
     assert validate(world.cluster) == []

@@ -72,6 +72,19 @@ def test_who_loses_its_nomination_looks_again(harness: Harness) -> None:
     assert harness.engine.cluster.nominations.node_of("urgent") == "n2"
 
 
+def test_a_nomination_that_was_cleared_is_written_again(harness: Harness) -> None:
+    """The node is made anew, and all is as before: the API has lost the nomination meanwhile."""
+    full_node(harness, "n1")
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    harness.cycle()
+    assert [i.pod.name for i in harness.lose("Node", "", "n1") if isinstance(i, ClearNomination)] == ["urgent"]
+    harness.gone("Pod", "n1-v0")
+    full_node(harness, "n1")
+    harness.after(2)
+    (patch,) = [i for i in harness.cycles() if isinstance(i, PatchCondition)]
+    assert patch.nominated == "n1"
+
+
 def test_the_same_victims_are_asked_once(harness: Harness) -> None:
     """While its victims leave, the preemptor does not preempt again."""
     full_node(harness, "n1")

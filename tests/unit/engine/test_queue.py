@@ -135,3 +135,15 @@ def test_a_priority_that_changes_moves_a_waiting_pod(opened: Open) -> None:
     harness.put(node("n1"), pod("a", priority=5), pod("b", priority=1))
     harness.put(pod("b", priority=9))
     assert [one.pod.name for one in everything(harness) if isinstance(one, Bind)] == ["b", "a"]
+
+
+def test_pods_that_one_event_wakes_come_in_the_order_in_which_they_waited(harness: Harness) -> None:
+    """Also those that differ, and wait for the event in groups of equal ones."""
+    harness.put(node("n0", "100m"))
+    for name, cpu in (("a", "600m"), ("b", "1"), ("c", "600m")):
+        harness.put(pod(name, cpu, labels={"app": "x"}, preemptionPolicy="Never"))
+        assert harness.binds() == {}
+        harness.after(0.01)
+    harness.after(20)
+    harness.put(node("n1", "2"))
+    assert list(harness.binds()) == ["a", "b"]

@@ -11,10 +11,9 @@ import pytest
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Failed, Instruction, Preempt, RecordFailure
 from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
+from scheduler.framework.profiles import annotated, build
 from scheduler.framework.status import LONGEST_TEXT
 from scheduler.model.kinds import Decoder
-from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import IN_TREE
 from scheduler.state.validate import validate
 from tests.builders import configuration, profile

@@ -23,16 +23,27 @@ from scheduler.engine.eviction.messages import (
 from scheduler.engine.eviction.settings import Settings
 from scheduler.engine.stimuli import Gone, Put
 from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
+from scheduler.framework.profiles import annotated, build
+from scheduler.kit import Plugin, Pod
 from scheduler.kube.evictions import stamp
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.promise import ANNOTATION
-from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
 from tests import builders
 from tests.builders import Object
+
+
+class Steady(Plugin):
+    """Has a profile's pods keep to what they require, as RequiredDuringExecution may."""
+
+    name = "Steady"
+    required_during_execution = True
+
+    def pre_enqueue(self, pod: Pod) -> None:
+        """Hold no pod."""
+
 
 CONFIG = builders.configuration(
     builders.profile("berth"),
@@ -40,6 +51,8 @@ CONFIG = builders.configuration(
     builders.profile("seed", {"multiPoint": {"enabled": [{"name": "AnnotationAffinity"}]}}),
     builders.profile("lax", {"filter": {"disabled": [{"name": "RequiredDuringExecution"}]}}),
 )
+_STEADY = {"enabled": [{"name": "Steady"}], "disabled": [{"name": "RequiredDuringExecution"}]}
+WITH_STEADY = {**CONFIG, "profiles": [*CONFIG["profiles"], builders.profile("steady", {"multiPoint": _STEADY})]}
 GRACE = 30.0
 EPOCH = 1_767_268_800.0
 """Unix time at engine time 0, by the server's clock: 2026-01-01T12:00:00Z."""
@@ -65,7 +78,7 @@ class Harness:
 
     def __init__(self, **settings: Any) -> None:
         self.now = 1000.0
-        frameworks = build(decode(CONFIG), registry())
+        frameworks = build(decode(WITH_STEADY), {**registry(), Steady.name: Steady})
         self.decoder = Decoder(annotated(frameworks))
         self.settings = replace(Settings(changed_share=1.0), **settings)
         self.evictor = Evictor(frameworks, self.settings, lambda: 0.5, self.now)

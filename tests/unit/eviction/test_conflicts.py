@@ -90,10 +90,11 @@ def test_only_where_the_owner_allowed_it(world: Harness, promise: str | None) ->
     assert world.reasons() == []
 
 
-def test_by_profile(world: Harness) -> None:
-    """A profile may allow it for all of its pods."""
+@pytest.mark.parametrize("scheduler", ["strict", "steady"])
+def test_by_profile(world: Harness, scheduler: str) -> None:
+    """A profile may allow it for all of its pods, by Berth's own plugin or by any other."""
     zones(world, "a", "b")
-    world.put(ours(world, "p", "a1", None, scheduler="strict"), theirs(world, "q", "a2"))
+    world.put(ours(world, "p", "a1", None, scheduler=scheduler), theirs(world, "q", "a2"))
     assert pass_time(world, GRACE + 4) == ["p"]
 
 

@@ -31,14 +31,13 @@ from scheduler.engine.eviction.messages import Evict, Instruction, Look, Read, S
 from scheduler.engine.eviction.settings import Settings
 from scheduler.engine.stimuli import Gone, Put
 from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
+from scheduler.framework.profiles import annotated, build
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Cause, Details, Unreachable
 from scheduler.kube.evictions import Regarding, past_evictions, seconds, stamp
 from scheduler.kube.machine import Machine
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
-from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import registry
 from tests.builders import Object
 from tests.unit.eviction.conftest import CONFIG, EPOCH, OWNER, disk, keeping

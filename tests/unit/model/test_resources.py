@@ -282,3 +282,38 @@ def test_of_many_resources_the_sums_are_the_same(asked: list[Any], initial: int,
     scoring = [scoring_requests(one, in_units(nano)) for one, nano in zip((few, all_), sums, strict=True)]
     assert {name: amount for name, amount in scoring[1].items() if name not in many} == scoring[0]
     assert {name: scoring[1][name] for name in many} == {name: in_units(sums[1])[name] for name in many}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.fixed_dictionaries({}, optional={name: st.integers(0, 3) for name in ("cpu", "memory", "a/1")}),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.integers(0, 4),
+    st.fixed_dictionaries({}, optional={"cpu": st.integers(1, 2)}),
+    st.fixed_dictionaries({}, optional={"memory": st.integers(1, 2)}),
+)
+def test_where_all_is_said_nothing_is_assumed(
+    asked: list[Any], initial: int, overhead: dict[str, int], level: dict[str, int]
+) -> None:
+    """What is added up once there is what it comes to with the defaults for whatever is not said."""
+
+    def nano(amounts: dict[str, int]) -> dict[str, int]:
+        return {name: parse_nano(str(amount)) for name, amount in amounts.items()}
+
+    each = [ContainerRequests(nano(one), sidecar=sidecar) for one, sidecar in asked]
+    made = PodResources(each[initial:], each[:initial], pod_level=nano(level), overhead=nano(overhead))
+    defaults = {"cpu": parse_nano("100m"), "memory": parse_nano("200Mi")}
+    plain = PodResources(each[initial:], each[:initial], overhead=nano(overhead))
+    said = pod_requests(made, with_status=True)
+    assert scoring_requests(made, in_units(said)) == in_units(pod_requests(plain, missing=defaults))
+    if not level:
+        assumed = in_units(pod_requests(plain, missing=defaults))
+        assert nonzero_requests(made, said) == (assumed.get("cpu", 0), assumed.get("memory", 0))
+    assert made.says_all == (
+        bool(made.containers) and not level and all({"cpu", "memory"} <= one.keys() for one, _ in asked)
+    )

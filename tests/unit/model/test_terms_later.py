@@ -1,20 +1,26 @@
 """Thousands of terms in one pod: read by whoever schedules it, a part at a time, and the same as if read at once."""
 
+from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 
-from scheduler.model import terms
+from scheduler.model import terms, wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
-from scheduler.model.shape import LONG
+from scheduler.model.selectors import SelectorError, parse_label_selector
+from scheduler.model.shape import LONG, PodShape
 from scheduler.model.wire import encode
 from tests.builders import pod
+from tests.unit.work import lines
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 PART = 600
 """Steps that no part goes beyond."""
+MOST_LINES = 50_000
+"""So many lines of Python take some milliseconds: each pass over all that is there is a few for each."""
 
 
 def _not_in(count: int, **more: Any) -> list[dict[str, Any]]:
@@ -45,7 +51,7 @@ def _spread(count: int) -> list[dict[str, Any]]:
 
 
 LARGE = {"matchExpressions": [{"key": f"k{i}", "operator": "DoesNotExist"} for i in range(500)]}
-"""A selector too large to be read in parts."""
+"""A selector that is read in parts itself."""
 ASKS: dict[str, dict[str, Any]] = {
     "apart": {"affinity": {"podAntiAffinity": {REQUIRED: _not_in(700)}}},
     "near": {"affinity": {"podAffinity": {REQUIRED: _not_in(300, namespaces=["a", "b"])}}},
@@ -151,26 +157,32 @@ def test_decoding_reads_no_small_term(name: str, monkeypatch: pytest.MonkeyPatch
     assert len(read) >= 300
 
 
-def test_an_interrupted_reader_goes_on() -> None:
-    """What the slice ends is not read again, and no field is there before all are."""
-    whole, one = _decoded("apart"), _decoded("apart")
-    parts: list[int] = []
-    whole.shape.read(parts.append)
+class OverError(Exception):
+    """A part was read."""
 
-    class OverError(Exception):
-        pass
+
+def read_a_part(shape: PodShape) -> int:
+    """The steps that one part took."""
 
     def charge(steps: int) -> None:
         taken.append(steps)
         raise OverError
 
     taken: list[int] = []
+    with suppress(OverError):
+        shape.read(charge)
+    return sum(taken)
+
+
+def test_an_interrupted_reader_goes_on() -> None:
+    """What the slice ends is not read again, and no field is there before all are."""
+    whole, one = _decoded("apart"), _decoded("apart")
+    parts: list[int] = []
+    whole.shape.read(parts.append)
+    taken: list[int] = []
     while not one.shape.complete:
-        try:
-            one.shape.read(charge)
-        except OverError:
-            continue
-    assert taken == parts
+        taken.append(read_a_part(one.shape))
+    assert taken == [*parts, 0]
     assert one.shape.anti_affinity_terms == whole.shape.anti_affinity_terms
 
 
@@ -188,3 +200,61 @@ def test_pods_that_count_at_once_are_read_at_once() -> None:
     again = decoder.pod(encode(waits))
     assert again.shape is kept.shape
     assert waiting.shape.digest == kept.shape.digest != 0
+
+
+LABELS = {f"example.com/k{i * 7_919 % 20_000}": f"v{i % 7}" for i in range(20_000)}
+EXPRESSIONS = [{"key": f"k{i}", "operator": "NotIn", "values": ["x"]} for i in range(10_000)]
+VALUES = [
+    {"key": "app", "operator": "NotIn", "values": [f"v{i}" for i in range(50_000)]},
+    {"key": "tier", "operator": "Exists"},
+]
+
+
+@pytest.mark.parametrize("kind", ["anti-affinity", "spread", "nodes"])
+@pytest.mark.parametrize(
+    "selector",
+    [{"matchLabels": LABELS}, {"matchExpressions": EXPRESSIONS}, {"matchExpressions": VALUES}],
+    ids=["labels", "expressions", "values"],
+)
+def test_a_term_of_very_many_requirements_is_read_in_parts(kind: str, selector: dict[str, Any]) -> None:
+    """By whoever schedules its pod: what comes after it on the watch waits for it to be decoded, and for no more."""
+    if kind == "nodes" and "matchLabels" in selector:
+        return
+    document = pod("large")
+    if kind == "spread":
+        constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+        document["spec"]["topologySpreadConstraints"] = [{**constraint, "labelSelector": selector}]
+    elif kind == "nodes":
+        document["spec"]["affinity"] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [selector]}}}
+    else:
+        term = {"topologyKey": "zone", "labelSelector": selector}
+        document["spec"]["affinity"] = {"podAntiAffinity": {REQUIRED: [term]}}
+    raw = encode(document)
+    count, large = lines(lambda: Decoder().beside().pod(raw))
+    assert count < 1_000 + 4 * len(selector.get("matchExpressions", ()))
+    parts = []
+    while not large.shape.complete:
+        parts.append(lines(lambda: read_a_part(large.shape))[0])
+    assert max(parts) < MOST_LINES
+    assert len(parts) > 50
+    at_once = Decoder().pod(encode(document | {"spec": document["spec"] | {"nodeName": "n1"}}))
+    for field in FIELDS:
+        assert getattr(large.shape, field) == getattr(at_once.shape, field)
+    if kind != "nodes":
+        shape = large.shape
+        found = shape.spread[0].selector if kind == "spread" else shape.anti_affinity_terms[0].selector
+        count, _ = lines(lambda: (hash(found), found.conditions, found.size, found.matches({"app": "x"})))
+        assert count < 100
+        wired = msgspec.convert(selector, wire.LabelSelector)
+        small = parse_label_selector(wired, "at")
+        assert set(found.requirements) == set(small.requirements)
+        assert set(found.conditions or ()) == set(small.conditions or ())
+
+
+def test_labels_that_are_none_are_named() -> None:
+    """Also if they are many, and whether the key or the value is wrong."""
+    for key, value, where in (("a b", "v", "matchLabels[a b].key"), ("a", "v w", "matchLabels[a].values[0]")):
+        selector = wire.LabelSelector(match_labels={**{f"k{i}": "" for i in range(50)}, key: value})
+        with pytest.raises(SelectorError) as wrong:
+            parse_label_selector(selector, "at")
+        assert str(wrong.value).startswith(f"at.{where}: Invalid value")

@@ -43,6 +43,8 @@ class Server:
         """What an object may not hold."""
         self.excluded: list[str] | None = []
         """Namespaces that the webhook is not asked about; None: there are no configurations."""
+        self.further: list[Object] = []
+        """More entries of the webhook configurations."""
 
     async def get(self, path: str, *, query: str = "") -> bytes:
         name = path.rpartition("/")[2]
@@ -54,7 +56,8 @@ class Server:
         if self.excluded is None:
             raise ApiError(404, "NotFound")
         named = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": self.excluded}
-        return json.dumps({"webhooks": [{"namespaceSelector": {"matchExpressions": [named]}}]}).encode()
+        judges = {"name": "judge.metadatapolicy.podberth.dev", "namespaceSelector": {"matchExpressions": [named]}}
+        return json.dumps({"webhooks": [judges, *self.further]}).encode()
 
     async def request(
         self, verb: str, path: str, *, query: str = "", body: bytes = b"", content_type: str = ""
@@ -203,6 +206,16 @@ async def test_a_policy_leaves_only_when_the_webhook_has_it() -> None:
     assert town.ways() == {"note": "Webhook", "refuse": "Native"}
 
 
+async def test_an_entry_that_this_operator_does_not_know_holds_nothing() -> None:
+    """During an upgrade the admission server may be newer, and write entries that are not about policies."""
+    town = Town(NOTE, REFUSE)
+    town.server.further = [{"name": "new.podberth.dev", "namespaceSelector": {"matchLabels": {"some": "label"}}}]
+    await town.settle()
+    town.edit("note", LABEL)
+    await town.settle()
+    assert town.natives.policies("team") == {"refuse"}
+
+
 async def test_what_is_newer_than_the_objects_is_not_said_to_be_native() -> None:
     """While the objects have to stay, an edited policy is in force in its older version, and its status says so."""
     town = Town(NOTE, REFUSE)
@@ -343,6 +356,21 @@ async def test_too_many_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     found = await town.settle()
     assert (found.ways["note"].way, found.ways["note"].reason) == ("Webhook", "TooManyNamespaces")
     assert not town.server.objects
+
+
+async def test_without_a_webhook_nothing_goes_along() -> None:
+    """What can't be native is enforced by nobody then, and that is no reason to give up what can be."""
+    both = stored_object("both", rule(set_labels={"team": "a"}), rule(has(worse="yes"), reject=True))
+    reads = stored_object("reads", rule(has(team="b"), reject=True))
+    town = Town(both, reads, REFUSE, webhook="")
+    await town.settle()
+    assert town.ways() == {"both": "None", "reads": "Native", "refuse": "Native"}
+    beside = Town(both, reads, REFUSE)
+    await beside.settle()
+    assert set(beside.ways().values()) == {"Webhook"}
+    beside.said.switch = "native"
+    await beside.settle()
+    assert beside.ways() == town.ways()
 
 
 async def test_what_can_not_be_looked_at_stays() -> None:

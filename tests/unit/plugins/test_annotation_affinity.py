@@ -13,11 +13,10 @@ from scheduler.engine.changes import waiting_pod_changes
 from scheduler.framework.config import ConfigError, decode
 from scheduler.framework.decision import fit_error
 from scheduler.framework.events import ANY, ClusterEvent
-from scheduler.framework.profiles import build
+from scheduler.framework.profiles import annotated, build
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
-from scheduler.plugins.annotation_affinity import annotated
 from scheduler.plugins.registry import IN_TREE
 from scheduler.whatif.world import World
 from tests.builders import (

@@ -1,8 +1,10 @@
 """Spread: what a dry run adds and takes away, and what wakes a pod."""
 
+import numpy as np
 import pytest
 
 from scheduler.framework.events import ClusterEvent
+from scheduler.plugins.pod_topology_spread.domains import Spread
 from tests.builders import Object, node, pod
 from tests.unit.plugins.small import a_node, a_pod, cluster, plugin
 
@@ -68,3 +70,19 @@ def test_wakes_for_new_labels_of_a_pod_that_also_shrank() -> None:
     """One update can be several events."""
     event = ClusterEvent.POD_LABELS | ClusterEvent.POD_SHRUNK
     assert plugin("PodTopologySpread").pod_hint(a_pod(spread({})), event, a_pod(pod("e", on="n")))
+
+
+def test_nodes_that_went_take_no_part() -> None:
+    """Their rows are still there, free or with pods that are left on them: all nodes are all that exist."""
+    made, gone = plugin("PodTopologySpread"), [node("x"), node("y", zone="c")]
+    asks = a_pod(spread({"matchLabels": {"app": "db"}}, whenUnsatisfiable="ScheduleAnyway"))
+    placed = [pod("e", labels={"app": "db"}, on="a1"), pod("left", labels={"app": "db"}, on="x")]
+    there = cluster(*gone, *NODES, *placed)
+    for document in gone:
+        there.drop_node(document["metadata"]["name"])
+    found = Spread(asks.shape.spread, asks, there, all_keys=True)
+    (domains,) = found.domains
+    assert (found.whole, domains.everywhere, domains.size) == (True, True, 2)
+    fresh = cluster(*NODES, *placed[:1])
+    rows = [np.array([row for row, _ in one.nodes.live()], dtype=np.intp) for one in (there, fresh)]
+    assert made.score(asks, there, rows[0]).tolist() == made.score(asks, fresh, rows[1]).tolist()

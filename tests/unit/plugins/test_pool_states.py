@@ -89,6 +89,65 @@ def test_equal_nodes_are_searched_once(searches: list[Sequence[Any]]) -> None:
     assert [one.id.device for one in again["c1"]] == ["b"]
 
 
+READS_A_NUMBER = 'device.attributes["gpu.test"].number < 3'
+UNREAD = [
+    ([request("r", "gpu", READS_A_NUMBER)], {}),
+    ([request(count=2)], {"constraints": [{"matchAttribute": "gpu.test/model"}]}),
+    ([request("r", "gpu", 'device.capacity["gpu.test"].?memory.hasValue() || true')], {}),
+]
+READ = [
+    ([request("r", "gpu", 'device.attributes["gpu.test"].uuid != "x"')], {}),
+    ([request("r", "gpu", 'device.attributes["gpu.test"].exists(name, name == "uuid")')], {}),
+    ([request(count=2)], {"constraints": [{"distinctAttribute": "gpu.test/uuid"}]}),
+]
+
+
+def unique(name: str, number: int, **more: Any) -> list[Object]:
+    """Two devices that have an attribute which no other device in the cluster has."""
+    return [device(each, uuid=f"{name}-{each}", model="x", number=number, **more) for each in "ab"]
+
+
+@pytest.mark.parametrize(("asked", "spec"), UNREAD)
+def test_what_no_request_reads_makes_no_node_a_kind_of_its_own(
+    searches: list[Sequence[Any]], asked: list[Object], spec: Object
+) -> None:
+    """Devices have UUIDs and addresses: 300 nodes of two kinds are searched twice at most."""
+    there = world([node(f"n{i}") for i in range(300)])
+    slices = [resource_slice(f"n{i}", *unique(f"n{i}", i % 2), node=f"n{i}") for i in range(300)]
+    there.add_all([device_class(), *slices])
+    mine, made = plugin(), claimant(there, 1, *asked, **spec)
+    assert not any(where.any() for _, where in mine.filter(made, there.cluster))
+    assert len(searches) <= 2
+    given = mine.given(made, there.cluster, 299)
+    assert given is not None
+    assert {one.id.pool for one in given["c1"]} == {"n299"}
+
+
+@pytest.mark.parametrize(("asked", "spec"), READ)
+def test_what_a_request_reads_tells_nodes_apart(
+    searches: list[Sequence[Any]], asked: list[Object], spec: Object
+) -> None:
+    """By a selector, by a loop over all attributes, or by a constraint."""
+    there = world([node(f"n{i}") for i in range(10)])
+    there.add_all([device_class(), *(resource_slice(f"n{i}", *unique(f"n{i}", 1), node=f"n{i}") for i in range(10))])
+    mine, made = plugin(), claimant(there, 1, *asked, **spec)
+    assert not any(where.any() for _, where in mine.filter(made, there.cluster))
+    assert len(searches) == 10
+
+
+def test_an_attribute_that_is_no_version_breaks_what_does_not_read_it() -> None:
+    """As in kube-scheduler, which reads all attributes of a device before it evaluates anything."""
+    there = world([node("good"), node("bad")])
+    good, bad = device("a", uuid="x"), device("a")
+    good["attributes"]["v"], bad["attributes"] = {"version": "1.0.0"}, {"uuid": {"string": "y"}, "v": {"version": "no"}}
+    there.add_all([device_class("gpu", "device.driver == 'gpu.test'")])
+    there.add_all([resource_slice("good", good, node="good"), resource_slice("bad", bad, node="bad")])
+    found = plugin().filter(claimant(there, 1), there.cluster)
+    ((reason, where),) = [one for one in found if one[1].any()]
+    assert where.tolist() == [False, True]
+    assert reason.broken
+
+
 def test_many_classes_do_not_search_again_what_changed_for_all(searches: list[Sequence[Any]]) -> None:
     """Each of 25 classes searches a node without its first device once, however many such nodes there are."""
     classes = [device_class(f"gpu-{i}", 'device.driver == "gpu.test"') for i in range(25)]
@@ -175,6 +234,8 @@ ASKED = [
     [first_of("r", two=asks(count=2), one=asks())],
     [request(count=2, tolerations=[{"operator": "Exists"}])],
     [request("r"), request("s", "nic")],
+    [request("r", "gpu", 'device.attributes["gpu.test"].?uuid.orValue("") < "n4"')],
+    [request("r", "gpu", 'has(device.attributes["gpu.test"].uuid)')],
 ]
 
 
@@ -184,7 +245,10 @@ def random_world(dice: Random) -> World:
     there = world([node(name) for name in names])
     found = [device_class(), device_class("nic", 'device.driver == "nic.test"')]
     for name in names:
-        make = dice.choice(MAKES)
+        make = [dict(one) for one in dice.choice(MAKES)]
+        for one in make:
+            if dice.random() < 0.5:
+                one["attributes"] = {**one.get("attributes", {}), "uuid": {"string": f"{name}-{dice.random()}"}}
         counted = any("consumesCounters" in one for one in make)
         if counted:
             found.append(resource_slice(f"{name}-s", pool=name, node=name, count=2, sharedCounters=COUNTED))

@@ -1,6 +1,7 @@
 """Groups that go as a whole: what all their pods cost is counted once, not on each row that they touch."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
+from scheduler.plugins.default_preemption import select_victims
 from scheduler.plugins.default_preemption.budgets import Budgets, Drawn, DrawnTogether
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.effort import SliceOver
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import a_budget, a_framework, answer, decoder
+from tests.unit.work import calls
 
 ROWS = 40
 """Nodes that the preemptor may go to."""
@@ -77,7 +80,8 @@ def _cluster(size: int, *budgets: int) -> Cluster:
     for i in range(size):
         where = f"n{i}" if i < ROWS else "rest"
         of_group = {"schedulingGroup": {"podGroupName": "large"}}
-        cluster.put_pod(_pod(f"p{i}", 2 if i < ROWS else 0, i % 3, where, **of_group))
+        labels = {"app": "low", "part": "large"}
+        cluster.put_pod(_pod(f"p{i}", 2 if i < ROWS else 0, i % 3, where, labels=labels, **of_group))
     for i in range(ROWS):
         cluster.put_pod(_pod(f"alone-{i}", 2, -1, f"n{i}"))
     for i, allowed in enumerate(budgets):
@@ -192,3 +196,107 @@ def test_pods_draw_together_what_they_draw_one_by_one(
             drawn = Drawn()
             there = zip(groups[begin:], known[begin:], strict=True)
             assert [budgets.together(group, its, cluster, drawn) for group, its in there] == expected
+
+
+def _keeps_away(part: str = "large") -> Pod:
+    """A preemptor that may be in no zone with such pods: what is elsewhere counts."""
+    term = {"labelSelector": {"matchLabels": {"part": part}}, "topologyKey": "zone"}
+    required = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return _pod("q", 4, 5, labels={"app": "q"}, nodeSelector={"disk": "ssd"}, affinity=required)
+
+
+def _zoned(size: int) -> Cluster:
+    """As `_cluster`, all nodes in one zone."""
+    cluster = _cluster(size)
+    for row in range(cluster.nodes.rows):
+        there = cluster.nodes.objects[row]
+        assert there is not None
+        cluster.put_node(msgspec.structs.replace(there, labels={**there.labels, "zone": "z"}))
+    return cluster
+
+
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often pods are taken away and given back."""
+    return calls(monkeypatch, (Cluster, "leave_out"), (Cluster, "put_back"))
+
+
+def test_no_turn_moves_a_whole_group(moved: Counter[str]) -> None:
+    """A group goes as a whole, and what it leaves elsewhere counts: it is taken away in parts, in a copy, and once."""
+    size = 700
+    cluster, framework = _zoned(size), a_framework()
+    most = total = slices = 0
+    while True:
+        cluster.effort.begin(500)
+        moved.clear()
+        try:
+            node, victims, _ = answer(framework, _keeps_away(), cluster)
+            break
+        except SliceOver:
+            slices += 1
+        finally:
+            cluster.effort.end()
+            most, total = max(most, moved.total()), total + moved.total()
+            assert not cluster.supposed
+    assert (node, len(victims)) == ("n0", size + 1)
+    assert slices > 1
+    assert most <= 128
+    assert total < 2 * size
+
+
+def test_in_a_copy_and_in_the_cluster_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each of some preemptors; some of them don't fit whoever goes, and the reasons are the same."""
+    cluster = _zoned(300)
+    cluster.put_pod(_pod("stays", 1, 9, "rest", labels={"part": "stays"}))
+    for part in ("large", "stays", "none"):
+        preemptor, said = _keeps_away(part), []
+        for most in (1, 10_000):
+            monkeypatch.setattr(select_victims, "_MOVED_AT_ONCE", most)
+            said.append(answer(a_framework(), preemptor, cluster))
+        assert said[0] == said[1]
+
+
+def test_two_preemptors_have_the_copy_one_after_the_other() -> None:
+    """And who never asks again does not have it for ever."""
+    cluster, framework = _zoned(300), a_framework()
+
+    def asked(preemptor: Pod) -> Any:
+        cluster.effort.begin(500)
+        try:
+            return answer(framework, preemptor, cluster)
+        except SliceOver:
+            return None
+        finally:
+            cluster.effort.end()
+
+    first, second = (msgspec.structs.replace(_keeps_away(), uid=uid, name=uid) for uid in "ab")
+    assert asked(first) is None
+    found: dict[str, Any] = {}
+    for _ in range(1_000):
+        for preemptor in (first, second):
+            found[preemptor.uid] = found.get(preemptor.uid) or asked(preemptor)
+    assert found["a"] == found["b"] is not None
+    assert asked(msgspec.structs.replace(first, uid="gone")) is None
+    for _ in range(1_000):
+        if asked(msgspec.structs.replace(first, uid="c")) is not None:
+            return
+    raise AssertionError("it waits for ever")
+
+
+def test_a_cluster_that_changes_while_a_group_is_taken_away() -> None:
+    """Pods of the group go and others come between the slices; the answer is what it is in the end."""
+    cluster, framework = _zoned(400), a_framework()
+    for i in range(1_000):
+        cluster.effort.begin(500)
+        try:
+            node, victims, _ = answer(framework, _keeps_away(), cluster)
+            break
+        except SliceOver:
+            if i < 20:
+                cluster.drop_pod(f"default/p{200 + i}")
+                cluster.put_pod(_pod(f"more-{i}", 0, 9, "rest", labels={"part": "more"}))
+        finally:
+            cluster.effort.end()
+    assert node == "n0"
+    assert victims == answer(a_framework(), _keeps_away(), cluster)[1]
+    assert len(victims) == 400 + 1 - 20

@@ -92,4 +92,5 @@ def test_known_options() -> None:
         "liveSchedulers",
         "reservedPrefixes",
         "reserveKnown",
+        "stamp",
     } == options.KNOWN

@@ -345,3 +345,13 @@ def test_wrong_input(shell: Shell) -> None:
     for words, line in wrong.items():
         code, out, err = shell.run(*words)
         assert (code, out, err) == (2, "", f"berth: {line}\n"), words
+
+
+def test_a_directory_may_hold_other_things(shell: Shell) -> None:
+    """A pod beside the policies is passed over; one that is named is refused."""
+    shell.file("some/policies.yaml", ROUTE, NO_DEBUG)
+    obj = shell.file("some/pod.yaml", pod())
+    code, out, err = shell.run("lint", str(shell.where / "some"))
+    assert (code, err) == (0, "")
+    assert out.startswith("2 policies")
+    assert shell.run("lint", obj)[0] == 2

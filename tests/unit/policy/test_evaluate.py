@@ -160,6 +160,27 @@ def test_stamp(resources: Object | None, stamp: str) -> None:
     assert labels(found) == {"seen": "yes"}
 
 
+class TestWithoutStamp:
+    """Where pods do not get their class as an annotation."""
+
+    def test_rules_know_the_class(self) -> None:
+        one = policy("p", rule(annotations={"matchLabels": {QOS: "BestEffort"}}, set_labels={"seen": "yes"}))
+        found = verdict(one, obj=pod(), stamp=False)
+        assert labels(found) == {"seen": "yes"}
+        assert "annotations" not in of(found)["metadata"]
+
+    def test_a_pod_that_brings_it_along_has_the_right_one(self) -> None:
+        assert of(verdict(obj=pod(annotations={QOS: "Guaranteed"}), stamp=False))["metadata"]["annotations"] == {
+            QOS: "BestEffort"
+        }
+        assert not verdict(obj=pod(annotations={QOS: "Guaranteed"}), stamp=False, **VALIDATE).allowed
+
+    def test_nobody_misses_it(self) -> None:
+        assert verdict(obj=pod(), stamp=False).patch == []
+        assert verdict(obj=pod(), stamp=False, **VALIDATE).warnings == []
+        assert verdict(obj=pod(), **VALIDATE).warnings != []
+
+
 def test_stamp_is_no_policys() -> None:
     """A rule can't write a pod's stamp; on other objects the key is one like any."""
     one = policy("p", rule(set_annotations={QOS: "Guaranteed"}))

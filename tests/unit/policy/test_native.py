@@ -9,14 +9,15 @@ import pytest
 import yaml
 
 from scheduler.model.selectors import Requirement
-from scheduler.policy import keys
+from scheduler.policy import keys, options
+from scheduler.policy.evaluate import evaluate
 from scheduler.policy.native.compile import compile_namespace, label_of, name_of
 from scheduler.policy.native.expressions import LONGEST, meets, text
 from scheduler.policy.native.partition import partition
 from scheduler.policy.patch import pointer
 from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import Mode
-from tests.unit.policy.build import NAME, QOS, has, needs, policies, policy, rule
+from tests.unit.policy.build import NAME, QOS, has, needs, pod, policies, policy, rule
 from tests.unit.policy.test_cli import Shell, shell
 
 __all__ = ["shell"]
@@ -172,6 +173,33 @@ def test_every_pod_is_stamped() -> None:
     ]
     [condition] = mutating["spec"]["matchConditions"]
     assert '((request.kind.group == "" && request.kind.kind == "Pod") || [' in condition["expression"]
+
+
+def test_pods_that_are_not_stamped() -> None:
+    """Then a pod is one object of many: who changes objects is asked only where a rule may write, or the pod says
+    something that counts. The class is not known there, so a rule that asks for it may hold for every pod."""
+    by_class = rule(has(app="web"), {"matchLabels": {QOS: "BestEffort"}}, set_annotations={NAME: "berth"})
+    objects = compile_namespace(policies(policy("p", by_class)), "shop", "berth", Reserved(), stamp=False).objects
+    [mutating] = [one for one in objects if one["kind"] == "MutatingAdmissionPolicy"]
+    [condition] = mutating["spec"]["matchConditions"]
+    assert '(request.kind.group == "" && request.kind.kind == "Pod") || [' not in condition["expression"]
+    assert f'pod && "{QOS}" in annotations' in condition["expression"]
+    assert f'pod && "{NAME}" in annotations' in condition["expression"]
+    assert '"app" in labels && labels["app"] == "web"' in condition["expression"]
+    assert "(pod ? true : " in condition["expression"]
+
+
+@pytest.mark.parametrize(("held", "selectors"), [({}, ["DoesNotExist", "Exists"]), ({"team": "b"}, ["Exists", ""])])
+def test_what_a_label_becomes_is_not_in_the_request(held: dict[str, str], selectors: list[str]) -> None:
+    """Why labels need the webhook: two owners' selectors, one request, and two answers (decision 77)."""
+    answers = []
+    for operator in selectors:
+        owner = {"matchExpressions": [{"key": "team", "operator": operator}]} if operator else {}
+        found = evaluate(policies(TEAM), "CREATE", pod(held), None, options.parse({"ownerSelector": owner}))
+        assert found.object is not None
+        answers.append(found.object["metadata"].get("labels", {}))
+    assert answers[0] == held
+    assert answers[1] == {"team": "a"}
 
 
 def test_a_closed_namespace_is_asked_about_everything() -> None:

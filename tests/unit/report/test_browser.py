@@ -3,18 +3,24 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.framework.changes import Uncordon
 from scheduler.report.capacity_page import page as capacity_page
+from scheduler.report.gang_capacity_page import gang_capacity_page
+from scheduler.report.group_page import group_page
 from scheduler.report.page import page as explanation
 from scheduler.report.pending_page import pending_page
 from scheduler.report.simulation_page import outcome_page, study_page
 from scheduler.whatif.capacity import Capacity, Limit, NodeRoom, OneMore, Stranded
 from scheduler.whatif.explanation import Remedy
+from scheduler.whatif.gangs.capacity import DomainGangs, GangCapacity
 from scheduler.whatif.pending import Cause, Pending, SharedChange
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
+from tests.builders import node, pod
 from tests.unit.report.test_simulation_page import EVIL, OUTCOME, STUDY
+from tests.unit.whatif.gangs import asked, group, members
 from tests.unit.whatif.story import BIG, explained
 
 LONG = "ip-10-0-0-1.eu-west-1.compute.internal"
@@ -41,11 +47,32 @@ PENDING = Pending(
     not_explained=0,
     notes=[EVIL],
 )
+GANG = replace(
+    asked([node(LONG, "8", zone="a"), pod("x", "3", on=LONG), group(3), *members(4)]), notes=[EVIL], domain=EVIL
+)
+GANGS = GangCapacity(
+    profile="p",
+    group="ns/train",
+    pods=4,
+    needed=3,
+    equal=True,
+    requests={"cpu": "4"},
+    claims={},
+    gangs=2,
+    exhausted=True,
+    domains=[DomainGangs("zone-a", 2, 8), DomainGangs(EVIL, 0, 0)],
+    limits=[Limit(EVIL, 1)],
+    message="",
+    one_more=[OneMore(LONG, 2, 1)],
+    notes=[EVIL],
+)
 PAGES = [
     pytest.param(outcome_page(OUTCOME), ["ns/a", "ns/c", EVIL], id="outcome"),
     pytest.param(study_page(STUDY), ["pods placed", "3 of 4", EVIL], id="study"),
     pytest.param(capacity_page(CAPACITY), ["12 more pods like ns/a", "Too many pods", EVIL], id="capacity"),
     pytest.param(pending_page(PENDING), ["3 pods wait, for 1 cause", "kubectl uncordon b-1", EVIL], id="pending"),
+    pytest.param(group_page(GANG), ["default/train does not start", EVIL, "fit"], id="gang"),
+    pytest.param(gang_capacity_page(GANGS), ["gangs like ns/train", "zone-a", EVIL], id="capacity for gangs"),
     pytest.param(explanation(explained(BIG)), ["shop/big fits on none of 5 nodes", "uncordon b-1"], id="explanation"),
 ]
 UNSEEN = """

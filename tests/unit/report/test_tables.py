@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from scheduler.cli.output import as_table
 from scheduler.report.tables import ExplanationTable, console_for
 from scheduler.report.wording import folded
 from scheduler.whatif.explanation import Explanation
-from tests.builders import node, pod
+from tests.builders import namespace, node, pod
+from tests.storage import storage_class, using
 from tests.unit.whatif.story import BIG, DB, WEB, explained
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -111,6 +113,9 @@ def test_without_a_terminal_the_width_is_fixed(monkeypatch: pytest.MonkeyPatch) 
         "kubectl uncordon n",
         "kubectl taint nodes n 'a=b c:NoSchedule'-",
         """kubectl patch pod p -n x --type=json -p '[{"op":"add","path":"/a","value":{"key":"k","a":"b"}}]'""",
+        """kubectl patch pod p -p '[{"op":"add","path":"/a","value":"one, two,three, \\"four, five\\",six"}]' --x""",
+        """echo '{"kind":"PersistentVolumeClaim","metadata":{"name":"a"},"spec":["b","c"]}' | kubectl create -f -""",
+        """echo '[{"a":"it'"'"'s, it","b":"c,d"}]' | kubectl create -f -""",
     ],
 )
 def test_folded_commands_stay_what_they_are(command: str, width: int) -> None:
@@ -118,6 +123,18 @@ def test_folded_commands_stay_what_they_are(command: str, width: int) -> None:
     text = "\n".join(f"  {line}" for line in folded(command, width))
 
     def words(said: str) -> list[Any]:
-        return [json.loads(word) if word.startswith("[") else word for word in shlex.split(said.replace("\\\n", ""))]
+        return [
+            json.loads(word) if word.startswith(("[", "{")) else word for word in shlex.split(said.replace("\\\n", ""))
+        ]
 
     assert words(text) == words(command)
+
+
+def test_commands_are_not_broken_by_the_terminals_width(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name of 200 letters has no place where it may be broken, and is copied as one line."""
+    name = "n" * 200
+    there = [namespace("default"), node("n", "9"), storage_class("fast", "csi.test")]
+    as_table(ExplanationTable(explained(using(pod("p"), name), there)))
+    out = capsys.readouterr().out
+    (line,) = [line for line in out.splitlines() if f'"name":"{name}"' in line]
+    assert line.startswith("    ")

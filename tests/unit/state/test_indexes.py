@@ -9,14 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.model import selectors
 from scheduler.model.affinity import AffinityTerm
-from scheduler.model.conditions import ByKey, conditions_of
+from scheduler.model.conditions import ByKey, Condition, Kind, conditions_of
 from scheduler.model.namespaced import Selecting
+from scheduler.model.parts import whole
 from scheduler.model.selectors import NOTHING, LabelSelector, Requirement
 from scheduler.state import label_index, selector_index
 from scheduler.state.label_index import LabelIndex
 from scheduler.state.selector_index import SelectorIndex, TermIndex
 from scheduler.state.services import Services
+from tests.unit.work import lines
 
 if TYPE_CHECKING:
     Integers = array[int]
@@ -52,6 +55,28 @@ def test_conditions_mean_what_requirements_do(selector: LabelSelector, labels: d
     held = conditions is not None and all(one.accepts(labels.get(one.key)) for one in conditions)
     assert held == selector.matches(labels)
     assert conditions is None or len({one.key for one in conditions}) == len(conditions)
+
+
+@given(SELECTORS, st.lists(REQUIREMENTS, min_size=1, max_size=3), LABELS)
+def test_more_requirements_beside_a_long_selector(
+    selector: LabelSelector, others: list[Requirement], labels: dict[str, str]
+) -> None:
+    """The same as a selector of all of them, whether or not they are on keys that it names."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selectors, "_MANY", 0)
+        if selector.nothing:
+            return
+        both = LabelSelector((*others, *selector.requirements))
+        made = selector.beside(tuple(others))
+        assert made == both
+        assert hash(made) == hash(both)
+        assert set(made.conditions or ()) == set(both.conditions or ())
+        assert (made.conditions is None) == (both.conditions is None)
+        assert (
+            made.matches(labels)
+            == both.matches(labels)
+            == all(one.accepts(labels.get(one.key)) for one in both.requirements)
+        )
 
 
 @given(SELECTORS, LABELS)
@@ -228,3 +253,57 @@ def test_selectors_are_taken_out_of_long_lists_together(monkeypatch: pytest.Monk
     assert again < 2_000
     assert np.flatnonzero(index.select({"app": "x", "k7": "x"})).tolist() == [again]
     assert np.flatnonzero(index.select({"app": "x", "k1999": "x"})).tolist() == [1_999]
+
+
+@given(st.lists(SELECTORS, max_size=6), st.lists(SELECTORS, max_size=3), st.lists(LABELS, max_size=4), st.data())
+def test_large_selectors_are_found_by_one_key_and_held_against_the_labels(
+    first: list[LabelSelector], later: list[LabelSelector], things: list[dict[str, str]], data: st.DataObject
+) -> None:
+    """The same as small ones, whatever goes and comes; and an empty selector is the only one that is empty."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selector_index, "_LARGE", 1)
+        index = SelectorIndex()
+        there = {index.add(one): one for one in first}
+        for number in data.draw(st.lists(st.sampled_from(sorted(there)), unique=True)) if there else ():
+            index.remove(number, there.pop(number))
+        index.reuse()
+        there |= {index.add(one): one for one in later}
+        for labels in things:
+            for start in (0, len(index) // 2):
+                selected = index.select(labels, start)
+                want = [number in there and there[number].matches(labels) for number in range(start, len(index))]
+                assert selected.tolist() == want
+        empty = [number in there and there[number].is_everything for number in range(len(index))]
+        assert index.everything().tolist() == empty
+
+
+def test_a_selector_of_very_many_labels_is_indexed_at_once() -> None:
+    """A tenant may write one of 100,000: no turn may go through them."""
+    many = 20_000
+    selector = LabelSelector(tuple(Requirement(f"k{i}", "In", frozenset(("v",))) for i in range(many)))
+    whole(selector.working_out())
+    term, index = AffinityTerm(selector, frozenset(("x",)), NOTHING, "zone"), TermIndex()
+    count, number = lines(lambda: (index.add(term), index.cost(term))[0])
+    assert count < 200
+    labels = {f"k{i}": "v" for i in range(many)}
+    assert index.select("x", {}, labels).tolist() == [True]
+    del labels["k777"]
+    assert index.select("x", {}, labels).tolist() == [False]
+    count, _ = lines(lambda: index.remove(number))
+    assert count < 200
+    assert index.select("x", {}, {"k0": "v"}).tolist() == [False]
+
+
+def test_keys_of_one_tenant_do_not_displace_what_everybody_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of keys that some things have, each asked for by a value: the key of all things is not learnt again."""
+    index, few = LabelIndex(), label_index.FEW + 1
+    for i in range(2_000):
+        index.add({"app": f"a{i}"} | ({f"k{k}": "v" for k in range(300)} if i < few else {}))
+    everybody = [Condition("app", Kind.IN, frozenset(("a7",)))]
+    assert index.select(everybody) == [7]
+    for k in range(300):
+        assert len(index.select([Condition(f"k{k}", Kind.IN, frozenset(("v",)))])) == len(index)
+    learnt = []
+    monkeypatch.setattr(label_index, "_append", lambda *given: learnt.append(given))
+    assert index.select(everybody) == [7]
+    assert learnt == []

@@ -5,17 +5,19 @@ from typing import Any
 
 import pytest
 
+from scheduler.framework.events import ClusterEvent
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import Requirement
 from scheduler.plugins.pod_topology_spread.default_selector import default_selector
+from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
 from scheduler.state.selector_index import SelectorIndex
 from scheduler.state.validate import validate
 from tests.builders import node, pod
-from tests.unit.work import calls
+from tests.unit.work import calls, lines
 
 
 def selecting(decoder: Decoder, kind: str, name: str, selector: Any) -> Any:
@@ -116,3 +118,35 @@ def test_many_resources_of_one_node_copy_few_numbers(monkeypatch: pytest.MonkeyP
         assert validate(cluster) == []
     assert len(tables) <= 6
     assert max(tables) == 512
+
+
+def test_what_is_added_to_a_large_selector_is_worked_out_by_itself() -> None:
+    """Own values by matchLabelKeys, and a Service's labels: an event, or each change of a Service, may ask for it."""
+    decoder, many = Decoder(), 5_000
+    labels = {"app": "a", "own": "1"}
+    asks = pod("asks", labels=labels)
+    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["own"]}
+    constraint["labelSelector"] = {"matchLabels": {f"k{i}": "" for i in range(many)}}
+    asks["spec"]["topologySpreadConstraints"] = [constraint]
+    spread = decoder.pod(wire.encode(asks))
+    spread.shape.read(lambda _: None)
+    (one,) = spread.shape.spread
+    assert lines(lambda: one.selector_for(labels).matches({"app": "b"}))[0] < many
+    plugin = PodTopologySpread(PodTopologySpread.Args())
+    other = decoder.pod(wire.encode(pod("other", labels={"own": "2"})))
+    assert lines(lambda: plugin.pod_hint(spread, ClusterEvent.POD_PLACED, other))[0] < 50
+    cluster = Cluster()
+    expressions = [{"key": f"k{i}", "operator": "DoesNotExist"} for i in range(many)]
+    cluster.put_selecting(selecting(decoder, "ReplicaSet", "set", {"matchExpressions": expressions}))
+    cluster.put_selecting(selecting(decoder, "Service", "web", {"app": "a"}))
+    owns = owned(decoder, labels)
+
+    def merged() -> bool:
+        found = default_selector(owns, cluster)
+        assert found is not None
+        assert len(found.requirements) == many + 1
+        return found.matches({"app": "a"}) and not found.matches({"app": "a", "k7": ""})
+
+    count, right = lines(merged)
+    assert right
+    assert count < many

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
-from scheduler.engine.engine import Engine
+from scheduler.engine.choice import Choice
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
@@ -91,7 +91,7 @@ def bound(objects: Sequence[Object], name: str = "train", api: str = NATIVE, *, 
 def played(objects: Sequence[Object], *, topology: bool = False) -> Simulation:
     """An engine that has scheduled what waits. Of equally good nodes it takes the first one, whatever its seed."""
     there: World = world(list(objects))
-    with patch.object(Engine, "pick", lambda self, uid, equals: 0):
+    with patch.object(Choice, "pick", lambda self, uid, equals: 0):
         simulation = Simulation({"berth": by_topology() if topology else framework()}, there.cluster)
         simulation.put_all(there.waiting.values())
         simulation.settle()

@@ -14,6 +14,7 @@ from scheduler.whatif.documents import Document
 from scheduler.whatif.manifest import workloads
 from scheduler.whatif.room import room
 from tests.builders import namespace, node, pod
+from tests.storage import volume
 from tests.unit.whatif.story import framework, world
 from tests.unit.whatif.test_plan import CLAIM, outcome, storage_class, workload
 
@@ -111,9 +112,10 @@ def test_a_bound_is_said() -> None:
 
 
 def test_what_is_placed_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pods with volumes of their own are placed one by one, and not for ever; those that can be counted are counted."""
+    """Pods that may take volumes from others are placed one by one, and not for ever; others are counted."""
     monkeypatch.setattr("scheduler.whatif.capacity.SINGLY", 3)
     there = [node("a", zone="a"), storage_class(volumeBindingMode="WaitForFirstConsumer")]
+    there += [volume(f"v{i}", "10Gi", storage_class="gone") for i in range(5)]
     answer = asked(pod("t", "10m"), *there, volumeClaimTemplates=[CLAIM])
     assert (answer.fits, answer.exhausted) == (3, False)
     answer = asked(spread(pod("t", "1")), node("a", "9", zone="a"), node("b", "9", zone="b"))

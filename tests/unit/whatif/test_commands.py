@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.apiserver.patch import PatchError, json_patch
+from scheduler.whatif.misspelt import near_names
 from tests.builders import namespace, node, pod
 from tests.unit.whatif.story import explained, framework, world
 
@@ -244,3 +245,41 @@ def test_misspelt_labels(select: dict[str, str], said: str | None) -> None:
     """A label that no node has is held against those that they do have."""
     answer = explained(pod("p", "9", select=select), [namespace("default"), node("n", labels={"pool": "general"})])
     assert [note for note in answer.notes if "did you mean" in note] == ([said] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (pod("p", near=["app=wbe per zone"]), "no pod has app=wbe; did you mean web?"),
+        (pod("p", near=["app=web per zone"]), None),
+        (pod("p", labels={"app": "wbe"}, near=["app=wbe per zone"]), None),
+        (pod("p", need=["@name in node-7"]), "there is no node node-7; did you mean node-07?"),
+        (pod("p", need=["@name in db"]), "there is no node db"),
+        (pod("p", "99", need=["@name in node-07"]), None),
+    ],
+)
+def test_misspelt_pods_and_nodes(made: Object, said: str | None) -> None:
+    """What a pod wants to be near, and the node that it names, are held against those that are there."""
+    there = [
+        namespace("default"),
+        node("node-07", zone="a"),
+        node("node-17", zone="a"),
+        pod("w", on="node-07", labels={"app": "web"}),
+    ]
+    answer = explained(made, there)
+    assert (answer.cause if answer.cause in answer.notes else None) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("node-7", ["node-07"]),
+        ("node-0017", ["node-17"]),
+        ("nod-17", ["node-17"]),
+        ("NODE-07", ["node-07"]),
+        ("other", []),
+    ],
+)
+def test_near_names(name: str, near: list[str]) -> None:
+    """A number is the same with and without zeros before it, and comes before what is only spelt alike."""
+    assert near_names(name, [f"node-{i:02}" for i in range(1, 51)])[: len(near) or 1] == near

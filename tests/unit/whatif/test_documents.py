@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scheduler.whatif.documents import ObjectError, parse, read
+from scheduler.whatif.documents import ObjectError, parse, read, readable
 
 NODE = '{"kind": "Node", "metadata": {"name": "n"}}'
 POD = '{"kind": "Pod", "metadata": {"name": "p"}}'
@@ -59,6 +59,13 @@ def test_reads(text: str, want: list[tuple[str, str]]) -> None:
         pytest.param(b"a: &a [*a]", "aliases expand beyond all bounds", id="an alias of itself"),
         pytest.param(b'{"a":' * 100_000, "nested too deep", id="deep JSON"),
         pytest.param(b"[" * 100_000, "", id="deep list"),
+        pytest.param(b"kind: Pod\nn: !!int abc", "not YAML: a value is not what its tag says", id="a tag of another"),
+        pytest.param(b"kind: Pod\nn: !!bool maybe", "not YAML: a value is not what", id="a tag of another value"),
+        pytest.param(b"kind: Pod\nn: !!map [a]", "not YAML: a value is not what", id="a list that is called a map"),
+        pytest.param(b"kind: Pod\nn: !!timestamp x", "not YAML: a value is not what", id="no time"),
+        pytest.param(b"kind: Pod\nn: !!python/name:os.system", "not YAML: could not determine", id="a tag of Python"),
+        pytest.param(b"kind: Pod\n~: 1", "line 2, column 1: not YAML: a key is null: expected text", id="a null key"),
+        pytest.param(b"\xff\xfek\x00i\x00n\x00d", "it begins as utf-16 and is not", id="half a character"),
         pytest.param(b"kind: [a]", "expected API objects", id="kind of a wrong type"),
         pytest.param(b'{"kind": "List", "items": [5]}', "items[0]: expected an API object", id="item of a wrong type"),
     ],
@@ -87,12 +94,58 @@ def test_refuses_a_bomb_of_aliases() -> None:
         pytest.param("a: 010\nb: 1.5\nc: true", {"a": 8, "b": 1.5, "c": True}, id="numbers and booleans"),
         pytest.param('{"a": 1}', {"a": 1}, id="JSON"),
         pytest.param("", None, id="nothing"),
+        pytest.param("on: a\nNo: b\n1: c\n2.5: d", {"true": "a", "false": "b", 1: "c", 2.5: "d"}, id="keys"),
         pytest.param("base: &b {x: 1}\nmore: {<<: *b, y: 2}", {"base": {"x": 1}, "more": {"x": 1, "y": 2}}, id="merge"),
     ],
 )
 def test_parses_as_the_api_clients_do(text: str, want: object) -> None:
     """Scalars are read as Kubernetes' own YAML library reads them."""
     assert parse(text.encode()) == want
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("text", [NODE, "kind: Node\nmetadata: {name: n}\n"], ids=["JSON", "YAML"])
+def test_reads_what_shells_and_editors_write(text: str, encoding: str) -> None:
+    """With a mark of the encoding at its beginning."""
+    (found,) = read(text.encode(encoding))
+    assert (found.kind, json.loads(bytes(found.raw))["metadata"]) == ("Node", {"name": "n"})
+
+
+BROKEN = b"""# of three
+---
+kind: Pod
+---
+kind: [1
+b: 2
+---
+- a
+---
+kind: Node
+metadata: {name: n}
+---
+kind: Node
+kind: Pod
+"""
+
+
+def test_a_broken_document_hides_no_other() -> None:
+    """Each fault is told with its line, and what can be read is there."""
+    found, faults = readable(BROKEN)
+    assert [(one.kind, one.place) for one in found] == [("Pod", "document 1"), ("Node", "document 4")]
+    assert [line.partition("not YAML")[0] for line in faults] == [
+        "document 2: line 6, column 2: ",
+        faults[1],
+        "document 5: line 14, column 1: ",
+    ]
+    assert faults[1].startswith("document 3: expected API objects")
+    assert faults[1].endswith("got a list")
+
+
+def test_documents_with_directives_are_not_taken_apart() -> None:
+    """A directive is for the document that follows its own line, which begins a part."""
+    with pytest.raises(ObjectError) as found:
+        read(b"%TAG ! tag:x,2000:\n---\nkind: Pod\n---\na: [1\n")
+    assert len(str(found.value).splitlines()) == 1
 
 
 def test_a_configuration_is_one_document() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from scheduler.framework.config import decode, default_configuration
-from scheduler.framework.plugin import ANYTHING, Plugin
+from scheduler.framework.plugin import ANYTHING, Plugin, PostFilterResult
 from scheduler.framework.profile import Profile
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
@@ -189,6 +189,29 @@ def test_a_plugin_that_fails_before_the_queue_is_named() -> None:
     early = Framework(Profile("early", points, {}))
     answer = explain(incoming, early, there.cluster)
     assert (answer.outcome, answer.message) == ("failed", 'running PreEnqueue plugin "Early": no idea')
+
+
+def test_preemption_that_fails_is_said() -> None:
+    """Of a pod that may not preempt it is tried what would be if it might; a plugin that fails then is named."""
+
+    class Broken(Plugin):
+        name = "Broken"
+
+        def post_filter(self, pod: Pod, *_: Any) -> Any:
+            if pod.preempts:
+                raise RuntimeError("no idea")
+            return PostFilterResult("")
+
+    points = framework().profile.points | {"post_filter": (Broken(),)}
+    there = world([node("n", "1"), pod("q", "1", on="n")])
+    made = pod("p", "1", priority=5)
+    made["spec"]["preemptionPolicy"] = "Never"
+    incoming = there.decode(made)
+    assert isinstance(incoming, Pod)
+    answer = explain(incoming, Framework(Profile("broken", points, {})), there.cluster)
+    said = 'running PostFilter plugin "Broken": no idea'
+    assert answer.outcome == "unschedulable"
+    assert f"whether the pod would get a node if it might preempt is not known: {said}" in answer.notes
 
 
 def test_constraints_by_default_have_numbers() -> None:

@@ -127,3 +127,9 @@ def test_refuses(made: Object, said: str) -> None:
     with pytest.raises(ObjectError) as found:
         pods([document(made)])
     assert said in str(found.value)
+
+
+def test_a_class_that_is_no_name() -> None:
+    """Files that nobody judged may hold anything."""
+    with pytest.raises(ObjectError, match=r"spec\.priorityClassName: expected text"):
+        completed({"metadata": {"name": "p"}, "spec": {"priorityClassName": []}}, None, "default", {}, [])

@@ -217,9 +217,10 @@ def test_claims_of_a_class_that_makes_volumes(mode: str, waits: bool) -> None:
 
 
 def test_what_is_decided_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pods with claims of their own are no equals: so many are tried, and the answer says that the rest was not."""
+    """Pods that take volumes from each other: so many are tried, and the answer says that the rest was not."""
     monkeypatch.setattr("scheduler.whatif.plan.SINGLY", 3)
-    there = [LARGE, storage_class(volumeBindingMode="Immediate")]
+    free = [volume(f"free-{i}", "100Gi", storage_class="gone") for i in range(2)]
+    there = [LARGE, storage_class(volumeBindingMode="WaitForFirstConsumer"), *free]
     found = outcome(there, [workload("StatefulSet", pod("t"), replicas=9, volumeClaimTemplates=[CLAIM])])
     assert [(each.placed, each.waiting) for each in found.workloads] == [(3, 6)]
     assert [(each.pod, each.pods, each.message) for each in found.waiting] == [("default/w-3", 6, "was not tried")]

@@ -225,3 +225,15 @@ def test_a_crowd_is_not_decided_pod_by_pod(monkeypatch: pytest.MonkeyPatch) -> N
     pods = (replace(first, name=f"web-{i}", uid=f"new/default/web-{i}") for i in range(20_000))
     assert simulation.repeat(pods, framework) == 10_000
     assert asked == []
+
+
+def test_a_kind_whose_best_row_has_a_lower_total_now() -> None:
+    """The only node of a rack has taken one of the pods: it is not as good as empty nodes of the other one."""
+    fields: Object = {"cpu": "1", "memory": "1Gi", "pods": "3", "zone": "a"}
+    objects: list[Object] = [namespace("default")]
+    objects += [node(f"n{i}", **fields, labels={"rack": "r0" if i < 7 else "r1"}) for i in range(8)]
+    made = pod("web", "100m", "10Mi", labels={"app": "web"})
+    constraint = {"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    made["spec"]["topologySpreadConstraints"] = [{**constraint, "labelSelector": {"matchLabels": {"app": "web"}}}]
+    ways = [where(CONFIGURATIONS["spread"], objects, made, 3, one_by_one=one_by_one) for one_by_one in (False, True)]
+    assert ways[0] == ways[1]

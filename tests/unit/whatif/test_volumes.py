@@ -11,7 +11,6 @@ from tests.unit.whatif.carry_out import carried_out
 from tests.unit.whatif.story import explained, framework, why, world
 
 Object = dict[str, Any]
-DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
 FAST = storage_class("fast", "csi.test")
 
 

@@ -12,8 +12,9 @@ from scheduler.state.validate import validate
 from scheduler.whatif import capacity as counting
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.capacity import Capacity
-from scheduler.whatif.device_room import device_room
+from scheduler.whatif.claimed_room import claimed_room
 from scheduler.whatif.simulation import Simulation
+from tests import storage
 from tests.builders import Object, node, pod
 from tests.devices import (
     asks,
@@ -28,7 +29,7 @@ from tests.devices import (
     templated,
 )
 from tests.unit.whatif.story import framework, world
-from tests.unit.whatif.test_capacity import asked, on_nodes
+from tests.unit.whatif.test_capacity import asked, limits, on_nodes
 
 CLASSES = [device_class("gpu", 'device.driver == "gpu.test"'), device_class("nic", 'device.driver == "nic.test"')]
 SHARED = {"_allowMultipleAllocations": True}
@@ -97,7 +98,7 @@ def test_it_is_what_one_after_the_other_finds(
         there.append(resource_slice("net", device("x", model="x"), allNodes=True))
     made = templated(pod("t", cpu), "t")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Batch, "claims_only_devices", property(lambda batch: False))
+        patched.setattr(Batch, "differs_by_claims", property(lambda batch: False))
         slowly = asked(json.loads(json.dumps(made)), *json.loads(json.dumps(there)))
     quickly = asked(made, *there)
     assert without_notes_on_limits(quickly) == without_notes_on_limits(slowly)
@@ -159,9 +160,103 @@ def test_nothing_is_left_taken() -> None:
     made = templated(pod("t"), "t")
     made["status"] = {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "t-t"}]}
     asking: Any = there.decode(made)
-    found = device_room(asking, framework(), there.cluster)
+    found = claimed_room(asking, framework(), there.cluster)
     assert found is not None
     assert found.counts[:3].tolist() == [4, 4, 4]
     assert not there.cluster.devices.in_flight
     assert len(there.cluster.devices.allocated) == 0
     assert validate(there.cluster) == []
+
+
+OWN: Object = {
+    "metadata": {"name": "data"},
+    "spec": {
+        "storageClassName": "fast",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
+VOLUME_NODE = st.tuples(st.sampled_from([None, 0, 1, 3]), st.sampled_from(["250m", "2"]), st.sampled_from("ab"))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    nodes=st.lists(VOLUME_NODE, min_size=1, max_size=4),
+    number=st.integers(1, 2),
+    allowed=st.sampled_from([None, ["zone in a"]]),
+    waits=st.booleans(),
+    used=st.integers(0, 2),
+    there_already=st.booleans(),
+)
+def test_volumes_of_their_own(
+    nodes: list[tuple[int | None, str, str]],
+    number: int,
+    allowed: list[str] | None,
+    waits: bool,
+    used: int,
+    there_already: bool,
+) -> None:
+    """Limits of drivers, zones of classes, volumes that are attached; a volume that is there is one pod's alone."""
+    there: list[Object] = [storage.storage_class("fast", "csi.test", waits=waits, allowed=allowed)]
+    for i, (limit, room, zone) in enumerate(nodes):
+        there.append(node(f"n{i}", room, pods="9", labels={"zone": zone}))
+        there += [] if limit is None else [storage.csi_node(f"n{i}", csi_test=limit)]
+    for i in range(used):
+        bound = storage.claim(f"c{i}", storage_class="fast", to=f"v{i}")
+        user = storage.using(pod(f"q{i}", "1m", on="n0"), f"c{i}")
+        there += [bound, storage.volume(f"v{i}", storage_class="fast", claimed=f"c{i}"), user]
+    if there_already:
+        there.append(storage.volume("free", "10Gi", storage_class="fast"))
+    made = pod("t", "100m")
+    claims = [{**OWN, "metadata": {"name": f"data{i}"}} for i in range(number)]
+    _same(made, there, volumeClaimTemplates=claims)
+
+
+RESOURCE = "example.com/gpu"
+EXTENDED_NODE = st.tuples(st.sampled_from([None, "0", "3"]), st.integers(0, 4), st.sampled_from(["1", "9"]))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(nodes=st.lists(EXTENDED_NODE, min_size=1, max_size=4), number=st.sampled_from(["1", "2"]), served=st.booleans())
+def test_extended_resources(nodes: list[tuple[str | None, int, str]], number: str, served: bool) -> None:
+    """Some nodes have the resource themselves, some have devices that serve it, some both or neither."""
+    there: list[Object] = [
+        device_class("gpu", 'device.driver == "gpu.test"', **({"extendedResourceName": RESOURCE} if served else {}))
+    ]
+    for i, (own, devices, room) in enumerate(nodes):
+        there.append(node(f"n{i}", room, pods="12", others=None if own is None else {RESOURCE: own}))
+        there.append(resource_slice(f"n{i}", *[device(f"d{k}") for k in range(devices)], node=f"n{i}"))
+    _same(pod("t", "500m", others={RESOURCE: number}), there)
+
+
+def _same(made: Object, there: list[Object], **spec: Any) -> None:
+    """Both ways find as many on each node, and as many more with one more node."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Batch, "differs_by_claims", property(lambda batch: False))
+        slowly = asked(json.loads(json.dumps(made)), *json.loads(json.dumps(there)), **spec)
+    quickly = asked(made, *there, **spec)
+    assert on_nodes(quickly) == on_nodes(slowly)
+    assert (quickly.fits, quickly.exhausted) == (slowly.fits, slowly.exhausted)
+    assert quickly.one_more == slowly.one_more
+    assert quickly.stranded == slowly.stranded
+
+
+def test_volumes_and_extended_resources_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pod is placed; what keeps the next one out is named."""
+
+    def placed(*_: Any) -> Any:
+        raise AssertionError("pods are placed one after the other")
+
+    monkeypatch.setattr(counting, "_Placing", placed)
+    there = [storage.storage_class("fast", "csi.test"), node("a", "9"), storage.csi_node("a", csi_test=3)]
+    answer = asked(pod("t", "1"), *there, volumeClaimTemplates=[OWN])
+    assert (answer.fits, limits(answer)) == (3, {"node(s) exceed max volume count": 1})
+    there = [
+        device_class("gpu", 'device.driver == "gpu.test"', extendedResourceName=RESOURCE),
+        node("a", "9"),
+        node("b", "9"),
+    ]
+    there += [resource_slice("a", device("d"), device("e"), node="a")]
+    answer = asked(pod("t", "1", others={RESOURCE: "1"}), *there)
+    assert on_nodes(answer) == {"a": 2}
+    assert limits(answer)["cannot allocate all claims"] >= 1

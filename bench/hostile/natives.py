@@ -1,0 +1,184 @@
+"""A tenant's worst policies where the API server enforces them by itself: what its own creates cost, and others'.
+
+One real API server (kube-apiserver), and policies as the operator compiles them. S2 to S4 of the findings that made the
+admission server bounded: many policies, objects with much in them, selectors with many values. The API server evaluates
+CEL with CPU time that all tenants share, so two things are bounded: what one create costs more than it does without
+policies (no more than the call of a webhook, which is 4.5 ms; for an object that costs much by itself, no more than
+four times as much), and what creates of others cost more while such policies are there. CPU is of the API server's
+process, medians of pairs of rounds.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from bench.hostile import town
+from bench.hostile.row import Chosen, Row
+from bench.native_policies import Creates, Natively, Took, cpu_seconds, dearest, probe, quantile, ratio
+from scheduler.policy import bounds
+from scheduler.policy.native.partition import MOST_UNITS
+from scheduler.policy.parse import parse
+from tests.controlplane.api import Api
+from tests.controlplane.cluster import ControlPlane
+from tests.integration.admission import policy
+
+Object = dict[str, Any]
+FREE = "others"
+WEBHOOK_MS = 4.5
+LARGE_TIMES = 4.0
+OTHERS_TIMES = 1.2
+ROUNDS, EACH = 15, 20
+BESIDE = 100
+"""Creates of others beside a tenant that creates as fast as it can."""
+THREADS = 4
+
+
+class Shape(NamedTuple):
+    """A tenant's policies, the pod that it creates, and in how many namespaces it does that."""
+
+    said: str
+    policies: Callable[[], list[Object]]
+    pod: Callable[[], Object]
+    namespaces: int = 1
+    large: bool = False
+    """Whether the pod costs much by itself."""
+
+
+def small() -> Object:
+    """A pod as others create them."""
+    return _pod({"app": "web"}, [{"name": "main", "image": "x"}])
+
+
+def containers(number: int) -> Object:
+    """A pod of so many containers that all ask for something, so that its class takes a look at each."""
+    asks = {"limits": {"cpu": "1", "memory": "1Gi"}}
+    return _pod({"app": "web"}, [{"name": f"c{i}", "image": "x", "resources": asks} for i in range(number)])
+
+
+def labelled(number: int) -> Object:
+    """A pod with as many labels and annotations."""
+    made = small()
+    made["metadata"]["labels"] |= {f"label-{i}": "x" * 60 for i in range(number)}
+    made["metadata"]["annotations"] = {f"note-{i}": "x" * 100 for i in range(number)}
+    return made
+
+
+def of_many_values() -> list[Object]:
+    """Selectors of 32 values each, all but the first of which are compared in vain, up to the bound."""
+    found: list[Object] = []
+    units = 0
+    while True:
+        criteria = [
+            {"key": "app", "operator": "NotIn", "values": [f"v-{len(found)}-{i}-{j}" for j in range(32)]}
+            for i in range(15)
+        ]
+        last = {"key": "app", "operator": "NotIn", "values": ["web"]}
+        predicate = {"labelSelector": {"matchExpressions": [*criteria, last]}}
+        made = policy(f"v{len(found):04}", {"policyPredicate": predicate, "policyAction": {"reject": True}})
+        units += bounds.price(parse(made)).units
+        if units > MOST_UNITS - 20:
+            return [*found, probe()]
+        found.append(made)
+
+
+def writing() -> list[Object]:
+    """Rules that write as many annotations as the bound lets them."""
+    found: list[Object] = []
+    units = 0
+    while True:
+        notes = {f"written-{len(found)}-{i}": "x" * 60 for i in range(32)}
+        made = policy(f"w{len(found):04}", {"policyPredicate": {}, "policyAction": {"updatedAnnotations": notes}})
+        units += bounds.price(parse(made)).units
+        if units > MOST_UNITS - 20:
+            return [*found, probe()]
+        found.append(made)
+
+
+SHAPES: dict[str, Shape] = {
+    "native-dearest": Shape("criteria up to the bound, all asked (S2)", dearest, small),
+    "native-dearest-20": Shape("the same in twenty namespaces at once", dearest, small, 20),
+    "native-values": Shape("selectors of many values up to the bound, all compared (S4)", of_many_values, small),
+    "native-writes": Shape("annotations up to the bound, all written", writing, small),
+    "native-containers-2000": Shape(
+        "pods of 2,000 containers, whose class is worked out (S3)", dearest, lambda: containers(2_000), large=True
+    ),
+    "native-labels-1000": Shape(
+        "pods of 1,000 labels and annotations (S3)", dearest, lambda: labelled(1_000), large=True
+    ),
+}
+
+
+def rows(chosen: Chosen, say: Callable[[str], None]) -> Iterator[Row]:
+    """Every shape on one control plane; its policies go before the next one."""
+    wanted = {name: shape for name, shape in SHAPES.items() if chosen.wants(name)}
+    if not wanted:
+        return
+    with ControlPlane() as cluster:
+        api = cluster.api
+        creates = Creates(api, lambda: cpu_seconds(cluster.apiserver.pid))
+        api.create("/api/v1/namespaces", {"metadata": {"name": FREE}})
+        creates.rounds({FREE: FREE}, 2, EACH)
+        for name, shape in wanted.items():
+            say(name)
+            yield _row(api, creates, name, shape, max(ROUNDS // 3, 1) if shape.large else ROUNDS)
+
+
+def _row(api: Api, creates: Creates, name: str, shape: Shape, rounds: int) -> Row:
+    before = creates.rounds({FREE: FREE}, rounds, EACH)[FREE]
+    natively, documents, pod = Natively(api), shape.policies(), shape.pod()
+    own = [f"{name}-{number}" for number in range(shape.namespaces)]
+    for namespace in own:
+        api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        natively.write(namespace, documents)
+    for namespace in own:
+        natively.wait(namespace)
+    try:
+        after = creates.rounds({FREE: FREE}, rounds, EACH)[FREE]
+        each = 1 if shape.large else EACH
+        found = creates.rounds({FREE: FREE, own[0]: own[0]}, rounds, each, pod)
+        beside = {place: _beside(creates, place, pod) for place in (FREE, own[0])}
+    finally:
+        natively.remove()
+    costs = {
+        "own_cpu_ms": 1e3 * statistics.median(found[own[0]].cpu),
+        "own_more_ms": 1e3 * (statistics.median(found[own[0]].cpu) - statistics.median(found[FREE].cpu)),
+        "own_times": ratio(found[own[0]], found[FREE]),
+        "others_cpu_times": _times(after, before),
+        "unpoliced_p99_ms": 1e3 * quantile(beside[FREE], 0.99),
+        "others_p99_ms": 1e3 * quantile(beside[own[0]], 0.99),
+    }
+    own_bound = {"own_times": LARGE_TIMES} if shape.large else {"own_more_ms": WEBHOOK_MS}
+    held = {**own_bound, "others_cpu_times": OTHERS_TIMES}
+    largest = max(len(town.encoded(one)) for one in documents)
+    return Row("native policies", "MetadataPolicy", name, shape.said, largest, len(documents), costs, held)
+
+
+def _beside(creates: Creates, place: str, pod: Object) -> list[float]:
+    """Seconds of others' creates while the tenant creates in this namespace as fast as it can."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            creates.one(place, pod)
+
+    threads = [threading.Thread(target=work) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    try:
+        return [creates.one(FREE) for _ in range(BESIDE)]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+
+
+def _times(after: Took, before: Took) -> float:
+    """Of rounds that were not made in turn: the lower quartiles, which what else the machine does changes least."""
+    return quantile(after.cpu, 0.25) / quantile(before.cpu, 0.25)
+
+
+def _pod(labels: dict[str, str], made: list[Object]) -> Object:
+    return {"metadata": {"name": "pod", "labels": labels}, "spec": {"schedulerName": "nobody", "containers": made}}

@@ -1,0 +1,73 @@
+"""`berth COMMAND` that tells what it keeps: `python -m bench.telling COMMAND OPTIONS`, which `bench.soak` starts.
+
+SIGPROF has it look through all its objects, free what only cycles keep, and log a line with how many there are of each
+type, and with what C code has in use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import signal
+import sys
+from collections import Counter
+from typing import Any
+
+import structlog
+
+from scheduler.cli.main import run
+
+KEPT = "kept"
+"""The event of the line."""
+ASK = signal.SIGPROF
+FEWEST = 50
+"""Of a type of which there are fewer, the line says nothing."""
+
+log = structlog.get_logger("soak")
+
+
+class _Heap(ctypes.Structure):
+    """What glibc's mallinfo2 returns."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "used", "free", "keepcost")
+    )
+
+
+def heap() -> dict[str, int]:
+    """KiB that C code and large Python objects have in use, and KiB that are free within; nothing without glibc."""
+    library = ctypes.CDLL(None)
+    try:
+        info = library.mallinfo2
+    except AttributeError:
+        return {}
+    info.restype = _Heap
+    found = info()
+    return {"heapUsed": (found.used + found.hblkhd) >> 10, "heapFree": found.free >> 10}
+
+
+def kept() -> dict[str, Any]:
+    """What is in use once all is freed that can be. Also what the collector was told to leave alone is looked at."""
+    gc.unfreeze()
+    gc.collect()
+    gc.unfreeze()  # `scheduler.telemetry.collector` has frozen what was left
+    types = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
+    gc.freeze()
+    many = {name: count for name, count in types.most_common() if count >= FEWEST}
+    return {**heap(), "objects": types.total(), "types": many}
+
+
+def tell_when_asked() -> None:
+    """From now on, in a turn of the event loop: what is interrupted by a signal may hold a lock that the log wants."""
+
+    def tell() -> None:
+        log.info(KEPT, **kept())
+
+    signal.signal(ASK, lambda *_: asyncio.get_running_loop().call_soon_threadsafe(tell) and None)
+
+
+if __name__ == "__main__":
+    tell_when_asked()
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,21 @@
+"""Which PriorityClass counts, for pods and for pod groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+JsonObject = dict[str, Any]
+
+
+def priority_class(spec: JsonObject, classes: dict[str, JsonObject]) -> JsonObject | None:
+    """The class that a spec names, or else the default one, which it names from now on.
+
+    An empty object where there is neither; None when there is no class of that name.
+    """
+    name = spec.get("priorityClassName", "")
+    if not name:
+        default = next((item for item in classes.values() if item.get("globalDefault")), None)
+        if default is None:
+            return {}
+        name = spec["priorityClassName"] = default["metadata"]["name"]
+    return classes.get(name)

@@ -1,0 +1,21 @@
+"""Which of several equally good nodes a pod takes: by the seed and the pod only, so that a run can be repeated."""
+
+import zlib
+
+from scheduler.framework.decision import Decision
+
+
+class Choice:
+    """Chooses by a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def row(self, decision: Decision) -> int:
+        """One of the best rows."""
+        best = decision.best()
+        return int(best[self.pick(decision.pod.uid, len(best))])
+
+    def pick(self, uid: str, equals: int) -> int:
+        """Which of so many equally good ones a pod takes."""
+        return zlib.crc32(f"{self._seed}/{uid}".encode()) % equals if equals > 1 else 0

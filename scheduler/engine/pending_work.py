@@ -1,0 +1,130 @@
+"""Work for many waiting pods, some pods at a time, so that the event loop can do other things in between.
+
+That is a wake-up of many pods, other profiles, events about which plugins are still to be asked, and terms that are to
+be indexed. Next stage: `scheduler.engine.queue` has some of it done before the next pod is tried.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from scheduler.engine.places import Cause
+from scheduler.engine.pod_groups.places import GroupedPlaces
+from scheduler.engine.queued import Place, QueuedPod
+from scheduler.engine.turns import ORDINARY, SHARE
+from scheduler.engine.unschedulable_pods import Woken
+from scheduler.engine.waves import Waves
+from scheduler.framework.runtime import Framework
+
+AT_ONCE = 256
+"""Pods that are moved from place to place in one turn; the others follow in the next ones."""
+_ACTIVATED = Cause("ForceActivate")
+
+
+class PendingWork(GroupedPlaces):
+    """Places, and the work that is to be done there."""
+
+    def __init__(self, *args: Any) -> None:
+        """As of `Places`."""
+        super().__init__(*args)
+        self._waves = Waves(self._wake, self._waits_on)
+        self.equal_waits: Callable[[QueuedPod], frozenset[str] | None] = lambda queued: None
+        """The plugins that an unschedulable pod would wait for again after an attempt, if that is known."""
+        self._entering: deque[str] = deque()
+        """UIDs of pods whose place has to be found again after the profiles changed; until then no pod is popped."""
+        self._asked_last = False
+        """The last turn of costly work here was for pending events, not for terms."""
+
+    def reconfigure(
+        self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
+    ) -> None:
+        """Use other profiles from now on. Pods of profiles that are gone leave; all others are tried again."""
+        self.unschedulable.frameworks = frameworks
+        self.initial_backoff, self.max_backoff = initial_backoff, max_backoff
+        self._active.clear()  # its order may be another one
+        self.turns.clear()
+        self._key_form = None
+        self._entering = deque(self._pods)
+        self._reenter(now)
+
+    def _reenter(self, now: float) -> None:
+        """Find the places of some of the pods that waited when the profiles changed."""
+        for _ in range(min(AT_ONCE, len(self._entering))):
+            queued = self._pods.get(self._entering.popleft())
+            if queued is None:
+                continue
+            if queued.entry is not None:
+                self._reenter_group(queued, now, _ACTIVATED)
+            elif queued.place is Place.BACKOFF and queued.pod.scheduler_name in self.frameworks:
+                self._leave(queued)
+                self._to_backoff(queued, now, _ACTIVATED)
+            else:
+                self._wake(queued, now, _ACTIVATED)
+
+    def retry(self, uids: list[str], now: float) -> None:
+        """Try pods again that wait for an event: their nomination has ended, so that event may never come."""
+        pods = [queued for uid in uids if (queued := self._pods.get(uid)) is not None]
+        if pods:
+            self._waves.begin_with(pods, _ACTIVATED)
+            self._waves.go_on(now, AT_ONCE)
+
+    def _wake_all(self, found: list[Woken], now: float) -> None:
+        """Wake these sets of equal pods, some pods at a time."""
+        for woken in found:
+            self._waves.begin(woken.equals, Cause.of(woken.event, woken.about), real=woken.real)
+        self._waves.go_on(now, AT_ONCE)
+
+    def _waits_on(self, queued: QueuedPod) -> bool:
+        """Have a pod that is about to be woken wait on, if an attempt would only tell it what it was told last."""
+        plugins = self.equal_waits(queued) if queued.place is Place.UNSCHEDULABLE else None
+        if plugins is None:
+            return False
+        self.unschedulable.take(queued)
+        queued.plugins = plugins
+        self.unschedulable.put(queued)
+        return True
+
+    @property
+    def has_pending_work(self) -> bool:
+        """Whether pods are still being woken, events are pending, or terms or stories are behind."""
+        return bool(self._waves or self._entering) or self.wakes_groups or self.behind or self.stories.late
+
+    @property
+    def only_costly(self) -> bool:
+        """Whether nothing is to be done but turns of costly work, which may rest."""
+        if self._active or self._waves or self._entering or self.wakes_groups or self.stories.late:
+            return False
+        return self.turns.waiting or self.behind
+
+    @property
+    def behind(self) -> bool:
+        """Whether events are pending or terms are to be indexed."""
+        return self.unschedulable.behind or self.term_indexing.late
+
+    def do_pending_work(self, now: float) -> None:
+        """Do some of this work."""
+        if self._entering:
+            self._reenter(now)
+        elif self._waves:
+            self._waves.go_on(now, AT_ONCE)
+        elif self.wakes_groups:
+            self.wake_some(now)
+        elif self.behind and now >= self.turns.rests_until:
+            self._catch_up(now)
+
+    def _catch_up(self, now: float) -> None:
+        """Do some of the work for pending events and for terms, in turns."""
+        self.turns.take()
+        self._asked_last = self.unschedulable.behind and not (self._asked_last and self.term_indexing.late)
+        if self._asked_last:
+            self._ask(now)
+        else:
+            steps = self.term_indexing.catch_up(self._budget.slice // 4, self.turns, now)
+            self.turns.owed = SHARE * max(steps, ORDINARY)
+
+    def _ask(self, now: float) -> None:
+        """Ask about pending events in one namespace, which is charged for it."""
+        found, namespace, steps = self.unschedulable.catch_up(self._budget.slice)
+        self.turns.account(namespace, steps, now)
+        self.turns.owed = SHARE * max(steps, ORDINARY)
+        self._wake_all(found, now)

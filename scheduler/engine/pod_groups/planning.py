@@ -1,0 +1,89 @@
+"""A plan for a group whose attempt has failed: made in slices, in a cluster of its own, which is thrown away."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from scheduler.engine.pod_groups.results import GroupAttempt
+from scheduler.engine.pod_groups.stand_ins import StandIns
+from scheduler.framework.runtime import Framework
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from scheduler.state.without_pods import WithoutPods
+
+_ROWS = 32
+"""So many rows are copied in one go."""
+_A_ROW, _A_POD = 50, 10
+"""Steps of copying a row, and each pod on it."""
+Found = TypeVar("Found")
+
+
+class Copied(NamedTuple):
+    """A copy of a cluster."""
+
+    cluster: Cluster | None
+    """None: no pod leaves, so nothing else is there to be thought of."""
+    left_out: Mapping[int, list[Pod]]
+    """Row → the pods that are left out."""
+    version: int
+    """Of the log of the original's nodes, when it was copied."""
+
+
+class Planning(ABC, Generic[Found]):
+    """Makes the plan for one attempt."""
+
+    def __init__(
+        self, attempt: GroupAttempt, framework: Framework, cluster: Cluster, pick: Callable[[str, int], int]
+    ) -> None:
+        """`pick`: which of several equally good nodes or placements is taken."""
+        self._attempt = attempt
+        self._framework = framework
+        self._cluster = cluster
+        self._pick = pick
+        self._members = attempt.pods
+        self._pods = [member.queued.pod for member in self._members]
+        self._steps = self._made()
+        self.spent = 0
+        """Steps that were taken so far."""
+        self.turns = 0
+        """In how many turns."""
+
+    @abstractmethod
+    def _made(self) -> Generator[int, None, Found]:
+        """Make the plan; yields the steps that it took."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether a pod of the group is gone for which the plan was made."""
+        return len(self._attempt.members) != len(self._members)
+
+    def go_on(self, most: int) -> Found | None:
+        """Take some more steps, not many more than `most`. None: the plan is not ready."""
+        until = self.spent + most
+        self.turns += 1
+        try:
+            while self.spent < until:
+                self.spent += next(self._steps)
+        except StopIteration as end:
+            plan: Found = end.value
+            return plan
+        return None
+
+    def _without(self, leaves: Callable[[Pod], bool]) -> Generator[int, None, Copied]:
+        """A copy of the cluster without the pods that leave."""
+        cluster = self._cluster
+        while True:
+            copied = WithoutPods(cluster, leaves)
+            while not copied.lost and not copied.go_on(_ROWS):
+                yield _ROWS * _A_ROW + _A_POD * copied.pods_copied
+            if copied.lost:
+                yield _ROWS * _A_ROW
+                continue
+            version, alive = cluster.nodes.log.version, cluster.nodes.alive
+            left_out = {row: pods for row, pods in copied.left_out.items() if alive[row]}
+            found = Copied(copied.cluster() if left_out else None, left_out, version)
+            if found.cluster is not None:
+                instead = StandIns(self._attempt, found.cluster, self._framework, len(self._pods)).of
+                found.cluster.nominations.set_aside(self._pods, instead)
+            yield _ROWS * _A_ROW + (cluster.nodes.rows if left_out else 0)
+            return found

@@ -1,0 +1,249 @@
+"""Room for gangs that wait behind smaller pods: who gets some, where, and for how long.
+
+A profile has it if one of its plugins has a `reservation`, as GangScheduling by its argument of that name. A gang that
+has waited for long, and fits nowhere now, gets room on the nodes on which it would start first if nobody else came.
+Other pods of no higher priority may use that room only if they give it back in time (`scheduler.state.kept_room`). One
+gang of each profile has room at a time.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from scheduler.engine import wakes
+from scheduler.engine.budget import Budget
+from scheduler.engine.instructions import RecordEvent
+from scheduler.engine.outbox import Outbox
+from scheduler.engine.pod_groups.draining import Drained, Draining
+from scheduler.engine.pod_groups.entry import Ended, Entry
+from scheduler.engine.pod_groups.results import GroupAttempt
+from scheduler.engine.pod_groups.room import plain
+from scheduler.engine.queue import Queue
+from scheduler.engine.turns import FREE
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.reservation import Reservation
+from scheduler.framework.runtime import Framework
+from scheduler.model.pod_group import GroupKey
+from scheduler.state.cluster import Cluster
+from scheduler.state.kept_room import KeptRoom
+
+_LONGEST_SEARCH = 8
+"""The search may cost as much as so many attempts."""
+_AGAIN = 60.0
+"""So many seconds later, it is looked for again: pods may end sooner than they have said."""
+_MANY = 1_000
+"""From so many namespaces on, those whose turn has come again are forgotten."""
+
+
+class Reservations:
+    """Keeps room, and gives it up."""
+
+    def __init__(
+        self, cluster: Cluster, queue: Queue, outbox: Outbox, budget: Budget, pick: Callable[[str, int], int]
+    ) -> None:
+        """`pick`: which of several equally good nodes or placements is taken."""
+        self._cluster = cluster
+        self._queue = queue
+        self._outbox = outbox
+        self._budget = budget
+        self._pick = pick
+        self._kept = cluster.kept_room
+        self._not_before: dict[str, float] = {}
+        """Namespace → when a gang of it may have room again (engine time)."""
+
+    # -- after an attempt that failed --------------------------------------------------------------------------------
+
+    def over(self, attempt: GroupAttempt, now: float) -> bool:
+        """Do a slice of what there is to do for a group that found too few nodes; whether nothing is left."""
+        plan = attempt.plan
+        if (
+            attempt.ended is not Ended.REJECTED
+            or attempt.kept
+            or attempt.enough
+            or attempt.short
+            or not attempt.members
+            or not attempt.group.gang
+            or attempt.tree is not None
+            or (plan is not None and plan.waits)
+        ):
+            return True
+        framework = self._queue.frameworks[attempt.pods[0].queued.pod.scheduler_name]
+        if framework.profile.reservation is None:
+            return True
+        plugin, wanted = framework.profile.reservation
+        if attempt.draining is None and not self._due(attempt, wanted, now):
+            self._say(attempt, self._kept.of(attempt.entry.key))
+            return True
+        if attempt.drained is not None and attempt.draining is not None and not attempt.draining.lost:
+            return self._keep(attempt, plugin, wanted, attempt.drained, now)
+        draining, attempt.drained, attempt.keeping = attempt.draining, None, None
+        if draining is None or draining.lost:
+            draining = attempt.draining = Draining(attempt, framework, self._cluster, self._pick)
+        before = draining.spent
+        found = draining.go_on(self._most)
+        self._charge(attempt, draining.spent - before, now)
+        if found is None:
+            if attempt.searched < self._budget.whole * _LONGEST_SEARCH:
+                return False
+            found = "where it would start takes too long to find"
+        attempt.drained = found
+        return False  # to throw the copy of the cluster away was enough for one turn
+
+    def _due(self, attempt: GroupAttempt, wanted: Reservation, now: float) -> bool:
+        """Whether room is to be looked for, now that the group did not fit once more."""
+        pod = attempt.pods[0].queued.pod
+        entry, key = attempt.entry, attempt.entry.key
+        room = self._kept.by_profile.get(pod.scheduler_name)
+        if room is not None and room.group == key:
+            return now - room.found >= _AGAIN or not self._stands(room, attempt)
+        return (
+            now - entry.first_tried >= wanted.after_seconds
+            and pod.priority >= wanted.lowest_priority
+            and (room is None or room.priority < pod.priority)
+            and self._kept.of(key) is None
+            and now >= self._not_before.get(key.namespace, now)
+        )
+
+    def _stands(self, room: KeptRoom, attempt: GroupAttempt) -> bool:
+        """Whether the group can still have what it was promised."""
+        late = room.until is not None and room.until <= self._cluster.devices.wall
+        return not (late or room.lost or room.planned.keys() != attempt.members.keys())
+
+    @property
+    def _most(self) -> int:
+        """Steps of one slice."""
+        return max(self._budget.longest_slice // 2, 1)
+
+    def _charge(self, attempt: GroupAttempt, steps: int, now: float) -> None:
+        attempt.used = steps
+        attempt.searched += steps
+        self._queue.turns.account(attempt.entry.key.namespace, FREE + steps, now)
+
+    def _keep(self, attempt: GroupAttempt, plugin: str, wanted: Reservation, found: Drained | str, now: float) -> bool:
+        """Do a slice of what it takes to keep the room that was found; whether nothing is left."""
+        if isinstance(found, str):
+            self._found(attempt, wanted, None, found, now)
+            return True
+        cluster, nodes = self._cluster, self._cluster.nodes
+        if attempt.keeping is None:
+            room = self._room(attempt, plugin, wanted, found, now)
+            attempt.keeping = room, room.prepare(found.assigned, nodes, cluster.pods_on, cluster.devices.wall)
+        (room, parts), used = attempt.keeping, 0
+        for steps in parts:
+            used += steps
+            if used >= self._most:
+                self._charge(attempt, used, now)
+                return False
+        self._charge(attempt, used, now)
+        room.follow(nodes, cluster.pods_on, cluster.devices.wall)
+        holds = room.holds(nodes)
+        self._found(attempt, wanted, room if holds else None, "" if holds else "its nodes have changed meanwhile", now)
+        return True
+
+    def _found(self, attempt: GroupAttempt, wanted: Reservation, room: KeptRoom | None, why: str, now: float) -> None:
+        """Keep this room, if it may be; None: `why` there is none."""
+        cluster, key = self._cluster, attempt.entry.key
+        pod = attempt.pods[0].queued.pod
+        profile = pod.scheduler_name
+        before = self._kept.by_profile.get(profile)
+        mine = before is not None and before.group == key
+        if room is not None and 100 * len(room.rows) > wanted.percentage_of_nodes * cluster.nodes.count:
+            most = wanted.percentage_of_nodes
+            why = f"it needs {len(room.rows)} nodes, more than {most}% of all (percentageOfNodes)"
+        if mine and before is not None and self._stands(before, attempt) and not _sooner(room, before):
+            before.found = now
+            self._say(attempt, before)
+            return
+        if why or room is None:
+            if mine:
+                self._end(profile, now, f"room is no longer kept: {why}")
+            attempt.reasons.append(f"no room is kept for it: {why}")
+            return
+        if before is not None and not mine:
+            self._end(profile, now, f"room is kept for podgroup {key} of higher priority instead")
+        self._kept.put(profile, room)
+        self._say(attempt, room)
+        if not mine:
+            self._outbox.add(RecordEvent(pod, "Normal", "RoomKept", said(room)))
+
+    def _room(self, attempt: GroupAttempt, plugin: str, wanted: Reservation, found: Drained, now: float) -> KeptRoom:
+        """The room as it would be kept, before anything on its nodes is counted."""
+        wall, nodes = self._cluster.devices.wall, self._cluster.nodes
+        pod, key = attempt.pods[0].queued.pod, attempt.entry.key
+        before = self._kept.by_profile.get(pod.scheduler_name)
+        mine = before is not None and before.group == key
+        expires = before.expires if mine and before is not None else now + wanted.for_seconds
+        planned = {one.uid: nodes.names[row] or "" for one, row in found.assigned}
+        return KeptRoom(
+            key,
+            plugin,
+            pod.priority,
+            {**dict.fromkeys(attempt.members, ""), **planned},
+            found.until,
+            found.draining,
+            whole=not all(map(plain, {one.shape for one, _ in found.assigned})),
+            trusting=wanted.trust_expected_duration,
+            since=before.since if mine and before is not None else now,
+            found=now,
+            expires=expires,
+            expires_text=_text(wall + expires - now),
+        )
+
+    def _say(self, attempt: GroupAttempt, room: KeptRoom | None) -> None:
+        attempt.kept = True
+        if room is not None:
+            attempt.reasons.append(said(room))
+
+    # -- when it ends ------------------------------------------------------------------------------------------------
+
+    def started(self, key: GroupKey, now: float) -> None:
+        """A group has found enough nodes: its pods hold them by now."""
+        for profile in [profile for profile, room in self._kept.by_profile.items() if room.group == key]:
+            self._end(profile, now, "")
+
+    def look(self, now: float, entry_of: Callable[[GroupKey], Entry | None]) -> None:
+        """Give up what was kept for long enough, or for a group that does not wait any more."""
+        for profile, room in list(self._kept.by_profile.items()):
+            entry = entry_of(room.group)
+            if room.expires <= now:
+                self._end(profile, now, "room was kept for as long as forSeconds says, and is no longer", entry)
+            elif entry is None or (entry.held and not entry.trying):
+                self._end(profile, now, "")
+
+    def follow(self, frameworks: Mapping[str, Framework], now: float) -> None:
+        """The profiles have changed."""
+        for profile in list(self._kept.by_profile):
+            framework = frameworks.get(profile)
+            if framework is None or framework.profile.reservation is None:
+                self._end(profile, now, "")
+
+    def next_tick(self) -> float | None:
+        """When the first room is to be given up."""
+        return min((room.expires for room in self._kept.by_profile.values()), default=None)
+
+    def _end(self, profile: str, now: float, note: str, entry: Entry | None = None) -> None:
+        """Room is not kept any more. Its namespace has none again for as long as it had this."""
+        room = self._kept.by_profile[profile]
+        self._kept.drop(profile)
+        namespace = room.group.namespace
+        if len(self._not_before) >= _MANY:
+            self._not_before = {name: at for name, at in self._not_before.items() if at > now}
+        self._not_before[namespace] = max(self._not_before.get(namespace, now), 2 * now - room.since)
+        waiting = () if entry is None else entry.trying or tuple(entry.pods.values())
+        if note and waiting:
+            self._outbox.add(RecordEvent(waiting[0].pod, "Warning", "RoomNotKept", note))
+        wakes.everyone(self._queue, ClusterEvent.POD_GROUP_UPDATED, now)
+
+
+def _sooner(room: KeptRoom | None, before: KeptRoom) -> bool:
+    return room is not None and room.until is not None and (before.until is None or room.until < before.until)
+
+
+def said(room: KeptRoom) -> str:
+    """What is said of the group."""
+    nodes = "1 node" if len(room.rows) == 1 else f"{len(room.rows)} nodes"
+    by = "nobody knows when it has all of it" if room.until is None else f"it should have it all by {_text(room.until)}"
+    return f"room is kept for it on {nodes} until {room.expires_text}, {by}"
+
+
+def _text(wall: float) -> str:
+    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

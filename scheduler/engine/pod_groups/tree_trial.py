@@ -1,0 +1,68 @@
+"""A group of groups that is tried in thought: which nodes its pods would find in a cluster without any victim.
+
+As `scheduler.engine.pod_groups.trial`, for a tree.
+"""
+
+from scheduler.engine.pod_groups.entry import Ended
+from scheduler.engine.pod_groups.results import unsatisfied
+from scheduler.engine.pod_groups.tree import Part, Parts, TreeNode
+from scheduler.engine.pod_groups.tree_walk import Steps, TreeWalk
+from scheduler.engine.pod_groups.trial import MOVED, Assigned, Trial
+from scheduler.framework.decision import Rows
+
+
+class TreeTrial(TreeWalk):
+    """Tries one tree."""
+
+    def __init__(self, root: TreeNode, trial: Trial) -> None:
+        """`trial`: of the tree's attempt. It finds the node of each pod."""
+        super().__init__(trial.attempt, root, trial.live, trial.cluster, trial.framework, trial.pick)
+        self._trial = trial
+
+    def run(self) -> Steps[tuple[str, Assigned]]:
+        """As `Trial.run`. Pods that find a node are among those with rows though their own group may not fit: a place
+        is found for them as well, as in kube-scheduler."""
+        parts = Parts()
+        part = yield from self._group(self.root, None, parts)
+        if part.fits and not part.any_scheduled:
+            part.ended, part.early = Ended.REJECTED, True
+        yield from self._give_back(self.root)
+        if not part.fits:
+            return part.said(), []
+        found = [parts[leaf.key] for leaf in self.root.leaves if leaf.key in parts]
+        members = self._attempt.members
+        return "", [(members[uid].queued.pod, row) for one in found for uid, row in one.rows.items()]
+
+    @property
+    def _lost(self) -> bool:
+        return False  # nobody else looks at this cluster
+
+    def _pods(self, node: TreeNode, within: Rows | None, parts: Parts) -> Steps[Part]:
+        pods = [self._attempt.members[uid].queued.pod for uid in self._uids[node.key]]
+        scheduled, mask = self._live.pod_groups.scheduled(node.key), self._trial.only(within)
+        rows: dict[str, int] = {}
+        why, tried = unsatisfied(node.group, scheduled, len(pods)), 0
+        while not why and tried < len(pods):
+            pod = pods[tried]
+            row = yield from self._trial.node_for(pod, mask)
+            tried += 1
+            if row is not None:
+                rows[pod.uid] = row
+            why = unsatisfied(node.group, scheduled + len(rows), len(pods) - tried)
+        parts[node.key] = Part(Ended.WITH_NODES, any_scheduled=bool(rows), rows=rows)
+        if why:
+            parts[node.key] = Part(Ended.REJECTED, [why], early=not tried, rows=rows)
+            yield from self._give_back(node)
+        return parts[node.key]
+
+    def _assume_again(self, node: TreeNode, parts: Parts) -> Steps[None]:
+        for leaf in self._fitting_leaves(node, parts):
+            for uid, row in parts[leaf.key].rows.items():
+                self._trial.assume(self._attempt.members[uid].queued.pod, row)
+                yield MOVED
+
+    def _give_back(self, node: TreeNode) -> Steps[None]:
+        for leaf in reversed(list(node.leaves)):
+            for uid in reversed(self._uids[leaf.key]):
+                if self._trial.forget(self._attempt.members[uid].queued.pod):
+                    yield MOVED

@@ -1,0 +1,196 @@
+"""The scheduling cycle: the next pod of the queue is tried, and is assumed on its node or goes back to the queue.
+
+Next stage: `scheduler.engine.binding_cycle`. Pod groups have cycles of their own (`scheduler.engine.pod_groups.cycle`).
+Mirrors kube-scheduler `schedule_one.go` (ScheduleOne, schedulingCycle, handleSchedulingFailure).
+"""
+
+from typing import Any
+
+from scheduler.engine import story_writer
+from scheduler.engine.attempts import Attempts, CallAnswer
+from scheduler.engine.binding_cycle import BindingCycles
+from scheduler.engine.budget import Budget, TooCostlyError
+from scheduler.engine.choice import Choice
+from scheduler.engine.extender_calls import ExtenderCalls
+from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders, PostFilterWrite
+from scheduler.engine.no_fits import NoFit
+from scheduler.engine.nominator import Nominator
+from scheduler.engine.outbox import Outbox
+from scheduler.engine.pod_groups.cycle import GroupCycles
+from scheduler.engine.queue import Queue
+from scheduler.engine.queued import QueuedPod
+from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed
+from scheduler.engine.turns import ORDINARY
+from scheduler.engine.victims import Victims
+from scheduler.framework.binding_plugins import Rejected
+from scheduler.framework.decision import Decision
+from scheduler.framework.extenders import EXTENDER, NodesQuestion, interested
+from scheduler.framework.plugin import PostFilterResult
+from scheduler.framework.status import PluginError
+from scheduler.model.pod_group import GroupKey
+from scheduler.state.cluster import Cluster
+
+
+class SchedulingCycles:
+    """Runs one cycle at a time, and does what follows from its outcome."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: Queue,
+        attempts: Attempts,
+        extender_calls: ExtenderCalls,
+        binding: BindingCycles,
+        nominator: Nominator,
+        victims: Victims,
+        outbox: Outbox,
+        budget: Budget,
+        choice: Choice,
+        *,
+        binders: tuple[Any, ...],
+        in_full: bool,
+    ) -> None:
+        """`binders`, `in_full`: as of `Engine`."""
+        self._cluster = cluster
+        self._queue = queue
+        self._attempts = attempts
+        self._extender_calls = extender_calls
+        self._binding = binding
+        self._nominator = nominator
+        self._victims = victims
+        self._outbox = outbox
+        self._budget = budget
+        self._choice = choice
+        self._binders = binders
+        self._in_full = in_full
+        self._at_hand: QueuedPod | None = None
+        self.groups = GroupCycles(
+            cluster, queue, attempts, binding, outbox, budget, self.assume, choice.pick, nominator, victims.remove
+        )
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is something to do besides the pods of the queue."""
+        return self.groups.has_work or self._victims.has_work
+
+    def run(self, now: float) -> None:
+        """Try the next pod, or group of pods, for one slice at most."""
+        self._at_hand = None
+        if self._victims.take_turn():
+            self._attempts.no_fits.forget()
+            self._victims.remove_more(now)
+            return
+        if not self._queue.term_indexing.begin(self._budget.slice, now):
+            return
+        groups = self.groups
+        if groups.has_work:
+            self._attempts.no_fits.forget()
+        if groups.due:
+            groups.go_on(now)
+            return
+        queued = self._at_hand = self._queue.pop(now)
+        if groups.has_work:
+            groups.others_had(ORDINARY)
+        if queued is None:
+            if groups.has_work:
+                groups.go_on(now)
+        elif queued.entry is None:
+            self._attempt(queued, now)
+        else:
+            self._at_hand = None
+            self._attempts.no_fits.forget()
+            groups.begin(queued.entry, now)
+
+    def _attempt(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> None:
+        """Try a pod, for one slice at most, and do what follows. `answer`: as in `Attempts.think`."""
+        try:
+            outcome = self._attempts.think(queued, now, answer)
+        except PluginError as error:
+            self._broken(queued, str(error), frozenset((error.plugin,)), now)
+            return
+        except TooCostlyError as error:
+            # No error of Berth's, but not "Unschedulable" either: no node that an autoscaler adds would help.
+            self._broken(queued, str(error), frozenset(), now)
+            return
+        match outcome:
+            case Decision():
+                self.assume(queued, outcome, now)
+            case AskExtenders():
+                self._attempts.record.wait()
+                story_writer.asked(queued, outcome.question, now)
+                self._outbox.add(outcome)
+            case NoFit():
+                self._no_fit(queued, outcome, now)
+
+    def assume(
+        self, queued: QueuedPod, decision: Decision, now: float, group: GroupKey | None = None, row: int | None = None
+    ) -> Rejected | PluginError | None:
+        """Begin to bind the pod to its node: `row`, or one of the best.
+
+        With a `group` that is being tried, the pod waits for it, and why Reserve plugins refuse it is returned.
+        """
+        self._attempts.no_fits.forget()
+        framework = self._queue.frameworks[queued.pod.scheduler_name]
+        binders = self._binders
+        if binders:
+            binders = tuple(binder for binder in binders if interested(binder.extender, queued.pod))
+        row = self._choice.row(decision) if row is None else row
+        if not self._in_full:
+            decision.settle(row)
+        return self._binding.assume(queued, framework, decision, row, now, binders, group).refused
+
+    def extenders_answered(self, answer: ExtendersAnswered, now: float) -> None:
+        """Go on with a pod that waited for extenders."""
+        call = self._extender_calls.take(answer.question)
+        if call is not None and self.groups.trying(call.queued.pod.uid) is not None:
+            self.groups.go_on(now, (call, answer.answer))
+        elif call is not None:
+            self._attempt(call.queued, now, (call, answer.answer))
+
+    def extenders_failed(self, failure: ExtendersFailed, now: float) -> None:
+        """An extender failed that is not ignorable: the pod is tried again; in preemption, it stays unschedulable."""
+        call = self._extender_calls.take(failure.question)
+        if call is None:
+            return
+        if self.groups.trying(call.queued.pod.uid) is not None:
+            self.groups.extenders_failed(call.queued.pod.uid, failure.message, now)
+            return
+        if isinstance(call.question, NodesQuestion):
+            self._broken(call.queued, failure.message, frozenset((EXTENDER,)), now)
+            return
+        result = PostFilterResult(f"preemption: {failure.message}", in_the_way=frozenset((EXTENDER,)))
+        self._no_fit(call.queued, NoFit(call.decision, result), now)
+
+    def _no_fit(self, queued: QueuedPod, found: NoFit, now: float) -> None:
+        pod, plugins, message, result = queued.pod, found.plugins, found.message, found.result
+        if result.node or self._cluster.nominations.node_of(pod.uid) is not None:
+            self._attempts.no_fits.forget()  # nominations change
+        waits_for = found.waits_for
+        story_writer.failed(queued, UNSCHEDULABLE, message, plugins, now)
+        missed = self._queue.missed(queued, waits_for)
+        if result.node is not None and result.node != self._cluster.nominations.node_of(pod.uid):
+            # Before the pod itself waits: the end of its own nomination must not wake it.
+            self._nominator.end(pod, now, real=False)
+        self._queue.park(queued, waits_for, now, missed=missed)
+        self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, found.decision, result.node)
+        if result.writes:
+            self._outbox.add(PostFilterWrite(pod, result.writes))
+        if result.node:
+            self._victims.preempt(pod, result.node, result.victims, now)
+
+    def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> None:
+        story_writer.failed(queued, SCHEDULER_ERROR, message, plugins, now)
+        self._queue.put_back(queued, now)
+        self._outbox.failed(queued, SCHEDULER_ERROR, message, plugins)
+
+    def broke(self, message: str, now: float) -> None:
+        """Take back what the cycle that raised may have begun. Its instructions for other pods are kept."""
+        queued, self._at_hand = self._at_hand, None
+        if queued is None:
+            self.groups.broke(message, now)
+            return
+        uid = queued.pod.uid
+        self._binding.broke(uid, message, now)
+        if uid not in self._queue and self._cluster.placement(uid) is None and self._binding.state(uid) is None:
+            self._extender_calls.drop(uid)
+            self._broken(queued, message, frozenset(), now)

@@ -1,0 +1,41 @@
+"""What a scheduler's own attempt at a pod group comes to, with preemption and the other orders that a profile asks for.
+
+An explanation places pods in thought: in one order, and with nobody preempted. Here the engine does what `berth run`
+would do. That changes the cluster for good, so it is asked last.
+"""
+
+from msgspec.structs import replace
+
+from scheduler.framework.runtime import Framework
+from scheduler.state.cluster import Cluster
+from scheduler.whatif.gangs.gang import Gang
+from scheduler.whatif.simulation import Simulation
+
+MOST = 2_000
+"""Pods of a group that is tried."""
+_SHOWN = 8
+
+
+def attempted(gang: Gang, framework: Framework, cluster: Cluster) -> str:
+    """What to say of the attempt at a group that does not start in thought; empty: that preemption does not help."""
+    waiting = gang.waiting
+    preempts = waiting[0].preempts if gang.group.preempts is None else gang.group.preempts
+    if len(waiting) > MOST:
+        return f"whether preemption would start it was not tried: so many pods are not tried (at most {MOST:,})"
+    lower = preempts and any(placement.pod.priority < waiting[0].priority for placement in cluster.placements())
+    name = framework.profile.name
+    simulation = Simulation({name: framework}, cluster)
+    pods = [replace(pod, scheduler_name=name) for pod in waiting]
+    simulation.put_all(pods)
+    simulation.settle()
+    placed = sum(pod.uid in simulation.bound or pod.uid in simulation.preparing for pod in pods)
+    if placed < gang.lacking:
+        return "berth run would not start it by preempting pods of lower priority, either (tried)" if lower else ""
+    victims = sorted(victim.key for victim, _, _ in simulation.preempted.values())
+    if victims:
+        shown = ", ".join(victims[:_SHOWN]) + (f" and {len(victims) - _SHOWN:,} more" if len(victims) > _SHOWN else "")
+        return f"berth run would start it (tried): it preempts {shown}"
+    return (
+        "berth run would start it (tried): it tries the pods in another order, or takes other ones of equally good "
+        "nodes, than was done here"
+    )

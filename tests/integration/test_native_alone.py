@@ -1,0 +1,184 @@
+"""Policies that the API server enforces, on control planes of their own: what it refuses, what goes with the release,
+and what holds while the operator is away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler.policy.native.compile import RELEASE_LABEL
+from tests.controlplane.api import Api, Object
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.process import Process
+from tests.controlplane.wait import wait_for
+from tests.integration.admission import MANIFESTS, NAMESPACE, POLICIES, Policed
+from tests.integration.ship import PATIENCE, Replica, rejects, wait_served
+from tests.integration.test_native_moves import NOTE, Team, creates
+from tests.integration.test_native_operator import Native
+from tests.native.town import PLURALS, ROOT
+
+TOO_LONG = 110_000
+"""Characters of a rule's values; CEL's parser in the API server takes expressions of 100,000."""
+UNBOUNDED = """
+from scheduler.policy.native import expressions
+expressions.LONGEST = 1_000_000
+"""
+"""What an operator imports that believes the API server to take any expression."""
+
+
+@pytest.fixture
+def ship(control_plane_binaries: Path, tmp_path: Path) -> Iterator[Native]:
+    """Our rights and namespaces on a control plane of their own."""
+    with ControlPlane() as cluster:
+        wait_served(cluster)
+        opened = Native(cluster, tmp_path)
+        yield opened
+        opened.close()
+
+
+def test_what_the_api_server_refuses(ship: Native, tmp_path: Path) -> None:
+    """A policy whose expression is longer than the API server takes: its status has the API server's own words, and
+    the other policies of the namespace are enforced."""
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "sitecustomize.py").write_text(UNBOUNDED)
+    ship.sail(modules=modules)
+    ship.put("long", _long("a"))
+    ship.put("forbid", rejects("bad", "Exists"))
+    status = ship.enforced("forbid", "Native")
+    assert status["enforcement"]["generation"] == 1
+    ship.refuses({"bad": "yes"})
+    said = _enforced(ship.wait_status("long", lambda one: _enforced(one).get("reason") == "Refused"))
+    assert said["status"] == "False"
+    assert "the API server refuses what the policy is in CEL: " in said["message"]
+    assert "ValidatingAdmissionPolicy" in said["message"] or "MutatingAdmissionPolicy" in said["message"]
+    assert ship.create({"good": "yes"})[0] == 201
+
+
+def test_all_goes_with_the_release(ship: Native, garbage_collector: Path) -> None:
+    """The operator is removed with its ClusterRole: kube-controller-manager's own collector takes the objects away."""
+    replica = ship.sail()
+    ship.put("forbid", rejects("bad", "Exists"))
+    ship.put("tell", rejects("odd", "Exists"), mode="warn")
+    ship.enforced("forbid", "Native")
+    assert len(ship.objects()) == 6
+    config = ship.cluster.kubeconfig(ship.home / "gc.kubeconfig")
+    collector = Process("gc", [garbage_collector, f"--kubeconfig={config}"], ship.home / "gc.log")
+    collector.start()
+    try:
+        replica.kill()
+        ship.refuses({"bad": "yes"})
+        ship.api.delete(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{ship.role}", grace=None)
+        wait_for("the objects to go", lambda: not ship.objects(), PATIENCE)
+        ship.refuses({"bad": "yes"}, False)
+    finally:
+        collector.kill()
+
+
+def _long(key: str) -> Object:
+    """A rule of one criterion, within the bounds of the CRD."""
+    values = [f"{number:02}".ljust(TOO_LONG // 14, "x") for number in range(14)]
+    criterion = {"key": key, "operator": "In", "values": values}
+    return {
+        "policyPredicate": {"annotationSelector": {"matchExpressions": [criterion]}},
+        "policyAction": {"reject": True, "message": "never"},
+    }
+
+
+def _enforced(status: Object) -> Object:
+    """The condition that says who enforces."""
+    return next((one for one in status.get("conditions", []) if one["type"] == "Enforced"), {})
+
+
+def test_the_operator_is_away(control_plane_binaries: Path, tmp_path: Path) -> None:
+    """Killed in the midst of creates: what it wrote holds, a new policy and a new version of one are the webhook's,
+    and the next operator finds everything as it is. Nothing gets by, and nothing else is refused.
+
+    Nothing that holds meanwhile depends on a clock, so this is an hour as well as it is a minute.
+    """
+    with ControlPlane() as cluster:
+        policed = Policed(cluster, tmp_path)
+        policed.prepare()
+        cluster.kubectl("apply", "-f", str(MANIFESTS / "operator-rbac.yaml"))
+        team = Team(policed.api)
+        policed.start("--leave-native", "--count-interval=0")
+        policed.wait_registered()
+        first = _operator(policed, tmp_path)
+        try:
+            team.put("forbid", rejects("bad", "Exists"))
+            team.put("note", NOTE)
+            team.put("edited", rejects("old", "Exists"))
+            team.wait(forbid="Native", note="Native", edited="Native")
+            team.wait_asked(False)
+            written = _versions(policed.api)
+            with creates(team) as done:
+                first.kill()
+                start = next(done)
+                wait_for("creates without the operator", lambda: next(done) > start + 300, PATIENCE, 0.2)
+                team.put("late", rejects("late", "Exists"))
+                wait_for("the new policy to hold", lambda: team.status({"late": "yes"}) == 403, PATIENCE)
+                rule = {"spec": {"rules": [rejects("new", "Exists")]}}
+                policed.api.patch(f"{POLICIES.format(team.name)}/edited", rule)
+                wait_for("the new version to hold", lambda: team.status({"new": "yes"}) == 403, PATIENCE)
+                # The older version holds as well, since nobody is there who may take it away.
+                assert team.status({"old": "yes"}) == 403
+                assert _versions(policed.api) == written
+                second = _operator(policed, tmp_path)
+                try:
+                    team.wait(forbid="Native", note="Native", edited="Native", late="Native")
+                    wait_for("the older version to go", lambda: team.status({"old": "yes"}) == 201, PATIENCE)
+                    assert team.status({"new": "yes"}) == 403
+                    assert team.status({"late": "yes"}) == 403
+                finally:
+                    second.kill()
+        finally:
+            first.kill()
+            policed.unregister()
+
+
+def test_a_policy_is_ended_by_hand(control_plane_binaries: Path, tmp_path: Path) -> None:
+    """While no operator runs, a policy that is deleted holds. As docs/operator.md says it, it ends, and others hold."""
+    with ControlPlane() as cluster:
+        policed = Policed(cluster, tmp_path)
+        policed.prepare()
+        cluster.kubectl("apply", "-f", str(MANIFESTS / "operator-rbac.yaml"))
+        team = Team(policed.api)
+        policed.start("--leave-native", "--count-interval=0")
+        policed.wait_registered()
+        operator = _operator(policed, tmp_path)
+        try:
+            team.put("stays", rejects("bad", "Exists"))
+            team.put("goes", rejects("old", "Exists"))
+            team.wait(stays="Native", goes="Native")
+            team.wait_asked(False)
+            operator.kill()
+            policed.api.delete(f"{POLICIES.format(team.name)}/goes")
+            assert team.status({"old": "yes"}) == 403
+            page = (MANIFESTS.parent / "docs" / "operator.md").read_text()
+            commands = re.findall(r"^kubectl (delete \S+ -l podberth.dev/policies-of=)ml$", page, re.MULTILINE)
+            assert len(commands) == 2
+            for command in commands:
+                cluster.kubectl(*f"{command}{team.name}".split())
+            wait_for("the policy to end", lambda: team.status({"old": "yes"}) == 201, PATIENCE)
+            wait_for("the webhook to hold the other", lambda: team.status({"bad": "yes"}) == 403, PATIENCE)
+        finally:
+            operator.kill()
+            policed.unregister()
+
+
+def _operator(policed: Policed, home: Path) -> Replica:
+    token = policed.cluster.service_account_token(NAMESPACE, "berth-operator")
+    kubeconfig = policed.cluster.kubeconfig(home / "operator.kubeconfig", token)
+    options = ("--enforcement=auto", "--owner=berth-operator", "--audit-interval=0", f"--namespace={NAMESPACE}")
+    replica = Replica(home, kubeconfig, *options)
+    replica.start()
+    return replica
+
+
+def _versions(api: Api) -> dict[str, str]:
+    """The admission policies, and which version of each is stored."""
+    found = [one for plural in PLURALS.values() for one in api.list(f"{ROOT}/{plural}", labelSelector=RELEASE_LABEL)]
+    return {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in found}

@@ -1,0 +1,226 @@
+"""What seeds have found and was mended: plans that failed once and must not again.
+
+A seed means another run whenever the planner changes, so what it found is kept as a scene: a small fixed world, and the
+few happenings that `shrink` left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.storm import scenes_gangs, scenes_groups
+from tests.storm.casting import DEVICES, EVICTOR, POLICIES
+from tests.storm.happenings import at
+from tests.storm.plan import Plan
+from tests.storm.towns import scene
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a seed found, and what mended it."""
+
+    name: str
+    cause: str
+    scene: Plan
+
+
+FOUND: tuple[Found, ...] = (
+    Found(
+        "restored from a backup",
+        "a watch went on from a version in the future, and the server said nothing until it was past it",
+        scene(
+            "restored",
+            at(100.0, "want", namespace="blue", name="w1", cpu=100, replicas=5),
+            at(131.0, "want", namespace="green", name="w2", cpu=100, replicas=5),
+            at(148.0, "restore", back=60.0, seconds=0.5),
+        ),
+    ),
+    Found(
+        "a label is what it was in the backup",
+        "the judge did not look at nodes again after a restore, so evictions that were due looked wrong (seed 314)",
+        scene(
+            "restored label",
+            at(5.0, "want", namespace="blue", name="p1", cpu=250, replicas=4, promise=True, budget=4),
+            at(60.0, "relabel", node="n1", disk="hdd", seconds=20.0),
+            at(85.0, "restore", back=15.0, seconds=2.0),
+            cast=(EVICTOR,),
+        ),
+    ),
+    Found(
+        "events lost",
+        "nothing compared the cache with the cluster, so a lost event was never made up for",
+        scene(
+            "lost",
+            at(125.8, "watch-lines", plural="pods", how="lost", chance=1.0, seconds=11.0),
+            at(133.7, "want", namespace="blue", name="w1", cpu=250, replicas=7),
+        ),
+    ),
+    Found(
+        "a Binding is stored, and answered 500",
+        "500, 502 and 504 counted as a refusal, though the server may have acted",
+        scene(
+            "answered 500",
+            at(1.0, "want", namespace="blue", name="w1", cpu=100, replicas=5, gated=True),
+            at(50.0, "requests", what="create pods/binding", chance=1.0, seconds=20.0, code=500, acted=True),
+            at(55.0, "ungate"),
+        ),
+    ),
+    Found(
+        "a page in answer to a Binding",
+        "200 with a proxy's page counted as yes, and the pod was assumed for ever",
+        scene(
+            "page for a Binding",
+            at(1.0, "want", namespace="blue", name="w1", cpu=100, replicas=5, gated=True),
+            at(50.0, "requests", what="create pods/binding", chance=0.5, seconds=20.0, code=200, page=True),
+            at(55.0, "ungate"),
+        ),
+    ),
+    Found(
+        "a Binding lands after the pod was asked for",
+        "one look at a pod that was not bound counted as a refusal, though the Binding was still on its way",
+        scene(
+            "orphan",
+            *(at(when, "want", namespace="blue", name=f"w{when:.0f}", cpu=500, replicas=9) for when in (1.0, 2.0)),
+            at(50.0, "requests", what="create pods/binding", chance=0.5, seconds=60.0, orphan=4.0),
+            *(at(when, "delete-pods", count=9) for when in (55.0, 65.0, 75.0, 85.0, 95.0)),
+        ),
+    ),
+    Found(
+        "a maintenance page that asks for an hour",
+        "Retry-After was obeyed up to 3,600 s, and the lists of a restarted replica waited for it",
+        scene(
+            "an hour",
+            at(11.6, "want", namespace="blue", name="w2", cpu=500, gated=True, replicas=10),
+            at(71.7, "requests", what="", chance=0.5, seconds=44.1, code=503, retry_after=3600),
+            at(78.4, "ungate"),
+        ),
+    ),
+    Found(
+        "a page in place of the Lease",
+        "200 with HTML, from a proxy, raised DecodeError out of the election and ended the process",
+        scene("page", at(24.1, "requests", what="", chance=1.0, seconds=84.2, code=200, page=True, acted=True)),
+    ),
+    Found(
+        "a policy's event is lost",
+        "the admission server compared the policies that it knew with nothing, and let pods past a policy for ever",
+        scene(
+            "policy lost",
+            at(50.0, "watch-lines", plural="metadatapolicies", how="lost", chance=1.0, seconds=20.0),
+            at(60.0, "policy", namespace="blue", name="m0", rule="stamp", app="w", seconds=0.0),
+            at(75.0, "policy", namespace="green", name="m1", rule="stamp", app="w", seconds=0.0),
+            at(180.0, "want", namespace="blue", name="w", cpu=100, replicas=6),
+            cast=(POLICIES,),
+        ),
+    ),
+    Found(
+        "a Binding that the API server has asked to wait",
+        "after a 429 the client sent it again, though its node was cordoned meanwhile",
+        scene(
+            "asked to wait",
+            at(50.0, "requests", what="create pods/binding", chance=1.0, seconds=3.0, code=429, retry_after=30),
+            at(51.0, "want", namespace="blue", name="w", cpu=100, replicas=1),
+            *(at(56.0, "cordon", node=node, seconds=300.0) for node in ("n0", "n1", "n2", "n3")),
+        ),
+    ),
+    Found(
+        "policies after a restore from a backup",
+        "kopf's watch went on from a version in the future, and heard of nothing that happened until then",
+        scene(
+            "policies restored",
+            at(310.0, "policy", namespace="green", name="m1", rule="stamp", app="w", seconds=0.0),
+            at(315.0, "restore", back=60.0, seconds=0.5),
+            at(335.0, "policy", namespace="blue", name="m0", rule="stamp", app="w", seconds=0.0),
+            cast=(POLICIES,),
+        ),
+    ),
+    Found(
+        "a page in place of a policy that is counted",
+        "200 with a proxy's page raised DecodeError out of the counting, and ended the admission server",
+        scene(
+            "page for counts",
+            at(3.0, "policy", namespace="blue", name="m0", rule="stamp", app="w", seconds=0.0),
+            at(10.0, "want", namespace="blue", name="w", cpu=100, replicas=6),
+            at(11.0, "requests", what="get metadatapolicies", chance=1.0, seconds=60.0, code=200, page=True),
+            cast=(POLICIES,),
+        ),
+    ),
+    Found(
+        "a page in place of the list of policies",
+        "200 with a proxy's page raised DecodeError out of the operator's look at everything, and ended the operator",
+        scene(
+            "page for policies",
+            at(3.0, "policy", namespace="blue", name="m0", rule="stamp", app="w", seconds=0.0),
+            at(20.0, "requests", what="list metadatapolicies", chance=1.0, seconds=150.0, code=200, page=True),
+            at(100.0, "compact"),
+            at(101.0, "reset", who="operator-a", part=1.0),
+            at(101.0, "reset", who="operator-b", part=1.0),
+            at(120.0, "lease-gone"),
+            at(175.0, "policy", namespace="blue", name="m0", rule="warn", app="w", seconds=0.0),
+            cast=(POLICIES,),
+        ),
+    ),
+    Found(
+        "counted by the one that lives",
+        "no fault: two leaders sent the same Binding, and nobody can know whose was stored; the judge knows that now",
+        scene(
+            "counted",
+            at(50.0, "requests", what="create pods/binding", chance=1.0, seconds=60.0, right=True, after=45.0),
+            at(55.0, "want", namespace="blue", name="w", cpu=500, replicas=8),
+            at(60.0, "kill", who="berth-a", seconds=1.0),
+            at(60.0, "kill", who="berth-b", seconds=1.0),
+        ),
+    ),
+    Found(
+        "a former leader has bound the pod",
+        "both replicas choose alike, so the 409 was taken for the answer to a Binding of our own, and announced again",
+        scene(
+            "twice0",
+            at(73.9, "want", namespace="green", name="w1", cpu=1000, apart=True, replicas=5),
+            at(90.8, "lease-gone"),
+            at(91.6, "delete-pods", count=7),
+        ),
+    ),
+    Found(
+        "a claim that others still use",
+        "the API server put the patch that takes one user out of a claim in the place of all users (seed 130)",
+        scene(
+            "taken out",
+            at(20.0, "requests", what="patch resourceclaims/status", chance=0.5, seconds=20.0, code=0, acted=True),
+            at(21.0, "want", namespace="blue", name="d0", cpu=50, claims="shared", replicas=4),
+            at(90.0, "want", namespace="blue", name="d0", cpu=50, claims="shared", replicas=1),
+            cast=(DEVICES,),
+        ),
+    ),
+    Found(
+        "a successor of the same second",
+        "the judge took who came back within the second of an eviction for a sibling, so the round which its eviction"
+        " began looked like one of successors (seed 158)",
+        scene(
+            "same second 8",
+            at(2.0, "relabel", node="n2", disk="hdd", seconds=0.0),
+            at(5.0, "want", namespace="blue", name="p1", cpu=100, replicas=4, promise=True, budget=2),
+            at(60.0, "relabel", node="n2", disk="ssd", seconds=0.0),
+            at(61.0, "relabel", node="n1", disk="hdd", seconds=0.0),
+            at(180.0, "relabel", node="n1", disk="ssd", seconds=0.0),
+            at(181.0, "relabel", node="n2", disk="hdd", seconds=0.0),
+            cast=(EVICTOR,),
+        ),
+    ),
+    Found(
+        "a pod is taken out of its claim after it was bound",
+        "when its answer was lost, the write that takes a pod out of its claims was sent again, though the pod was"
+        " tried again and bound meanwhile: it ran with a device that was reserved for nobody",
+        scenes_gangs.TAKEN_OUT,
+    ),
+    Found(
+        "a write that takes a pod out of its claim comes late",
+        "the same, when the API server acts 45 s later",
+        scenes_gangs.TAKEN_OUT_LATE,
+    ),
+    Found(
+        "a leader that has died takes a pod out of its claim",
+        "the next leader found the claim reserved, wrote nothing, and bound the pod; the write of the former one was"
+        " carried out then, as the claim had not changed",
+        scenes_groups.LATE_FROM_THE_DEAD,
+    ),
+)

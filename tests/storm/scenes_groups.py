@@ -1,0 +1,59 @@
+"""Small worlds with groups in one zone, trees, claims that pods share, and room that is kept; `seeds` says what for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.model.pod_group import COSCHEDULING, NATIVE
+from tests.storm.casting import DEVICES, GANGS
+from tests.storm.casting_groups import ROOMS, TREES, ZONES
+from tests.storm.happenings import Happening, at
+from tests.storm.plan import Plan
+from tests.storm.towns import scene
+
+
+def _gang(moment: float, name: str, least: int, cpu: int, **more: Any) -> Happening:
+    given: dict[str, Any] = {"namespace": "blue", "name": name, "groups": NATIVE, "replicas": least, **more}
+    return at(moment, "want", **given, gang=least, cpu=cpu)
+
+
+def _that_end(*lasts: int) -> list[Happening]:
+    """Pods that fill all nodes, and come again as soon as they have ended."""
+    given: dict[str, Any] = {"namespace": "green", "cpu": 500, "replicas": 14 // len(lasts)}
+    return [at(5.0, "want", **given, name=f"e{i}", lasts=seconds) for i, seconds in enumerate(lasts)]
+
+
+SCENES: dict[str, Plan] = {
+    "one zone": scene(
+        "one zone",
+        _gang(10.0, "z0", 4, 500, topology="zone"),
+        at(50.0, "want", namespace="green", name="w", cpu=500, zone="b", replicas=2),
+        _gang(60.0, "z0", 4, 500, topology="zone", replicas=8),
+        cast=(GANGS, ZONES),
+    ),
+    "tree too large": scene(
+        "tree too large",
+        *(_gang(120.0, f"t{i}", size, 1000, part_of="t", parts=2) for i, size in enumerate((4, 5))),
+        cast=(GANGS, TREES),
+    ),
+    "shared claim": scene(
+        "shared claim",
+        _gang(10.0, "s0", 4, 250, claims="shared"),
+        _gang(11.0, "s1", 4, 250, claims="group"),
+        *(
+            at(when, "half-way", namespace="blue", name=f"s{i}", groups=NATIVE, what="kill", seconds=10.0)
+            for i, when in enumerate((100.0, 180.0))
+        ),
+        cast=(DEVICES, GANGS, ZONES),
+    ),
+    "behind small pods": scene("behind small pods", *_that_end(20), _gang(60.0, "r0", 3, 2000), cast=(GANGS, ROOMS)),
+    "behind long pods": scene("behind long pods", *_that_end(220, 15), _gang(60.0, "r0", 3, 2000), cast=(GANGS, ROOMS)),
+}
+LATE_FROM_THE_DEAD = scene(
+    "late from the dead",
+    at(9.0, "requests", what="patch resourceclaims/status", chance=0.5, seconds=9.5, right=True, after=45.0),
+    _gang(10.0, "g0", 6, 100, groups=COSCHEDULING, gives_up=5, claims="own"),
+    *(at(19.0, "kill", who=f"berth-{machine}", seconds=1.0) for machine in "ab"),
+    cast=(DEVICES, GANGS),
+)
+"""What the leader had sent before it died, to take pods out of their claims, is acted on under the next one."""

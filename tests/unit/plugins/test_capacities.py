@@ -1,0 +1,100 @@
+"""What a request takes of a capacity: the cases of upstream's own test of it (consumable_capacity_test.go)."""
+
+import pytest
+
+from scheduler.model.devices import Capacity, CapacityRange
+from scheduler.model.notation import Quantity, parse_quantity
+from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
+
+MOST = "9223372036854775807"
+ONE_MORE = "9223372036854775808"
+TOO_MUCH = "18446744073709551619"
+NO_MILLI = "9224372036854776E3"
+"""More thousandths than 64 bits hold."""
+REFUSED = "cannot be represented"
+NONE = "is not offered"
+
+
+def amount(text: str | None) -> Quantity | None:
+    return None if text is None else parse_quantity(text)
+
+
+def capacity(
+    value: str, default: str | None = None, of: tuple[str | None, ...] | None = None, valid: list[str] | None = None
+) -> Capacity:
+    """A capacity with a policy. `of`: from, to, step."""
+    low, high, step = of or (None, None, None)
+    return Capacity(
+        parse_quantity(value),
+        value,
+        True,
+        amount(default),
+        None if valid is None else tuple(map(parse_quantity, valid)),
+        None if of is None else CapacityRange(amount(low), amount(high), amount(step)),
+    )
+
+
+TENTHS = ("200m", "1", "100m")
+
+
+@pytest.mark.parametrize(
+    ("asked", "of", "want"),
+    [
+        pytest.param(None, capacity("1"), "1", id="nothing asked, an empty policy"),
+        pytest.param(None, capacity("2", "1", ("1", None, None)), "1", id="the default of a range"),
+        pytest.param(None, capacity("2", "1", valid=["1"]), "1", id="the default of some values"),
+        pytest.param("2", capacity("2", "1", ("1", None, None)), "2", id="more than the least"),
+        pytest.param("1", capacity("2", "1", ("2", None, None)), "2", id="less than the least"),
+        pytest.param("1", capacity("2", "1", ("1", "2", None)), "1", id="less than the most"),
+        pytest.param("2", capacity("2", "1", ("1", "1", None)), NONE, id="more than the most"),
+        pytest.param("2", capacity("3", "1", ("1", None, "2")), "3", id="up to the next step"),
+        pytest.param("2", capacity("2", "1", ("1", None, "1")), "2", id="a step"),
+        pytest.param("250m", capacity("1", "200m", TENTHS), "300m", id="up to the next tenth"),
+        pytest.param("400m", capacity("1", "200m", TENTHS), "400m", id="a tenth"),
+        pytest.param("2", capacity("3", "1", valid=["1", "2", "3"]), "2", id="one of some values"),
+        pytest.param("2", capacity("3", "1", valid=["1", "3"]), "3", id="up to the next value"),
+        pytest.param("3", capacity("3", "1", valid=["1", "2"]), NONE, id="more than all values"),
+        pytest.param("2", capacity("3", "1", valid=["1"]), NONE, id="none of the values"),
+        pytest.param(TOO_MUCH, capacity(TOO_MUCH, "0", ("0", None, "3")), REFUSED, id="more than 64 bits"),
+        pytest.param(MOST, capacity(ONE_MORE, "0", ("0", None, "2")), REFUSED, id="the next step is beyond 64 bits"),
+        pytest.param(NO_MILLI, capacity(NO_MILLI, "1", ("100m", None, "100m")), REFUSED, id="no thousandths of it"),
+        pytest.param(
+            "9223372036854775806m",
+            capacity("9223372036854775807m", "100m", ("100m", None, "100m")),
+            REFUSED,
+            id="the next step has too many thousandths",
+        ),
+        pytest.param("3", capacity("3", "1", (NO_MILLI, None, "1")), NO_MILLI, id="whole numbers beyond thousandths"),
+    ],
+)
+def test_what_is_taken(asked: str | None, of: Capacity, want: str) -> None:
+    """With fractions of ranges, which are on by default."""
+    requests = None if asked is None else {"memory": parse_quantity(asked)}
+    if want == REFUSED:
+        with pytest.raises(CapacityError, match=REFUSED):
+            taken(requests, {"memory": of})
+        return
+    found = taken(requests, {"memory": of})
+    assert (NONE if found is None else found["memory"].nano) == (NONE if want == NONE else parse_quantity(want).nano)
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_an_error_comes_before_what_is_too_small(names: tuple[str, str]) -> None:
+    """In whichever order the capacities are."""
+    capacities = {"a": Capacity(parse_quantity("1"), "1"), "b": capacity(ONE_MORE, None, ("0", None, "2"))}
+    asked = {"a": parse_quantity("2"), "b": parse_quantity(MOST)}
+    with pytest.raises(CapacityError, match=REFUSED):
+        taken(asked, {name: capacities[name] for name in names})
+
+
+def test_each_capacity_is_taken_by_its_own_rule() -> None:
+    """What is asked for, the default, or all of it; what is not offered can't be asked for."""
+    of = {
+        "asked": capacity("2", "2", ("1", None, None)),
+        "default": capacity("2", "1", ("1", None, None)),
+        "all": Capacity(parse_quantity("1"), "1"),
+    }
+    found = taken({"asked": parse_quantity("1")}, of)
+    assert found is not None
+    assert {name: str(one) for name, one in found.items()} == {"asked": "1", "default": "1", "all": "1"}
+    assert taken({"other": parse_quantity("1")}, of) is None

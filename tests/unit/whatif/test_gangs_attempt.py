@@ -1,0 +1,73 @@
+"""What berth run would do about a group that does not start in thought is said: preemption, and other orders."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.framework.config import decode
+from scheduler.framework.profiles import build
+from scheduler.model.pod_group import NATIVE, GroupKey
+from scheduler.plugins.registry import IN_TREE
+from scheduler.state.validate import validate
+from scheduler.whatif.gangs import attempt
+from scheduler.whatif.gangs.attempt import attempted
+from scheduler.whatif.gangs.gang import gang_of
+from tests.builders import Object, configuration, namespace, node, pod, profile
+from tests.unit.cli.conftest import Berth, berth
+from tests.unit.whatif.gangs import group, member, members
+from tests.unit.whatif.story import world
+
+__all__ = ["berth"]
+FULL = [node("n", "8"), pod("x", "6", on="n", priority=0)]
+PREEMPTS = [*FULL, group(2, priority=10), *members(2, "4", priority=10)]
+ORDERS = [node("n", "4"), node("m", "4"), group(3), member("a", "1"), member("b", "1"), member("c", "4")]
+
+
+def said(objects: list[Object], **gangs: Any) -> str:
+    """Of the group `train`."""
+    there = world([namespace("default"), *objects])
+    gang = gang_of(GroupKey("default", "train", NATIVE), there)
+    assert gang is not None
+    [framework] = build(decode(configuration(profile(GangScheduling=gangs) if gangs else profile())), IN_TREE).values()
+    found = attempted(gang, framework, there.cluster)
+    assert validate(there.cluster) == []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("objects", "further", "words"),
+    [
+        pytest.param(PREEMPTS, 0, "berth run would start it (tried): it preempts default/x", id="preempts"),
+        pytest.param([*FULL, group(2), *members(2, "4")], 0, "", id="nobody of lower priority"),
+        pytest.param(
+            [*FULL, group(2, priority=10), *members(2, "9", priority=10)],
+            0,
+            "berth run would not start it by preempting pods of lower priority, either (tried)",
+            id="does not help",
+        ),
+        pytest.param(ORDERS, 0, "", id="one order"),
+        pytest.param(ORDERS, 8, "berth run would start it (tried): it tries the pods in another order", id="others"),
+    ],
+)
+def test_the_engine_is_asked(objects: list[Object], further: int, words: str) -> None:
+    """It preempts, and tries what the profile asks for."""
+    found = said(objects, **({"furtherOrders": further} if further else {}))
+    assert found.startswith(words)
+    assert bool(found) is bool(words)
+
+
+def test_a_large_group_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And that is said."""
+    monkeypatch.setattr(attempt, "MOST", 1)
+    assert said(PREEMPTS) == "whether preemption would start it was not tried: so many pods are not tried (at most 1)"
+
+
+def test_it_is_in_the_answer(berth: Berth) -> None:
+    """As a note, in every form."""
+    Path("dump.json").write_text(json.dumps({"kind": "List", "items": [namespace("default"), *PREEMPTS]}))
+    for form in ("table", "json", "html"):
+        found = berth("explain", "podgroup/train", "--cluster", "dump.json", "-o", form)
+        assert (found.code, found.err) == (1, "")
+        assert "berth run would start it (tried): it preempts default/x" in " ".join(found.out.split())
