@@ -129,9 +129,8 @@ class Cluster:
         The config is a KubeSchedulerConfiguration with what the test is about (`profiles`, …); connection and leader
         election are filled in. Metrics are at `<process>.url + "/metrics"`.
         """
-        name = f"kube-scheduler-{secrets.token_hex(3)}"
-        home = self.directory / name
-        home.mkdir()
+        home = Path(tempfile.mkdtemp(prefix="kube-scheduler-", dir=self.directory))
+        name = home.name
         kubeconfig = self.kubeconfig(home / "kubeconfig", self.scheduler_token())
         document = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
