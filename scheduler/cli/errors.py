@@ -6,6 +6,7 @@ is a bug in Berth.
 
 import errno
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -103,7 +104,7 @@ def _given(error: BaseException) -> str:
     while found is not None:
         details = getattr(found, "errors", None)
         if callable(details):
-            return f", got {details()[0].get('input')!r}"
+            return f", got {json.dumps(details()[0].get('input'), default=str, ensure_ascii=False)}"
         found = found.__cause__ or found.__context__
     return ""
 

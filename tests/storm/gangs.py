@@ -22,26 +22,6 @@ if TYPE_CHECKING:
     from tests.storm.world import World
 
 JsonObject = dict[str, Any]
-CRD: JsonObject = {
-    "metadata": {
-        "name": "podgroups.scheduling.x-k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
-    },
-    "spec": {
-        "group": COSCHEDULING,
-        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
 GROUPS = replace(podgroups.POD_GROUPS, dropped=())
 """As with the gates TopologyAwareWorkloadScheduling, CompositePodGroup and DRAWorkloadResourceClaims."""
 TREES = Resource(NATIVE, "v1alpha3", "compositepodgroups", COMPOSITE_KIND, True, status=True)
@@ -76,7 +56,8 @@ class Gangs:
         self._server = world.server
         for resource in (GROUPS, TREES):
             self._server.serve_more(resource)
-        self._server.call("user", "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD)
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        self._server.call("user", "POST", definitions, builders.COSCHEDULING_CRD)
         periodically(world.loop, SWEEP_SECONDS, self._sweep)
 
     def join(self, wanted: Wanted, pod: JsonObject) -> bool:
