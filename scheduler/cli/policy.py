@@ -10,6 +10,7 @@ import typer
 from scheduler.cli import policy_options as shared
 from scheduler.cli import policy_output as out
 from scheduler.cli import services
+from scheduler.cli.declared import typed
 from scheduler.cli.errors import FOUND, WRONG, InputError
 from scheduler.cli.inputs import lines, named
 from scheduler.cli.options import RequestTimeout, seconds
@@ -39,12 +40,13 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Try MetadataPolicies on objects, and find mistakes in them."
 )
 
-app.command("compile")(compile_policies)
+app.command("compile")(typed(compile_policies))
 
 Form = Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")]
 
 
 @app.command("eval")
+@typed
 def evaluate(
     file: Annotated[
         str | None, typer.Option("-f", "--filename", help="The file with the object; - is standard input.")
@@ -97,6 +99,7 @@ def evaluate(
 
 
 @app.command()
+@typed
 def lint(
     files: Annotated[list[str], typer.Argument(help="Files or directories of MetadataPolicies.")],
     namespace: shared.Namespace = None,
@@ -136,6 +139,7 @@ def lint(
 
 
 @app.command("impact")
+@typed
 def preview(
     policies: Annotated[
         list[str] | None,
