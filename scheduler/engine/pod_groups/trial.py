@@ -34,6 +34,9 @@ Assigned = list[tuple[Pod, int]]
 class Trial:
     """Tries one group."""
 
+    seen_until: Sequence[int] = ()
+    """As of `TreeTrial`."""
+
     def __init__(
         self,
         attempt: GroupAttempt,
