@@ -8,9 +8,10 @@ from unittest.mock import patch
 
 from scheduler.engine.pod_groups.reservations import Reservations
 from scheduler.framework.binding import Patch
-from scheduler.model.pod_group import COMPOSITE, PodGroup
+from scheduler.model.pod_group import COMPOSITE, GroupKey, PodGroup
 from scheduler.plugins.dynamic_resources import reservation
 from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
+from scheduler.state.group_trees import GroupTrees
 from scheduler.state.kept_room import KeptRoom
 from tests.storm.mutants import mutant, was
 from tests.storm.mutants_gangs import MUTANTS, named
@@ -41,6 +42,30 @@ def starts_parts_alone() -> Iterator[None]:
         return 1 if self.min_count is None or self.key.api == COMPOSITE else self.min_count
 
     with patch.object(PodGroup, "needed", property(needed)):
+        yield
+
+
+@mutant("a branch of a tree starts without the others")
+def starts_branches_alone() -> Iterator[None]:
+    root_of = was(GroupTrees, "root_of")
+
+    def near(self: GroupTrees, key: GroupKey) -> GroupKey | None:
+        parent = self.parent_of(key)
+        return root_of(self, key) if parent is None or key.api == COMPOSITE else parent
+
+    with patch.object(GroupTrees, "root_of", near):
+        yield
+
+
+@mutant("a group that prefers a domain starts there or nowhere")
+def insists_on_preferences() -> Iterator[None]:
+    asked = was(TopologyPlacementGenerator, "_asked")
+
+    def insisting(self: Any, group: PodGroup) -> tuple[str | None, None]:
+        required, preferred = asked(self, group)
+        return preferred or required, None
+
+    with patch.object(TopologyPlacementGenerator, "_asked", insisting):
         yield
 
 

@@ -1,4 +1,4 @@
-"""Small worlds with groups in one zone, trees, claims that pods share, and room that is kept; `seeds` says what for."""
+"""Small worlds with topology, trees, claims that pods share, and room that is kept; `seeds` says what for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler.model.pod_group import COSCHEDULING, NATIVE
 from tests.storm.casting import DEVICES, GANGS
-from tests.storm.casting_groups import ROOMS, TREES, ZONES
+from tests.storm.casting_groups import PREFERENCES, ROOMS, TREES, ZONES
 from tests.storm.happenings import Happening, at
 from tests.storm.plan import Plan
 from tests.storm.towns import scene
@@ -35,6 +35,16 @@ SCENES: dict[str, Plan] = {
         "tree too large",
         *(_gang(120.0, f"t{i}", size, 1000, part_of="t", parts=2) for i, size in enumerate((4, 5))),
         cast=(GANGS, TREES),
+    ),
+    "branch too large": scene(
+        "branch too large",
+        *(_gang(120.0, f"t{i}", size, 1000, part_of="t", parts=2, branch=f"b{i}") for i, size in enumerate((4, 5))),
+        cast=(GANGS, TREES),
+    ),
+    "one zone if possible": scene(
+        "one zone if possible",
+        *(_gang(10.0, f"p{i}", least, 500, prefers="zone") for i, least in enumerate((9, 3))),
+        cast=(GANGS, PREFERENCES),
     ),
     "shared claim": scene(
         "shared claim",

@@ -201,6 +201,8 @@ CAUGHT_BY: dict[str, int | str] = {
     "goes-anywhere": "one zone",
     "begins-elsewhere": "one zone",
     "starts-parts-alone": "tree too large",
+    "starts-branches-alone": "branch too large",
+    "insists-on-preferences": "one zone if possible",
     "trusts-its-group": "shared claim",
     "waits-for-no-write": "entry gone",
     "trusts-earlier-leaders": "late from the dead",
