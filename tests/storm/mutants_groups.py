@@ -9,7 +9,7 @@ from unittest.mock import patch
 from scheduler.engine.pod_groups.reservations import Reservations
 from scheduler.framework.binding import Patch
 from scheduler.model.pod_group import COMPOSITE, GroupKey, PodGroup
-from scheduler.plugins.dynamic_resources import reservation
+from scheduler.plugins.dynamic_resources import plugin, reservation
 from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
 from scheduler.state.group_trees import GroupTrees
 from scheduler.state.kept_room import KeptRoom
@@ -94,6 +94,12 @@ def trusts_earlier_leaders() -> Iterator[None]:
         return (write for write in statuses(one, assumed, devices) if write.subresource)
 
     with patch.object(reservation, "_statuses", trusting):
+        yield
+
+
+@mutant("an allocation that an earlier leader has sent arrives whatever became of its device")
+def lets_allocations_arrive() -> Iterator[None]:
+    with patch.object(plugin, "overtaken", lambda *_: ()):
         yield
 
 

@@ -67,3 +67,12 @@ LATE_FROM_THE_DEAD = scene(
     cast=(DEVICES, GANGS),
 )
 """What the leader had sent before it died, to take pods out of their claims, is acted on under the next one."""
+ALLOCATED_BY_THE_DEAD = scene(
+    "allocated by the dead",
+    at(9.0, "requests", what="patch resourceclaims/status", chance=1.0, seconds=4.0, right=True, after=45.0),
+    at(10.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
+    *(at(12.5, "kill", who=f"berth-{machine}", seconds=1.0) for machine in "ab"),
+    at(13.0, "want", namespace="green", name="d1", cpu=50, claims="own", replicas=6, priority="high"),
+    cast=(DEVICES,),
+)
+"""The next leader gives its devices to more important pods; then the allocations of the former one are acted on."""

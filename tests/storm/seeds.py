@@ -206,6 +206,7 @@ CAUGHT_BY: dict[str, int | str] = {
     "trusts-its-group": "shared claim",
     "waits-for-no-write": "entry gone",
     "trusts-earlier-leaders": "late from the dead",
+    "lets-allocations-arrive": "allocated by the dead",
     "lets-anybody-in": "behind small pods",
     "keeps-room-for-ever": "behind long pods",
     "keeps-no-room": "behind small pods",
