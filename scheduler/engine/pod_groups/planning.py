@@ -15,7 +15,7 @@ _ROWS = 32
 """So many rows are copied in one go."""
 _A_ROW, _A_POD = 50, 10
 """Steps of copying a row, and each pod on it."""
-_LET_GO = 4
+_LET_GO = 2
 """So many entries of a copy are let go of in a step."""
 Found = TypeVar("Found")
 
