@@ -404,7 +404,7 @@ def test_a_group_does_not_stand_in_its_own_way(which: str, request: pytest.Fixtu
 
 
 def test_the_copy_of_a_plan_goes_in_slices(hurried: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes as long to throw away as to make. Each turn lets go of some entries, and the plan is carried out then."""
+    """It takes as long to throw away as to make. Each turn lets go of some entries; the plan is carried out then."""
     gone: list[int] = []
     end = Rebuild.end
 
