@@ -167,7 +167,10 @@ class Engine:
 
     def rests(self, now: float) -> bool:
         """Whether nothing is to be done but costly work, and that rests."""
-        return now < self.queue.turns.rests_until and self.queue.only_costly and not self._scheduling.has_work
+        queue = self.queue
+        if now >= queue.turns.rests_until or self._scheduling.has_urgent_work:
+            return False
+        return queue.only_costly or (queue.may_rest and self.groups.tells)
 
     def next_tick(self) -> float | None:
         """Engine time at which a Tick has something to do."""
@@ -176,6 +179,7 @@ class Engine:
             self.binding.next_tick(),
             self.placement_conflicts.next_look(),
             self.groups.reservations.next_tick(),
+            self.queue.turns.rests_until if self.groups.tells and self.queue.turns.rests_until else None,
         )
         return min((time for time in times if time is not None), default=None)
 

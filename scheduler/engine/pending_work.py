@@ -92,9 +92,12 @@ class PendingWork(GroupedPlaces):
     @property
     def only_costly(self) -> bool:
         """Whether nothing is to be done but turns of costly work, which may rest."""
-        if self._active or self._waves or self._entering or self.wakes_groups or self.stories.late:
-            return False
-        return self.turns.waiting or self.behind
+        return self.may_rest and (self.turns.waiting or self.behind)
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether nothing is to be done, or costly work only."""
+        return not (self._active or self._waves or self._entering or self.wakes_groups or self.stories.late)
 
     @property
     def behind(self) -> bool:

@@ -73,6 +73,11 @@ class SchedulingCycles:
         """Whether there is something to do besides the pods of the queue."""
         return self.groups.has_work or self._victims.has_work
 
+    @property
+    def has_urgent_work(self) -> bool:
+        """Whether some of it may not rest."""
+        return self._victims.has_work or (self.groups.has_work and not self.groups.tells)
+
     def run(self, now: float) -> None:
         """Try the next pod, or group of pods, for one slice at most."""
         self._at_hand = None
@@ -85,14 +90,14 @@ class SchedulingCycles:
         groups = self.groups
         if groups.has_work:
             self._attempts.no_fits.forget()
-        if groups.due:
+        if groups.due and not groups.rests(now):
             groups.go_on(now)
             return
         queued = self._at_hand = self._queue.pop(now)
         if groups.has_work:
             groups.others_had(ORDINARY)
         if queued is None:
-            if groups.has_work:
+            if groups.has_work and not groups.rests(now):
                 groups.go_on(now)
         elif queued.entry is None:
             self._attempt(queued, now)

@@ -78,6 +78,8 @@ class _Tree:
     def domains(self, length: int) -> Iterator[tuple[Path, Rows, slice]]:
         """(path, rows, which of the narrowest domains are in it) of each domain whose path has this length."""
         starts = self._starts(length)
+        if not len(starts):
+            return  # no node has all of the labels
         inside = np.searchsorted(self._narrowest, starts).tolist()
         begins = starts.tolist()
         ends = [*begins[1:], len(self._rows)]

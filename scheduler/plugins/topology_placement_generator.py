@@ -19,8 +19,10 @@ from scheduler.plugins.service_anti_affinity import label_errors
 from scheduler.plugins.topology_levels import by_level
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT
+from scheduler.state.nodes import Nodes
 
 _MOST_LEVELS = 8
+_KEPT_MOST = 4
 
 
 class TopologyPlacementGeneratorArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -45,6 +47,8 @@ class TopologyPlacementGenerator(Plugin):
 
     def __init__(self, args: TopologyPlacementGeneratorArgs) -> None:
         self._levels = args.levels
+        self._kept: dict[tuple[str | None, str], tuple[Nodes, int, list[Placement]]] = {}
+        """By (required, preferred): the nodes, how often their labels had changed, and the placements of new groups."""
 
     @staticmethod
     def check(args: TopologyPlacementGeneratorArgs, path: str) -> list[str]:
@@ -58,7 +62,7 @@ class TopologyPlacementGenerator(Plugin):
         required, preferred = self._asked(group)
         if preferred is not None:
             rows = [self._row_of(one, cluster) for one in running]
-            return by_level(self._levels, required, preferred, rows, cluster.nodes)
+            return self._by_level(required, preferred, rows, cluster.nodes)
         if required is None:
             return None
         key, nodes = required, cluster.nodes
@@ -76,6 +80,20 @@ class TopologyPlacementGenerator(Plugin):
             if domain in (None, value):
                 found.append(Placement(value, some))
         return sorted(found, key=lambda placement: placement.name)
+
+    def _by_level(
+        self, required: str | None, preferred: str, running: Sequence[int], nodes: Nodes
+    ) -> Sequence[Placement]:
+        """As `by_level`. Of groups that do not run yet, all have the same, until nodes come, go or get other labels."""
+        if running:
+            return by_level(self._levels, required, preferred, running, nodes)
+        kept = self._kept.get((required, preferred))
+        if kept is None or kept[0] is not nodes or kept[1] != nodes.label_changes:
+            if len(self._kept) >= _KEPT_MOST:
+                self._kept.clear()
+            found = by_level(self._levels, required, preferred, (), nodes)
+            kept = self._kept[required, preferred] = nodes, nodes.label_changes, found
+        return kept[2]
 
     def _asked(self, group: PodGroup) -> tuple[str | None, str | None]:
         """(required, preferred) label. Without levels, annotations don't count."""

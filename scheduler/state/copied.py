@@ -4,13 +4,12 @@ In the cluster itself, a dry run has to put everything back before its turn ends
 and volumes are its own; everything else is the original's.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.rebuild import Rebuild
-from scheduler.state.row_counts import let_go
 
 _ROWS = 16
 """So many rows are copied in one go."""
@@ -66,11 +65,6 @@ class FollowingCopy(CopyWithVolumes):
         """Row → UID → with whom a pod is left out."""
         self._steps = 0
         self._moved = 0
-
-    def end(self) -> Iterator[None]:
-        """Let go of it, some in each step. Nobody may ask afterwards."""
-        yield from let_go(self._counted)
-        yield from self._incidence.pods.end()
 
     def up_to_date(self) -> Cluster:
         """The copy. Raises SliceOver; asked again, it gets further."""

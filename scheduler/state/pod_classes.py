@@ -70,8 +70,8 @@ class PodClasses:
         """Every class, and some that have no pods any more."""
         return list(self._by_key.values())
 
-    def end(self) -> Iterator[None]:
-        """Let go of all pods, some in each step. Nobody may ask afterwards."""
+    def end(self) -> Iterator[int]:
+        """Let go of all pods, in steps (`let_go`). Nobody may ask afterwards."""
         self.born.clear()
         return let_go(self._at_hand, self._by_key, self._classes, *self.placed.containers())
 

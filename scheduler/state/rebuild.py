@@ -17,6 +17,7 @@ from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 from scheduler.state.incidence import Incidence
 from scheduler.state.nodes import Nodes
+from scheduler.state.row_counts import let_go
 from scheduler.state.rowlog import RowLog
 
 _MANY = 16
@@ -92,6 +93,11 @@ class Rebuild:
         for pod, of_pods in alike.values():
             _charge(nodes, pod.shape, of_pods)
             incidence.add_many(pod, Counter(of_pods))
+
+    def end(self) -> Iterator[int]:
+        """Let go of what was rebuilt, in steps (`let_go`): to free all of it takes long. Nobody may ask afterwards."""
+        yield from let_go(self._counted)
+        yield from self._incidence.pods.end()
 
     def _pods_on(self, row: int) -> list[Pod]:
         """The pods that are counted on a row."""

@@ -36,16 +36,17 @@ class Placed(NamedTuple):
         return Placed(self.numbers[which], self.rows[which], self.counts[which])
 
 
-def let_go(*containers: dict[Any, Any] | list[Any]) -> Iterator[None]:
-    """Empty large containers that nobody needs any more, some in each step: it takes as long as filling them."""
+def let_go(*containers: dict[Any, Any] | list[Any]) -> Iterator[int]:
+    """Empty large containers that nobody needs any more, in steps; yields how many entries have gone."""
     for one in containers:
         while one:
+            some = min(_LET_GO, len(one))
             if isinstance(one, list):
-                del one[-_LET_GO:]
+                del one[-some:]
             else:
-                for _ in range(min(_LET_GO, len(one))):
+                for _ in range(some):
                     one.popitem()
-            yield
+            yield some
 
 
 class RowCounts:

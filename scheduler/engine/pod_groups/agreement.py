@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from scheduler.model.pod import Pod
@@ -11,26 +12,28 @@ from scheduler.model.pod_group import COSCHEDULING, PodGroup
 def disagreement(group: PodGroup, waiting: Iterable[Pod], with_node: Iterable[Pod], profiles: Mapping[str, Any]) -> str:
     """What is wrong, in kube-scheduler's words; empty: nothing."""
     scheduler = preempts = None
-    for pod in (*waiting, *with_node):
+    priority = group.priority
+    if priority is None and group.key.api != COSCHEDULING:
+        priority = 0
+    # Once for each kind of pods, in the order in which they come: there may be thousands of pods.
+    kinds = dict.fromkeys((pod.scheduler_name, pod.priority, pod.preempts) for pod in chain(waiting, with_node))
+    for name, own, may_preempt in kinds:
         if scheduler is None or preempts is None:
-            scheduler, preempts = pod.scheduler_name, pod.preempts
-        if pod.scheduler_name != scheduler:
+            scheduler, preempts = name, may_preempt
+        if name != scheduler:
             return (
                 "all pods in a single pod group should have the same .spec.schedulerName set, "
-                f"got: {json.dumps(pod.scheduler_name)} and {json.dumps(scheduler)}"
+                f"got: {json.dumps(name)} and {json.dumps(scheduler)}"
             )
-        priority = group.priority
-        if priority is None and group.key.api != COSCHEDULING:
-            priority = 0
-        if priority is not None and pod.priority != priority:
+        if priority is not None and own != priority:
             return (
                 "all pods in a single pod group should have the same priority as the pod group's priority, "
-                f"got {pod.priority} and {priority}"
+                f"got {own} and {priority}"
             )
-        if pod.preempts != preempts:
+        if may_preempt != preempts:
             return (
                 "all pods in a single pod group should have the same preemption policy, "
-                f"got {_policy(preempts=pod.preempts)} and {_policy(preempts=preempts)}"
+                f"got {_policy(preempts=may_preempt)} and {_policy(preempts=preempts)}"
             )
     if scheduler not in profiles:
         return f"profile not found for scheduler name {json.dumps(scheduler)}"

@@ -17,7 +17,7 @@ from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.agreement import disagreement
 from scheduler.engine.pod_groups.asking import AT_ONCE
 from scheduler.engine.pod_groups.ending import Endings
-from scheduler.engine.pod_groups.entry import Entry
+from scheduler.engine.pod_groups.entry import Ended, Entry
 from scheduler.engine.pod_groups.evicting import Evict, Evictions
 from scheduler.engine.pod_groups.further import FurtherOrders
 from scheduler.engine.pod_groups.min_resources import gap
@@ -77,6 +77,16 @@ class GroupCycles:
     def due(self) -> bool:
         """Whether the others have had their share."""
         return self._owed <= 0 and self.has_work
+
+    @property
+    def tells(self) -> bool:
+        """Whether all that is left to do is to tell pods that they have no node, which may rest like costly work."""
+        attempt = self._attempt
+        return attempt is not None and attempt.said and attempt.ended not in (None, Ended.WITH_NODES)
+
+    def rests(self, now: float) -> bool:
+        """Whether it does."""
+        return self.tells and now < self._queue.turns.rests_until
 
     def others_had(self, steps: int) -> None:
         """Others had a turn."""

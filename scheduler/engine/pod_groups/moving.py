@@ -16,6 +16,7 @@ from scheduler.engine.places import FLUSH_AFTER, Cause
 from scheduler.engine.pod_groups.asking import AT_ONCE, GroupsAsked
 from scheduler.engine.pod_groups.entry import Entry
 from scheduler.engine.queued import Place, QueuedPod
+from scheduler.engine.story import Story
 from scheduler.framework.status import PluginError
 
 _ANYTHING: frozenset[str] = frozenset()
@@ -147,17 +148,20 @@ class GroupsMoved(GroupsAsked):
         entry.place = place
         self._ticket += 1
         entry.ticket = self._ticket
-        many = len(pods) > AT_ONCE
+        note = Story.note_later if len(pods) > AT_ONCE else Story.note
+        held = entry.held if place is Place.GATED else {}
         noted: dict[tuple[frozenset[str], str], story_entries.Queued] = {}
-        for queued in pods.values():
+        plugins = reason = said = None
+        for uid, queued in pods.items():
             queued.place = place
-            told = queued.plugins, self._reason(queued, entry)
-            if told not in noted:
-                noted[told] = self._queued(queued, entry, now, cause, order)
-            if many:
-                queued.story.note_later(noted[told])
-            else:
-                queued.story.note(noted[told])
+            about = held[uid][1] if uid in held else ""
+            if said is None or queued.plugins is not plugins or about != reason:
+                # Most of them are told what the one before was told.
+                plugins, reason = queued.plugins, about
+                said = noted.get((plugins, about))
+                if said is None:
+                    said = noted[plugins, about] = self._queued(queued, entry, now, cause, order)
+            note(queued.story, said)
         self._lead(entry, order)
         self.turns.account(entry.key.namespace, len(pods), now)
 

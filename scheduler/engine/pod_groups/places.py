@@ -243,10 +243,14 @@ class GroupedPlaces(GroupsMoved):
         self.group_under_way = False
         self._come_up_again()
         elsewhere = []
+        waits_elsewhere: dict[GroupKey | None, bool] = {}
         for queued in back:
             queued.flushed = False
             self._add(entry, queued)
-            if self.group_of(queued.pod) not in (None, entry.key):
+            of = queued.pod.scheduling_group
+            if of not in waits_elsewhere:
+                waits_elsewhere[of] = self.group_of(queued.pod) not in (None, entry.key)
+            if waits_elsewhere[of]:
                 elsewhere.append(queued.pod.uid)
         if elsewhere:
             self._begin_regrouping(entry.key, elsewhere, now, cause)

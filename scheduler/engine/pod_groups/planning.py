@@ -1,4 +1,4 @@
-"""A plan for a group whose attempt has failed: made in slices, in a cluster of its own, which is thrown away."""
+"""A plan for a group whose attempt has failed: made in slices, in a cluster of its own, which goes in slices, too."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
@@ -16,6 +16,8 @@ _ROWS = 32
 """So many rows are copied in one go."""
 _A_ROW, _A_POD = 50, 10
 """Steps of copying a row, and each pod on it."""
+_LET_GO = 2
+"""So many entries of a copy are let go of in a step."""
 Found = TypeVar("Found")
 
 
@@ -43,7 +45,8 @@ class Planning(ABC, Generic[Found]):
         self._pick = pick
         self._members = attempt.pods
         self._pods = [member.queued.pod for member in self._members]
-        self._steps = self._made()
+        self._copy: WithoutPods | None = None
+        self._steps = self._whole()
         self.spent = 0
         """Steps that were taken so far."""
         self.turns = 0
@@ -52,6 +55,18 @@ class Planning(ABC, Generic[Found]):
     @abstractmethod
     def _made(self) -> Generator[int, None, Found]:
         """Make the plan; yields the steps that it took."""
+
+    def _whole(self) -> Generator[int, None, Found]:
+        plan = yield from self._made()
+        yield from self._let_go()
+        return plan
+
+    def _let_go(self) -> Generator[int, None, None]:
+        """The copy is of no use any more. To throw it away at once would take long."""
+        copied, self._copy = self._copy, None
+        if copied is not None:
+            for entries in copied.end():
+                yield 1 + entries // _LET_GO
 
     @property
     def lost(self) -> bool:
@@ -74,7 +89,8 @@ class Planning(ABC, Generic[Found]):
         """A copy of the cluster without the pods that leave."""
         cluster = self._cluster
         while True:
-            copied = WithoutPods(cluster, leaves)
+            yield from self._let_go()
+            copied = self._copy = WithoutPods(cluster, leaves)
             while not copied.lost and not copied.go_on(_ROWS):
                 yield _ROWS * _A_ROW + _A_POD * copied.pods_copied
             if copied.lost:

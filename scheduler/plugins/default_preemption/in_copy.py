@@ -39,7 +39,7 @@ class InCopy:
         """The version of storage objects when nobody had it any more."""
         self._idle = 0
         """Searches of others since the pod has asked."""
-        self._ending: Iterator[None] = iter(())
+        self._ending: Iterator[int] = iter(())
         """Lets go of copies that are of no use any more."""
         self._trial: tuple[Hashable, list[Answer]] = None, []
         """What is being tried, and the answers so far."""

@@ -1,10 +1,13 @@
 """While pods of other namespaces come, costly work rests after each of its turns."""
 
-from scheduler.engine.instructions import Bind
+from scheduler.engine.instructions import Bind, Failed
+from scheduler.engine.stimuli import Follows
 from scheduler.engine.turns import LATELY, LONGEST_REST, REST
+from scheduler.model.pod_group import NATIVE
 
-from .conftest import Harness
+from .conftest import Harness, node
 from .test_costly_pods import SLICE, of, opened
+from .test_gangs import group, member, members
 
 TOOK = 0.004
 
@@ -94,3 +97,30 @@ def test_all_of_it_comes_to_its_end() -> None:
         harness.engine.queue.turns.rest(TOOK, harness.now)
     assert harness.engine.attempts.steps >= 20 * SLICE
     assert rested >= 15
+
+
+def test_telling_a_large_gang_that_it_has_no_nodes_rests() -> None:
+    """Each pod that is told is written and comes back by the watch; pods of others come in between."""
+    harness = Harness()
+    harness.handle(Follows(NATIVE, True))
+    harness.put(node("n", "1000"), group(min_count=1_001), *members(1_000), member("last", "1001"))
+    engine, told, rested = harness.engine, 0, 0
+    while engine.has_work:
+        harness.put(of("b", f"p{rested}"))
+        taken = engine.queue.turns.taken
+        said = harness.cycle()
+        told += len([one for one in said if isinstance(one, Failed)])
+        if engine.queue.turns.taken != taken:
+            engine.queue.turns.rest(TOOK, harness.now)
+        while not engine.rests(harness.now) and engine.has_work and told < 1_001:
+            taken = engine.queue.turns.taken
+            told += len([one for one in harness.cycle() if isinstance(one, Failed)])
+            if engine.queue.turns.taken != taken:
+                engine.queue.turns.rest(TOOK, harness.now)
+        if engine.rests(harness.now):
+            assert engine.groups.tells
+            assert engine.next_tick() == engine.queue.turns.rests_until
+            rested += 1
+            harness.after(REST * TOOK)
+    assert told == 1_001
+    assert rested >= 1_000 // 128

@@ -9,6 +9,8 @@ from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
 from scheduler.engine.stimuli import Follows, VictimStays
 from scheduler.model.pod_group import NATIVE
+from scheduler.state import row_counts
+from scheduler.state.rebuild import Rebuild
 from scheduler.state.validate import validate
 from tests.builders import Object
 
@@ -399,3 +401,28 @@ def test_a_group_does_not_stand_in_its_own_way(which: str, request: pytest.Fixtu
     harness.after(10)
     said = harness.cycles()
     assert bound(said) == {"high-0": "n0", "high-1": "n0"}
+
+
+def test_the_copy_of_a_plan_goes_in_slices(hurried: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes as long to throw away as to make. Each turn lets go of some entries; the plan is carried out then."""
+    gone: list[int] = []
+    end = Rebuild.end
+
+    def counted(self: Rebuild) -> Iterator[int]:
+        for entries in end(self):
+            gone.append(len(gone))
+            yield entries
+
+    monkeypatch.setattr(Rebuild, "end", counted)
+    monkeypatch.setattr(row_counts, "_LET_GO", 1)
+    hurried.put(*(node(f"n{i}", "1") for i in range(30)), *(running(f"low-{i}", f"n{i}") for i in range(30)))
+    hurried.put(group("urgent", 2, 10), *(member("urgent", i, priority=10) for i in range(2)))
+    said = until_planning(hurried)
+    most = 0
+    while hurried.engine.groups.planning:
+        assert victims(said) == set()
+        before = len(gone)
+        said += hurried.cycle()
+        most = max(most, len(gone) - before)
+    assert 0 < most < len(gone)
+    assert len(victims(said + hurried.cycles())) == 2
