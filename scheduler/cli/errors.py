@@ -12,13 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import typer
-
 FOUND, WRONG, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""click's own; typer brings click along under its own name, and exports only this child."""
-
-
 _TOLD = 100
 """Lines of wrong input that are told at once."""
 _NUMBERS = {
@@ -30,6 +24,13 @@ _NUMBERS = {
 
 class InputError(Exception):
     """Wrong input; each line of the text is a problem that names file, field and value."""
+
+
+def misused(option: str, what: str) -> Exception:
+    """What typer raises for a wrong value of an option. It imports typer, which a good start of a service does not."""
+    import typer
+
+    return typer.BadParameter(what, param_hint=option)
 
 
 class Faults:
@@ -83,14 +84,18 @@ def guard(command: Callable[[], int | None]) -> int:
         code = command() or 0
         sys.stdout.flush()
         return code
-    except typer.Exit as error:
-        return error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         _mute(sys.stdout)
         return PIPE_CLOSED
     except Exception as error:
+        import typer
+
+        if isinstance(error, typer.Exit):
+            return error.exit_code
+        if isinstance(error, typer.Abort):
+            return INTERRUPTED
         lines = _lines(error)
         if lines is None:
             raise
@@ -123,7 +128,7 @@ def complain(lines: list[str]) -> None:
 
 def _lines(error: Exception) -> list[str] | None:
     """The problems that an exception stands for; None when it is not about input."""
-    if isinstance(error, UsageError):
+    if isinstance(error, _usage_error()):
         context = getattr(error, "ctx", None)
         said = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
         for found, wanted in _NUMBERS.items():
@@ -138,6 +143,13 @@ def _lines(error: Exception) -> list[str] | None:
     if isinstance(error, (InputError, *_rooms_errors())):
         return str(error).splitlines() or [type(error).__name__]
     return None
+
+
+def _usage_error() -> type[Exception]:
+    """click's own; typer brings click along under its own name, and exports only this child."""
+    import typer
+
+    return typer.BadParameter.__mro__[1]
 
 
 def _rooms_errors() -> tuple[type[Exception], ...]:

@@ -16,6 +16,7 @@ from scheduler.model.lasting import since_epoch
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.kept_room import ends_at
+from scheduler.state.supposed_devices import SupposedDevices
 
 OVERDUE = 30.0
 """A pod that should have ended by now has so many seconds more: its kubelet stops it."""
@@ -56,6 +57,11 @@ class Draining(Planning[Drained | str]):
         if thought is None:
             return "no running pod is known to end"
         leaving, ends = yield from self._in_order(left_out)
+        if isinstance(thought.devices, SupposedDevices):
+            for i, (_, _, uid, _, _) in enumerate(leaving):
+                thought.devices.leave(uid)
+                if i % _AT_ONCE == 0:
+                    yield _AT_ONCE
         trial = Trial(self._attempt, self._cluster, thought, self._framework.apart(), self._pick)
         why, assigned = yield from trial.run()
         if why:
@@ -105,6 +111,8 @@ class Draining(Planning[Drained | str]):
                 thought.assume(pod, row)
             else:
                 thought.forget(uid)
+            if isinstance(thought.devices, SupposedDevices):
+                (thought.devices.come_back if wanted < gone else thought.devices.leave)(uid)
             if i % _AT_ONCE == 0:
                 yield _MOVED * _AT_ONCE
         return wanted

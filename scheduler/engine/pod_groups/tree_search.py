@@ -98,6 +98,8 @@ class TreeSearch(TreeWalk):
                     live, kept = there[uid], own.members.get(uid)
                     members[uid] = live if own.fits and live.fits else kept or Member(live.queued)
                     if part.fits and not own.fits:
+                        if members[uid].fits:
+                            members[uid].nominated = ""  # as in a group that fails by itself
                         members[uid].reason, members[uid].message = self._in_vain(own, members[uid])
                         members[uid].fits = False
         attempt.members = members
