@@ -17,28 +17,38 @@ WELL_KNOWN = {
 }
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-COSCHEDULING_CRD: Object = {
-    "metadata": {
-        "name": "podgroups.scheduling.x-k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
-    },
-    "spec": {
-        "group": "scheduling.x-k8s.io",
-        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
-"""scheduler-plugins' PodGroup, with any fields."""
 _OPERATORS = {"in": "In", "notin": "NotIn", ">": "Gt", "<": "Lt"}
+
+
+def definition(plural: str, group: str, version: str, kind: str, **metadata: Any) -> Object:
+    """A CustomResourceDefinition of a namespaced kind that has a status, and any fields."""
+    return {
+        "metadata": {"name": f"{plural}.{group}", **metadata},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                }
+            ],
+        },
+    }
+
+
+COSCHEDULING_CRD = definition(
+    "podgroups",
+    "scheduling.x-k8s.io",
+    "v1alpha1",
+    "PodGroup",
+    annotations={"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
+)
+"""scheduler-plugins' own."""
 
 
 def label(key: str) -> str:

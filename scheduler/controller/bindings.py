@@ -158,10 +158,10 @@ class Bindings:
         except _Recalled:
             self._withdrawn(posting)
             return
-        except Exception as error:
+        except Exception:
             # A fault of ours, or of what answers in the API server's place: the pod is tried again all the same.
             log.exception("a Binding failed in an unexpected way", **_about(posting.bind))
-            failure = _Failure(LOST, 0, f"{type(error).__name__}: {error}")
+            failure = _Failure(LOST, 0, "the Binding failed in an unexpected way, which the log of Berth shows")
         finally:
             if self._postings.get(uid) is posting:
                 del self._postings[uid]

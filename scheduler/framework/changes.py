@@ -78,7 +78,6 @@ class DropNodeSelector(SmallChange, frozen=True):
         return f"drop nodeSelector {self.key}={self.value}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Drop it."""
         shape.node_selector = tuple(r for r in shape.node_selector if r.key != self.key)
 
 
@@ -93,7 +92,6 @@ class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
         return f"drop the required node affinity {self.requirement}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Drop it."""
         required = shape.required_node_affinity
         if required is None or self.term >= len(required.terms):
             return
@@ -176,7 +174,6 @@ class AllowPreemption(SmallChange, frozen=True):
         return f"drop preemptionPolicy Never: it would preempt {what} of lower priority"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Allow it."""
         pod.preempts = True
 
 
@@ -192,7 +189,6 @@ class DropHostPort(SmallChange, frozen=True):
         return f"do without host port {self.protocol} {self.port}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Drop it."""
         shape.host_ports = tuple(p for p in shape.host_ports if p != (self.ip, self.protocol, self.port))
 
 
@@ -253,7 +249,6 @@ class Label(SmallChange, frozen=True):
         return f"label {self.node} {self.key}={self.value}"
 
     def changed(self, node: Node) -> Node:
-        """The node with the label."""
         return replace(node, labels={**node.labels, self.key: self.value})
 
 
@@ -289,7 +284,6 @@ class AddNode(SmallChange, frozen=True):
         return f"add a node like {self.like}{f', but with {labels}' if labels else ''}"
 
     def clone(self, node: Node) -> Node:
-        """The node to add."""
         name = f"{node.name}-more"
         own = {HOSTNAME: name} if HOSTNAME in node.labels else {}
         labels = {**node.labels, **own, **self.but}
@@ -307,7 +301,6 @@ class NameScheduler(SmallChange, frozen=True):
         return f"name the scheduler {self.scheduler}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Name it."""
         pod.scheduler_name = self.scheduler
 
 

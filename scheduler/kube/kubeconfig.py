@@ -168,7 +168,9 @@ def _names(found: dict[str, Any]) -> str:
 
 def _shown(value: object) -> str:
     """A value as its author may have written it, in one line."""
-    return "nothing" if value is None else json.dumps(value, default=str, ensure_ascii=False)[:200]
+    if isinstance(value, str):
+        return repr(value)
+    return "nothing" if value is None else json.dumps(value, default=str)[:200]
 
 
 def _check_cluster(cluster: dict[str, Any], path: Path, where: str) -> None:

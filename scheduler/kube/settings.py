@@ -82,7 +82,6 @@ class PrivateFiles:
         return len(self._names)
 
     def name_of(self, contents: bytes) -> str:
-        """The name of a file with these contents."""
         name = self._names.pop(contents, None)
         if name is None or not Path(name).exists():
             while len(self._names) >= self._most:

@@ -50,7 +50,6 @@ class ClaimUsers:
         return ((uid, user) for uid, user in self._users.get(claim, _NOBODY).items() if user.group == group)
 
     def uids(self, claim: str) -> set[str]:
-        """UIDs of all users."""
         return set(self._users.get(claim, _NOBODY))
 
     def add(self, claim: str, pod: str, user: ClaimUser) -> None:

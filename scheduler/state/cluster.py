@@ -83,7 +83,6 @@ class Cluster:
         return iter(self._placed.values())
 
     def pods_on(self, row: int) -> list[Pod]:
-        """The pods of one row."""
         return [placement.pod for placement in self._on_row.get(row, {}).values()]
 
     def count_pods(self, namespace: str, labels: Mapping[str, str]) -> Ints:
@@ -262,7 +261,6 @@ class Cluster:
         self._suppose(placement.pod, placement.row, 1)
 
     def placements_on(self, row: int) -> list[Placement]:
-        """The placements of one row."""
         return list(self._on_row.get(row, {}).values())
 
     def put_namespace(self, namespace: Namespace) -> Mapping[str, str] | None:

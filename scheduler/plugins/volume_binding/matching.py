@@ -53,7 +53,6 @@ class Choice:
     """By row the number of the volume within all that were looked at for the pod, NONE without."""
 
     def on(self, row: int) -> PersistentVolume | None:
-        """The volume on one row."""
         chosen = int(self.chosen[row])
         return None if chosen == NONE else self.volumes[chosen]
 
