@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from dataclasses import dataclass
 from typing import cast
 
 from httptools import HttpParserError, HttpResponseParser
+from msgspec import Struct
 
 from scheduler.kube.errors import Unreachable
 
@@ -15,8 +15,7 @@ _HEADER_LENGTHS = frozenset(map(len, ("Content-Length", "Transfer-Encoding", "Re
 """Answers have eight headers and more; most of them are none of ours, which their length already tells."""
 
 
-@dataclass(slots=True)
-class Response:
+class Response(Struct):
     """A whole response. `retry_after` is the header's value."""
 
     status: int

@@ -1,10 +1,10 @@
 """The loop itself: what is wrong with one pod does not stop it, whatever it is."""
 
 import asyncio
-import dataclasses
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from scheduler.controller import scheduler as scheduler_module
@@ -165,7 +165,7 @@ async def test_costly_work_rests_between_pods_of_others(monkeypatch: pytest.Monk
     monkeypatch.setattr(Sight, "clear", True)
     config = decode(configuration())
     time = [0.0]
-    machine = dataclasses.replace(MACHINE, monotonic=lambda: time[0])
+    machine = replace(MACHINE, monotonic=lambda: time[0])
     scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config, machine=machine)
     monkeypatch.setattr(scheduler, "_carry_out", lambda _instructions: None)
     decoder, engine = Decoder(), scheduler.engine
@@ -207,7 +207,7 @@ async def test_costly_work_of_a_tick_rests_too(monkeypatch: pytest.MonkeyPatch) 
     """A tick may have a turn of it, and then there is no other one."""
     config = decode(configuration())
     time = [0.0]
-    machine = dataclasses.replace(MACHINE, monotonic=lambda: time[0])
+    machine = replace(MACHINE, monotonic=lambda: time[0])
     scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config, machine=machine)
     engine, turns = scheduler.engine, scheduler.engine.queue.turns
 
