@@ -4,8 +4,6 @@ tries them.
 Each is data with a text. `cost`: how much work it is for people; cheap ones are tried first.
 """
 
-from dataclasses import replace as soften
-
 from msgspec import field
 from msgspec.structs import replace
 
@@ -142,7 +140,7 @@ class SoftenSpread(SmallChange, frozen=True):
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Soften every constraint over this key."""
-        shape.spread = tuple(soften(c, hard=False) if c.topology_key == self.topology_key else c for c in shape.spread)
+        shape.spread = tuple(replace(c, hard=False) if c.topology_key == self.topology_key else c for c in shape.spread)
 
 
 class RaiseMaxSkew(SmallChange, frozen=True):
@@ -158,7 +156,7 @@ class RaiseMaxSkew(SmallChange, frozen=True):
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Raise it for every hard constraint over this key that asks for less."""
         shape.spread = tuple(
-            soften(c, max_skew=max(c.max_skew, self.max_skew)) if c.hard and c.topology_key == self.topology_key else c
+            replace(c, max_skew=max(c.max_skew, self.max_skew)) if c.hard and c.topology_key == self.topology_key else c
             for c in shape.spread
         )
 

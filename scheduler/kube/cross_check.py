@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Struct
 
 from scheduler.kube.changes import Key
 from scheduler.kube.errors import ApiError, Unreachable
@@ -55,15 +55,13 @@ class _Page(msgspec.Struct):
 _page = msgspec.json.Decoder(_Page)
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """So many objects differ from what the server has, and the watch does not say so."""
 
     objects: int
 
 
-@dataclass(frozen=True, slots=True)
-class Back:
+class Back(Struct, frozen=True):
     """The server is at an earlier version than it was: its data is that of a backup."""
 
 

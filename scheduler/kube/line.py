@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from dataclasses import dataclass
 from typing import cast
 
 from httptools import HttpParserError, HttpResponseParser
+from msgspec import Struct
 
 from scheduler.kube.errors import Unreachable
 
@@ -17,8 +17,7 @@ STRETCHING_BYTES = 32 << 10
 """An answer longer than this may stretch the buffers of its connection."""
 
 
-@dataclass(slots=True)
-class Response:
+class Response(Struct):
     """A whole response. `retry_after` is the header's value."""
 
     status: int

@@ -11,17 +11,17 @@ import atexit
 import base64
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from scheduler.kube.kubeconfig import Selected
 
 _OWN_FILES = "/proc/self/fd"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
+class ServerSettings(Struct, frozen=True):
     """Where the API server is and how to authenticate. Files are absolute; `header` is Authorization's value."""
 
     host: str

@@ -275,8 +275,7 @@ def requirement_in_parts(one: wire.Requirement, path: str) -> Parts[Requirement]
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class FieldRequirement:
+class FieldRequirement(Struct, frozen=True):
     """metadata.name equals (In) or differs from (NotIn) one name."""
 
     key: str

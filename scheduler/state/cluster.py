@@ -7,8 +7,9 @@ cycle, since one thread both applies events and decides, the columns themselves 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from scheduler.model.devices import DeviceKind
 from scheduler.model.namespaced import Namespace, Selecting
@@ -32,8 +33,7 @@ from scheduler.state.storage import Storage
 Found = TypeVar("Found")
 
 
-@dataclass(slots=True)
-class Placement:
+class Placement(Struct):
     """A pod on a row. `assumed`: we chose the node and the API has not confirmed it yet."""
 
     pod: Pod

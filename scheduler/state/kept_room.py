@@ -5,9 +5,9 @@ beside all pods of the group once those have ended whose end is waited for.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.model.lasting import since_epoch
 from scheduler.model.pod import Pod
@@ -38,8 +38,7 @@ def ends_at(pod: Pod, wall: float, *, trusting: bool) -> float | None:
     return (wall if started is None else started) + seconds
 
 
-@dataclass(slots=True, eq=False)
-class KeptRoom:
+class KeptRoom(Struct, eq=False):
     """The room that is kept for one group."""
 
     group: GroupKey

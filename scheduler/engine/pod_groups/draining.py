@@ -5,9 +5,10 @@ left out in the order of their ends, and the smallest number of them is searched
 """
 
 from collections.abc import Collection, Generator, Mapping
-from dataclasses import dataclass
 from heapq import merge
 from math import inf
+
+from msgspec import Struct
 
 from scheduler.engine.pod_groups.planning import Planning
 from scheduler.engine.pod_groups.trial import Assigned, Trial
@@ -29,8 +30,7 @@ Leaving = tuple[float, float, str, int, Pod]
 """When a pod ends, what orders those of which nobody knows, its UID, its row, and the pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drained:
+class Drained(Struct, frozen=True):
     """What was found."""
 
     assigned: Assigned

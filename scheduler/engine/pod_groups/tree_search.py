@@ -5,9 +5,9 @@ several, the best one is assumed again on the nodes that were found. If one of t
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from scheduler.engine.attempts import CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles

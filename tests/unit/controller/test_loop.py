@@ -1,10 +1,10 @@
 """The loop itself: what is wrong with one pod does not stop it, whatever it is."""
 
 import asyncio
-import dataclasses
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from scheduler.controller import scheduler as scheduler_module
@@ -170,7 +170,7 @@ async def test_others_wait_for_one_slice_of_costly_work(monkeypatch: pytest.Monk
 async def test_costly_work_rests_between_pods_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its turns take a third of the time at most while others come, for the API server may need the core."""
     time = [0.0]
-    scheduler = busy_with_costly_pods(monkeypatch, dataclasses.replace(MACHINE, monotonic=lambda: time[0]))
+    scheduler = busy_with_costly_pods(monkeypatch, replace(MACHINE, monotonic=lambda: time[0]))
     decoder, engine = Decoder(), scheduler.engine
     handle, slept, busy = engine.handle, [0.0], [0.0]
 
@@ -204,7 +204,7 @@ async def test_costly_work_of_a_tick_rests_too(monkeypatch: pytest.MonkeyPatch) 
     """A tick may have a turn of it, and then there is no other one."""
     config = decode(configuration())
     time = [0.0]
-    machine = dataclasses.replace(MACHINE, monotonic=lambda: time[0])
+    machine = replace(MACHINE, monotonic=lambda: time[0])
     scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config, machine=machine)
     engine, turns = scheduler.engine, scheduler.engine.queue.turns
 
