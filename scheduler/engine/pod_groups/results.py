@@ -7,6 +7,7 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, subm
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
@@ -135,6 +136,15 @@ class Search:
         return more
 
 
+class Takes(Enum):
+    """Which of the nodes that take it a pod takes, when orders are tried beside kube-scheduler's."""
+
+    BEST = "that of the best score"
+    FULLEST = "the fullest one"
+    ROOMIEST = "the one that takes most pods like it: what the others share with it is there, too"
+    DRAWN = "one that is drawn by lot"
+
+
 @dataclass(slots=True, eq=False)
 class Further:
     """Orders that are tried after kube-scheduler's own has failed."""
@@ -145,10 +155,9 @@ class Further:
     most: int
     order: tuple[str, ...] = ()
     """The UIDs, as they are tried now."""
-    fullest: bool = False
-    """Each pod takes the fullest node that takes it, and not the one of the best score."""
+    takes: Takes = Takes.BEST
     tried: int = 0
-    seen: set[tuple[tuple[str, ...], bool]] = field(default_factory=set)
+    seen: set[tuple[tuple[str, ...], Takes]] = field(default_factory=set)
     over: bool = False
     """No other order is tried any more."""
 
