@@ -203,6 +203,8 @@ class GroupAttempt:
     """Steps that all this took so far."""
     kept: bool = False
     """It is known whether room is kept for it."""
+    of_room: str = ""
+    """What is said of that."""
     evicted: int = 0
     """How many victims were told to go."""
     said: bool = False
