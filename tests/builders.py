@@ -17,6 +17,27 @@ WELL_KNOWN = {
 }
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+COSCHEDULING_CRD: Object = {
+    "metadata": {
+        "name": "podgroups.scheduling.x-k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
+    },
+    "spec": {
+        "group": "scheduling.x-k8s.io",
+        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+"""scheduler-plugins' PodGroup, with any fields."""
 _OPERATORS = {"in": "In", "notin": "NotIn", ">": "Gt", "<": "Lt"}
 
 

@@ -14,7 +14,7 @@ from bench.crowd import HOST, ZONE
 from bench.hostile import town
 from bench.hostile.isolated import isolated, resident
 from bench.hostile.machine import Machine
-from bench.hostile.meters import Cpu, Meter, Steps
+from bench.hostile.meters import Cpu, Longest, Meter, Steps
 from bench.hostile.row import Chosen, Row
 from bench.hostile.scenario import ONE, Scenario, Write
 from scheduler.engine.engine import Engine
@@ -95,8 +95,8 @@ class Town:
         return isolated(run, trial.so_far, Measured, PATIENCE, timed=timed)
 
     def profile(self, scenario: Scenario) -> None:
-        """Print where the time of a scenario goes."""
-        watched = cProfile.Profile()
+        """Print where the time of a scenario goes, and that of its longest turn."""
+        watched, meter = cProfile.Profile(), Longest()
 
         def end() -> Measured:
             watched.disable()
@@ -108,7 +108,17 @@ class Town:
             Trial(self, scenario, Cpu()).run(scenario.seconds, scenario.every)
             return end()
 
+        def end_of_turns() -> Measured:
+            pstats.Stats(meter.profile).sort_stats("cumulative").print_stats(40)
+            return Measured()
+
+        def turns() -> Measured:
+            Trial(self, scenario, meter).run(scenario.seconds, scenario.every)
+            return end_of_turns()
+
         isolated(work, end, Measured, PATIENCE, timed=True)
+        print("### the longest turn", flush=True)
+        isolated(turns, end_of_turns, Measured, PATIENCE, timed=True)
 
 
 class Trial:

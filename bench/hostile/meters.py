@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import os
 import signal
 import sys
@@ -38,6 +39,30 @@ class Cpu:
     def end(self) -> float:
         """Seconds that it took."""
         return time.thread_time() - self._began
+
+
+class Longest(Cpu):
+    """CPU time of this thread, and a profile of the turn that took most of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.profile = self._now = cProfile.Profile()
+        self._spent = 0.0
+        self._bounded = True
+
+    def begin(self, *, bounded: bool = True) -> None:
+        """A turn begins."""
+        super().begin()
+        self._bounded, self._now = bounded, cProfile.Profile()
+        self._now.enable()
+
+    def end(self) -> float:
+        """Seconds that it took, the profile's own time included."""
+        self._now.disable()
+        spent = super().end()
+        if self._bounded and spent > self._spent:
+            self._spent, self.profile = spent, self._now
+        return spent
 
 
 class Steps:

@@ -55,7 +55,7 @@ def view(
     settings = configuration(path)
     with about(named(path) if path else "configuration"):
         found = effective(settings, registry())
-    as_data(found, Output.JSON) if output is Form.JSON else out.as_yaml(found)
+    as_data(found, Output(output))
 
 
 @app.command()

@@ -83,7 +83,7 @@ class Attempts:
         for framework in frameworks.values():
             framework.guard.effort = self._cluster.effort
 
-    def think(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> Outcome | None:
+    def schedule_pod(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> Outcome | None:
         """The outcome for a pod; None: its slice is used up, and it is back in the queue to go on later.
 
         `answer`: of the extenders, if the pod waited for them. Raises PluginError, TooCostlyError.
@@ -102,7 +102,7 @@ class Attempts:
         try:
             self._long_terms.note(queued.pod.shape)
             queued.pod.shape.read(effort.charge)
-            outcome = self._decide(queued) if answer is None else self._go_on_with(queued, answer)
+            outcome = self._decide(queued) if answer is None else self._with_their_answer(queued, answer)
             if isinstance(outcome, Decision):
                 self._cluster.incidence.prepare(queued.pod)
         except SliceOver:
@@ -241,10 +241,13 @@ class Attempts:
         return step
 
     def _decide(self, queued: QueuedPod) -> Outcome:
-        """Raises PluginError, SliceOver."""
+        """The outcome of an attempt from its start: what an equal pod found, or filters, scores and PostFilter.
+
+        Raises PluginError, SliceOver.
+        """
         pod = queued.pod
         if self._extender_calls.any_for(pod):
-            return self._look_further(queued, self._find(queued))
+            return self._or_post_filter(queued, self._find(queued))
         verifier = self._due()
         framework = self._frameworks[pod.scheduler_name]
         # A decision that is to be verified, or to be shown in full, has to be taken.
@@ -252,7 +255,7 @@ class Attempts:
             found = self.no_fits.find(pod, framework, self.record)
             if found is not None:
                 return found
-        outcome = self._look_further(queued, self._decision(pod, verifier))
+        outcome = self._or_post_filter(queued, self._decision(pod, verifier))
         if isinstance(outcome, NoFit) and not self._in_full:
             self.no_fits.keep(outcome, framework, self.record)
         return outcome
@@ -260,7 +263,10 @@ class Attempts:
     def _find(
         self, queued: QueuedPod, within: Bools | None = None, *, all_rows: bool = False
     ) -> Decision | AskExtenders:
-        """Raises PluginError, SliceOver."""
+        """The decision by filters and scores, or what extenders are to be asked first.
+
+        Raises PluginError, SliceOver.
+        """
         extenders = self._extender_calls.on_nodes(queued.pod)
         if extenders:
             away = away_from(queued.pod, self._cluster, within) if self._cluster.kept_room else None
@@ -274,7 +280,10 @@ class Attempts:
     def _decision(
         self, pod: Pod, verifier: Verifier | None, within: Bools | None = None, *, all_rows: bool = False
     ) -> Decision:
-        """Raises PluginError, SliceOver."""
+        """The decision of the profile's own filters and scores.
+
+        Raises PluginError, SliceOver.
+        """
         framework = self._frameworks[pod.scheduler_name]
         start = self._rotation.start
         decide = framework.decide if self._in_full or all_rows else framework.decide_quickly
@@ -293,7 +302,7 @@ class Attempts:
         verifier = self._verifier
         return verifier if verifier is not None and verifier.due(self._cluster) else None
 
-    def _go_on_with(self, queued: QueuedPod, answer: CallAnswer) -> Outcome:
+    def _with_their_answer(self, queued: QueuedPod, answer: CallAnswer) -> Outcome:
         """Go on with a pod that waited for extenders, on the cluster as it is now.
 
         Raises PluginError, SliceOver.
@@ -302,10 +311,10 @@ class Attempts:
         step = self._applied(call, said)
         if isinstance(step, PostFilterResult):
             return NoFit(call.decision, step)
-        return self._look_further(queued, step)
+        return self._or_post_filter(queued, step)
 
-    def _look_further(self, queued: QueuedPod, step: Decision | AskExtenders) -> Outcome:
-        """Where no node takes the pod, PostFilter plugins may help, and extenders have a say in whom to preempt."""
+    def _or_post_filter(self, queued: QueuedPod, step: Decision | AskExtenders) -> Outcome:
+        """The decision, if a node takes the pod; else what PostFilter plugins do, or what to ask extenders about it."""
         if isinstance(step, AskExtenders) or len(step.feasible):
             return step
         result = self._post_filter(self._frameworks[queued.pod.scheduler_name], step)

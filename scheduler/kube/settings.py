@@ -14,7 +14,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.request import getproxies_environment
 
 from scheduler.kube.kubeconfig import Selected
 
@@ -59,6 +58,10 @@ def settings(chosen: Selected) -> ServerSettings:
 
 def proxies(host: str) -> tuple[str | None, str]:
     """(the environment's proxy for a host, its NO_PROXY)."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None, ""
+    from urllib.request import getproxies_environment  # it brings an HTTP client along, which no start needs
+
     found = getproxies_environment()
     return found.get("https" if host.startswith("https://") else "http"), found.get("no", "")
 

@@ -49,10 +49,14 @@ def analyse(
     find their pods by. `live_schedulers` None: not known. `total` and `each` bound the steps of all questions and of
     one. Where they end, and where the rules mention more than is kept at once, the report says `undecided`.
     """
-    rules, worlds = policies.enforcing, []
+    rules = policies.enforcing
+    worlds: list[Questions] = []
     weight = weigh(rules, owner_selectors)
     if weight <= ROOM:
-        worlds = [Questions(Space(rules, world, owner_selectors), total // 2, each) for world in WORLDS]
+        like: Space | None = None
+        for world in WORLDS:
+            like = Space(rules, world, owner_selectors, like)
+            worlds.append(Questions(like, total // 2, each))
     findings = tuple(_Analysis(policies, owner_selectors, live_schedulers, worlds, weight).findings())
     return Report(findings, weight + sum(world.solver.work for world in worlds))
 

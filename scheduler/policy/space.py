@@ -99,7 +99,10 @@ class Writer(NamedTuple):
 class Space:
     """One world of objects, as far as these rules can see."""
 
-    def __init__(self, rules: Sequence[Rule], world: World, owners: Iterable[LabelSelector] = ()) -> None:
+    def __init__(
+        self, rules: Sequence[Rule], world: World, owners: Iterable[LabelSelector] = (), like: "Space | None" = None
+    ) -> None:
+        """`like`: the space of these rules in the other world, which mostly lists the same values for each key."""
         self.world = world
         self.rules = rules
         self._only: Mapping[Axis, Sequence[Value]] = {}
@@ -120,7 +123,9 @@ class Space:
         self.values: dict[Axis, Sequence[Value]] = {}
         self._alike: dict[Axis, Mapping[Value, Value]] = {}
         self._tell_apart([*raw.values(), *(box for box in selected if box is not None)])
-        self.boxes: dict[int, Box] = {rule: self._in_short(box) for rule, box in raw.items()}
+        self.boxes: dict[int, Box] = {
+            rule: self._in_short(box, {} if like is None else like.boxes.get(rule, {})) for rule, box in raw.items()
+        }
 
     def can_match(self, rule: Rule) -> bool:
         """Whether anything in this world can match the rule."""
@@ -211,12 +216,14 @@ class Space:
             self._alike[axis] = {value: first.setdefault(known[value], value) for value in listed}
             self.values[axis] = [None, *first.values(), _fresh(known.keys())]
 
-    def _in_short(self, box: Box) -> Box:
-        """The same box, told by the values that stand for others."""
+    def _in_short(self, box: Box, like: Box | None = None) -> Box:
+        """The same box, told by the values that stand for others. What is equal in `like` is taken from there."""
         short: dict[Axis, Among] = {}
         for axis, inside in box.items():
             alike = self._alike[axis]
-            short[axis] = Among(frozenset(alike.get(value, value) for value in inside.values), inside.all_but)
+            made = Among(frozenset(alike.get(value, value) for value in inside.values), inside.all_but)
+            known = (inside, like.get(axis)) if like else (inside,)
+            short[axis] = next((one for one in known if one == made), None) or made
         return short
 
 

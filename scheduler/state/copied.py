@@ -4,16 +4,17 @@ In the cluster itself, a dry run has to put everything back before its turn ends
 and volumes are its own; everything else is the original's.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.rebuild import Rebuild
+from scheduler.state.row_counts import let_go
 
 _ROWS = 16
 """So many rows are copied in one go."""
-_A_ROW, _A_POD = 60, 15
+_A_ROW, _A_POD = 50, 10
 """Steps of copying a row, and each pod on it."""
 _MOVED_AT_ONCE, _MOVED = 64, 10
 """So many pods are left out, or counted again, in one go; and the steps of each."""
@@ -65,6 +66,11 @@ class FollowingCopy(CopyWithVolumes):
         """Row → UID → with whom a pod is left out."""
         self._steps = 0
         self._moved = 0
+
+    def end(self) -> Iterator[None]:
+        """Let go of it, some in each step. Nobody may ask afterwards."""
+        yield from let_go(self._counted)
+        yield from self._incidence.pods.end()
 
     def up_to_date(self) -> Cluster:
         """The copy. Raises SliceOver; asked again, it gets further."""

@@ -3,7 +3,7 @@
 Indexes of labels say which classes an affinity term selects; the pods of each class are counted by row.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.state.column import Bools
 from scheduler.state.label_index import Found, LabelIndex
-from scheduler.state.row_counts import RowCounts
+from scheduler.state.row_counts import RowCounts, let_go
 
 IDLE = 1024
 """How many classes without pods are kept: a dry run removes pods and puts them back."""
@@ -69,6 +69,11 @@ class PodClasses:
     def all(self) -> list[PodClass]:
         """Every class, and some that have no pods any more."""
         return list(self._by_key.values())
+
+    def end(self) -> Iterator[None]:
+        """Let go of all pods, some in each step. Nobody may ask afterwards."""
+        self.born.clear()
+        return let_go(self._at_hand, self._by_key, self._classes, *self.placed.containers())
 
     def get(self, number: int) -> PodClass | None:
         """The class of a number; None when it is gone."""

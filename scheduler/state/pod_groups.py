@@ -82,8 +82,10 @@ class PodGroups:
         self._priorities = Priorities()
         """Of the objects of Kubernetes' own API: a tenant may make thousands, and nobody looks through them all."""
         self.log: ChangeLog[GroupKey] = ChangeLog()
-        """Groups that have another priority, disruption mode or parent, and those that go as a whole of which a pod has
-        changed. What is said of a group of groups goes for all groups below it."""
+        """Groups that have another priority, disruption mode or parent. What is said of a group of groups goes for all
+        groups below it."""
+        self.members_log: ChangeLog[GroupKey] = ChangeLog()
+        """Groups that go as a whole of which a pod has changed, or of a group below them."""
         self.trees = GroupTrees(self._groups)
         """Groups of groups."""
 
@@ -307,7 +309,7 @@ class PodGroups:
             if above.object is not None and above.object.disruption_mode == "all":
                 broadest = above
         if broadest is not None:
-            self.log.touch(broadest.key)
+            self.members_log.touch(broadest.key)
 
     def _counted(self, state: GroupState) -> None:
         """A group may have more pods now, or fewer."""

@@ -5,7 +5,7 @@ So placing or removing a pod costs the same however many sums there are, and the
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ _CATCH_UP = 512
 REMEMBERED = 4096
 """At least this many changes are remembered, and up to twice as many. Beyond that, adding up everything costs less."""
 
+_LET_GO = 2_000
+"""So many entries are let go of in one go."""
 
 Change = tuple[int, int, int]
 """(thing, row, how many more, or fewer)."""
@@ -32,6 +34,18 @@ class Placed(NamedTuple):
     def at(self, which: Bools) -> "Placed":
         """Some of them."""
         return Placed(self.numbers[which], self.rows[which], self.counts[which])
+
+
+def let_go(*containers: dict[Any, Any] | list[Any]) -> Iterator[None]:
+    """Empty large containers that nobody needs any more, some in each step: it takes as long as filling them."""
+    for one in containers:
+        while one:
+            if isinstance(one, list):
+                del one[-_LET_GO:]
+            else:
+                for _ in range(min(_LET_GO, len(one))):
+                    one.popitem()
+            yield
 
 
 class RowCounts:
@@ -126,6 +140,10 @@ class RowCounts:
             self._base += REMEMBERED
             self._latest = {number: last for number, last in self._latest.items() if last >= self._base}
             self._last_on = {row: last for row, last in self._last_on.items() if last >= self._base}
+
+    def containers(self) -> tuple[dict[Any, Any] | list[Any], ...]:
+        """What grows with what is counted."""
+        return self._slots, self._latest, self._last_on, self._changes, self._before
 
     def has(self, number: int) -> bool:
         """Whether a thing is on any row."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Object
-from tests.controlplane.cluster import POD_GROUPS, ControlPlane
+from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.berth import Berth, Harbour
@@ -21,21 +19,6 @@ HOURS: Object = {"restartPolicy": "Never", "activeDeadlineSeconds": 2 * 3600}
 SHORTLY: Object = {"restartPolicy": "Never", "activeDeadlineSeconds": 60}
 RESERVATION: Object = {"afterSeconds": 0, "forSeconds": 3600, "percentageOfNodes": 100}
 KEPT = "room is kept for it on 2 nodes until "
-
-
-@pytest.fixture(scope="module")
-def gated(control_plane_binaries: Path) -> Iterator[ControlPlane]:
-    """A control plane of our own that has pod groups, and records each Binding."""
-    with ControlPlane(audit=True, apiserver_args=POD_GROUPS) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def space(gated: ControlPlane) -> Iterator[str]:
-    """A namespace for one test. Its groups go with the control plane: nobody here takes their finalizers off."""
-    name = namespaces.create(gated.api)
-    yield name
-    gated.api.delete(f"{pods_path(name)}")
 
 
 @pytest.fixture

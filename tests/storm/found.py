@@ -223,4 +223,10 @@ FOUND: tuple[Found, ...] = (
         " carried out then, as the claim had not changed",
         scenes_groups.LATE_FROM_THE_DEAD,
     ),
+    Found(
+        "a leader that has died allocates a claim",
+        "the next leader had given the device to another claim, and the claim had not changed; the storm's claim"
+        " controller changed it, as the real one does not",
+        scenes_groups.ALLOCATED_BY_THE_DEAD,
+    ),
 )

@@ -234,7 +234,7 @@ class Reservations:
         waiting = () if entry is None else entry.trying or tuple(entry.pods.values())
         if note and waiting:
             self._outbox.add(RecordEvent(waiting[0].pod, "Warning", "RoomNotKept", note))
-        wakes.everyone(self._queue, ClusterEvent.POD_GROUP_UPDATED, now)
+        wakes.everyone(self._queue, ClusterEvent.KEPT_ROOM_GONE, now)
 
 
 def _sooner(room: KeptRoom | None, before: KeptRoom) -> bool:

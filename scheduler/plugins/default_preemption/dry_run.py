@@ -61,7 +61,7 @@ class DryRuns:
         self._ranking.renew(cluster)
         self.budgets.renew(cluster)
         self.whole_groups.make_room()
-        self.in_copy.others_search(pod.uid)
+        self.in_copy.others_search(pod.uid, cluster)
         lasting = filters.goes_by_shape(pod) and not filters.looks_elsewhere(pod, cluster, ())
         key = (pod.shape, pod.priority) if lasting else pod.uid
         ahead = dict(_rows_ahead(pod, cluster)) if rows.any() else {}
@@ -72,7 +72,7 @@ class DryRuns:
         if chosen is None:
             attempt.explain(rows)
         results.complete, results.delays = True, 0
-        self.in_copy.done(pod.uid)
+        self.in_copy.done(pod.uid, cluster)
         if not lasting or pod.shape.heavy:
             del self._kept[key]
         return results, chosen
@@ -88,7 +88,11 @@ class DryRuns:
         if results is not None and results.nodes is nodes and (lasting or _same(results.pod, pod)):
             changed = nodes.log.since(results.version)
             of_groups = rows_of_groups(cluster, results.groups)
-            changed = None if changed is None or of_groups is None else changed | of_groups
+            members = cluster.pod_groups.members_log.since(results.members)
+            if changed is not None and of_groups is not None and members is not None:
+                changed = changed | of_groups | (results.with_pods_of(members) if lasting else set())
+            else:
+                changed = None
         if results is None or changed is None:
             results = DryRunResults(pod, nodes)
         else:
@@ -100,6 +104,7 @@ class DryRuns:
             self._heed_budgets(results, cluster)
         results.version, results.ahead, results.budgets = nodes.log.version, ahead, cluster.budget_log.version
         results.complete, results.groups = False, cluster.pod_groups.log.version
+        results.members = cluster.pod_groups.members_log.version
         self._make_room()
         self._kept[key] = results
         return results

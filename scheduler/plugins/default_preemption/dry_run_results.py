@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from scheduler.framework.decision import Rejected, Rows
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import GroupKey
 from scheduler.plugins.default_preemption.candidates import PRIORITY_OFFSET
 from scheduler.plugins.default_preemption.whole_groups import Together
 from scheduler.state.cluster import Placement
@@ -29,6 +30,10 @@ class DryRunResults:
         """The version of the log of disruption budgets."""
         self.groups = 0
         """The version of the log of pod groups."""
+        self.members = 0
+        """The version of the log of their members."""
+        self._of_group: dict[GroupKey, set[int]] = {}
+        """Rows whose results go by the pods of a group that goes as a whole."""
         self.ahead: dict[int, tuple[str, ...]] = {}
         """Row → UIDs of the nominated pods that were taken into account."""
         self.complete = False
@@ -74,6 +79,14 @@ class DryRunResults:
             self._explained[where] = False
             for mask in self._reasons.values():
                 mask[where] = False
+
+    def goes_by(self, group: GroupKey, row: int) -> None:
+        """The result of a row goes by all pods of a group."""
+        self._of_group.setdefault(group, set()).add(row)
+
+    def with_pods_of(self, groups: Iterable[GroupKey]) -> set[int]:
+        """Rows whose results go by the pods of these groups."""
+        return set().union(*(self._of_group.pop(group, ()) for group in groups))
 
     def note(self, rows: Sequence[int] | Rows, state: int) -> None:
         """Set the state of some rows where preemption does not help."""

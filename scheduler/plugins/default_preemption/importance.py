@@ -20,6 +20,10 @@ _NOT_RANKED, _NOBODY = -(1 << 62), 1 << 62
 """In place of a row's lowest priority. Either is beyond every priority."""
 
 
+_Versions = tuple[tuple[GroupState, int], ...]
+"""Groups, and their versions for which something is right."""
+
+
 def started(pod: Pod) -> str:
     """When a pod started, as text that sorts as time."""
     return pod.started or _NOT_STARTED
@@ -41,7 +45,7 @@ def rank_of(pod: Pod, whole: GroupState | None) -> int:
 
 
 def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
-    """Rows with pods of groups that have changed since a version of their log; None: all rows. It is charged."""
+    """Rows with pods of groups whose objects have changed since a version of the log; None: all rows. It is charged."""
     groups = cluster.pod_groups
     if version == groups.log.version:
         return set()
@@ -62,7 +66,7 @@ class Ranking:
         self._version = 0
         self._groups = 0
         """The version of the log of pod groups."""
-        self._rows: dict[int, list[Placement]] = {}
+        self._rows: dict[int, tuple[list[Placement], _Versions]] = {}
         self._lowest: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """The lowest priority on each row that is ranked."""
         self.steps = 0
@@ -105,9 +109,10 @@ class Ranking:
         What counts for a pod of a group is its group's priority.
         """
         groups = cluster.pod_groups if len(cluster.pod_groups) else None
-        ranked = self._rows.get(row)
-        if ranked is None:
-            ranked = self._rows[row] = cluster.placements_on(row)
+        ranked, versions = self._rows.get(row, (None, ()))
+        if ranked is None or any(state.version != version for state, version in versions):
+            ranked = cluster.placements_on(row)
+            self._rows[row] = ranked, () if groups is None or len(ranked) < 2 else _versions(ranked, groups)
             if len(ranked) > 1:
                 ranked.sort(key=_key if groups is None else partial(_key_among, groups))
             self._lowest[row] = _lowest_of(ranked, groups)
@@ -121,6 +126,12 @@ class Ranking:
         if ranked[-1].pod.priority >= priority:
             return []
         return ranked[bisect_right(ranked, -priority, key=_lowness) :]
+
+
+def _versions(placements: list[Placement], groups: PodGroups) -> _Versions:
+    """The groups that go as a whole to which these belong: how important they are goes by all their pods."""
+    found = (None if one.pod.scheduling_group is None else groups.whole(one.pod) for one in placements)
+    return tuple([(state, state.version) for state in dict.fromkeys(found) if state is not None])
 
 
 def _key(placement: Placement) -> tuple[int, str]:

@@ -13,6 +13,7 @@ from scheduler.framework.decision import Rejected, Rows
 from scheduler.framework.plugin import Filters
 from scheduler.framework.spare import Spare
 from scheduler.model.pod import Pod
+from scheduler.model.pod_group import GroupKey
 from scheduler.model.shape import PodShape
 from scheduler.plugins.default_preemption.dry_run_results import (
     FAILS,
@@ -271,6 +272,8 @@ class DryRun:
             over = self._dry_runs.violations(victims, self._cluster)
             taken = []
             for victim in victims:
+                if isinstance(victim.key, GroupKey):
+                    self._results.goes_by(victim.key, row)
                 each = [self._takes[code] for code in self._coded(victim.here)]
                 taken.append([sum(amounts) for amounts in zip(*each, strict=True)])
             free = self._free([row])[:, 0].tolist()

@@ -5,7 +5,7 @@ Upstream: `dynamicresources.go` (Reserve, Unreserve, bindClaim, isPodReadyForBin
 """
 
 import hashlib
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -271,9 +271,9 @@ def _wait_for_devices(reservation: Reservation, assumed: AssumedPod, devices: De
 
 
 def moved_on(claim: ResourceClaim) -> Patch:
-    """Another version of a claim that is reserved already, so that what is still under way over this one is refused.
+    """Another version of a claim, so that what an earlier leader has sent over this one is refused.
 
-    An earlier leader may have sent a write that takes the pod out of the claim, and may have died since.
+    If it is reserved already, that may be a write that takes the pod out of it.
     """
     return Patch(
         (CLAIM, *claim.key),
@@ -281,6 +281,20 @@ def moved_on(claim: ResourceClaim) -> Patch:
         claim.resource_version,
         {"metadata": {"annotations": {RESERVED_OVER: claim.resource_version}}},
     )
+
+
+def overtaken(claims: Iterable[ResourceClaim], devices: Devices) -> Iterator[Patch]:
+    """Another version of the claims that get no devices now, though somebody was about to give them some.
+
+    They have our finalizer, which is written first. An earlier leader may have sent an allocation over the version of
+    now, and the device may be given to another claim before that arrives.
+    """
+    users = devices.users
+    for claim in claims:
+        begun = claim.allocation is None and FINALIZER in claim.finalizers
+        if begun and claim.uid not in devices.in_flight and claim.uid not in users.overtaken:
+            users.overtaken.add(claim.uid)
+            yield moved_on(claim)
 
 
 def freed(claim: ResourceClaim) -> Patch:

@@ -3,8 +3,10 @@
 import pytest
 
 from scheduler.framework.events import ClusterEvent
+from scheduler.state.incidence import Incidence
 from tests.builders import Object, namespace, node, pod, term
 from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, pre_filter, rejected, scored
+from tests.unit.work import calls
 
 NOT_NEAR = "!node(s) didn't match pod affinity rules"
 NOT_APART = "node(s) didn't match pod anti-affinity rules"
@@ -230,3 +232,31 @@ def test_a_supposed_pod_repels_nobody_whom_none_repelled_before() -> None:
         with there.supposing([(other, there.nodes.row_of("a1") or 0)]):
             assert bool(made.filter(asks, there)) is repelled
         assert there.supposed == {}
+
+
+def test_a_pod_that_is_left_out_repelled_it_before() -> None:
+    """PreFilter saw whom a dry run takes away, so what it supposes besides counts."""
+    asks, made = a_pod(pod("p", labels={"app": "web"})), plugin("InterPodAffinity")
+    other = a_pod(pod("e", apart=["app=web per zone"]))
+    there = cluster(*NODES, on("f", "b1", apart=["app=web per zone"]))
+    (placement,) = there.placements()
+    there.leave_out(placement)
+    assert not made.filter(asks, there)
+    with there.supposing([(other, there.nodes.row_of("a1") or 0)]):
+        assert made.filter(asks, there)
+    there.put_back(placement)
+
+
+def test_pods_that_are_left_out_are_not_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Preemption leaves out thousands at a time, if a group goes as a whole; somebody else keeps the pod away."""
+    asks, made = a_pod(pod("p", labels={"app": "web"})), plugin("InterPodAffinity")
+    leaving = [on(f"e{i}", "a1", apart=["app=web per zone"]) for i in range(100)]
+    there = cluster(*NODES, on("f", "b1", apart=["app=web per zone"]), *leaving)
+    left_out = [one for one in there.placements() if one.pod.name.startswith("e")]
+    for placement in left_out:
+        there.leave_out(placement)
+    asked = calls(monkeypatch, (Incidence, "repulsion"))
+    assert made.filter(asks, there)
+    assert asked.total() == 0
+    for placement in left_out:
+        there.put_back(placement)

@@ -1,5 +1,6 @@
 """Groups that go as a whole: what all their pods cost is counted once, not on each row that they touch."""
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +18,9 @@ from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
 from scheduler.plugins.default_preemption import select_victims
 from scheduler.plugins.default_preemption.budgets import Budgets, Drawn, DrawnTogether
+from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.state.cluster import Cluster, Placement
+from scheduler.state.copied import FollowingCopy
 from scheduler.state.effort import SliceOver
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import a_budget, a_framework, answer, decoder
@@ -283,6 +286,33 @@ def test_two_preemptors_have_the_copy_one_after_the_other() -> None:
     raise AssertionError("it waits for ever")
 
 
+def test_the_next_preemptor_takes_the_copy_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not made anew as long as preemptors come, and let go of in parts when none does."""
+    cluster, framework = _zoned(300), a_framework()
+    copied: list[int] = []
+    before = FollowingCopy._copy  # noqa: SLF001
+
+    def counted(self: FollowingCopy, rows: list[int]) -> None:
+        copied.extend(rows)
+        before(self, rows)
+
+    monkeypatch.setattr(FollowingCopy, "_copy", counted)
+    said = [
+        answer(framework, msgspec.structs.replace(_keeps_away(), uid=uid, name=uid), cluster) for uid in ("a", "b", "c")
+    ]
+    assert said[0] == said[1] == said[2]
+    assert len(copied) == ROWS + 1
+    cluster.storage.version += 1  # storage has changed, which the copy does not follow
+    assert answer(framework, msgspec.structs.replace(_keeps_away(), uid="d", name="d"), cluster) == said[0]
+    assert len(copied) == 2 * (ROWS + 1)
+    preemption = framework.plugin("DefaultPreemption")
+    assert isinstance(preemption, DefaultPreemption)
+    for _ in range(1_000):
+        preemption.dry_runs.in_copy.others_search("e", cluster)
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, FollowingCopy)]
+
+
 def test_a_cluster_that_changes_while_a_group_is_taken_away() -> None:
     """Pods of the group go and others come between the slices; the answer is what it is in the end."""
     cluster, framework = _zoned(400), a_framework()
@@ -300,3 +330,50 @@ def test_a_cluster_that_changes_while_a_group_is_taken_away() -> None:
     assert node == "n0"
     assert victims == answer(a_framework(), _keeps_away(), cluster)[1]
     assert len(victims) == 400 + 1 - 20
+
+
+def test_each_change_of_a_member_does_not_begin_the_search_again() -> None:
+    """A pod of the group changes before each slice: its own row is tried again, and whoever is chosen."""
+    cluster, framework = _zoned(300), a_framework()
+    preemption = framework.plugin("DefaultPreemption")
+    assert isinstance(preemption, DefaultPreemption)
+    for i in range(ROWS * 10):
+        cluster.effort.begin(2_000)
+        try:
+            node, victims, _ = answer(framework, _keeps_away(), cluster)
+            break
+        except SliceOver:
+            uid = f"p{i % ROWS}"
+            of_group = {"schedulingGroup": {"podGroupName": "large"}}
+            changed = _pod(uid, 2, i % ROWS % 3, f"n{i % ROWS}", labels={"part": "large", "news": f"{i}"}, **of_group)
+            cluster.put_pod(changed)
+        finally:
+            cluster.effort.end()
+    else:
+        raise AssertionError("it comes to no end")
+    assert (node, len(victims)) == ("n0", 301)
+    assert preemption.dry_runs.tried < 3 * ROWS
+
+
+def test_what_is_kept_heeds_members_elsewhere() -> None:
+    """Of two groups the one with fewer pods goes: pods of theirs on other nodes come and go."""
+    cluster, framework = Cluster(), a_framework()
+    for i in range(2):
+        cluster.pod_groups.put(_group(f"g{i}"))
+        cluster.put_node(decoder.node(msgspec.json.encode(node(f"n{i}", cpu="4", labels={"disk": "ssd"}))))
+    cluster.put_node(decoder.node(msgspec.json.encode(node("rest", cpu="4", pods="100"))))
+
+    def put(group: int, name: str, where: str, cpu: int = 0) -> None:
+        of_group = {"schedulingGroup": {"podGroupName": f"g{group}"}}
+        cluster.put_pod(_pod(name, cpu, 0, where, **of_group))
+
+    for i in range(2):
+        put(i, f"here-{i}", f"n{i}", 4)
+        put(i, f"there-{i}", "rest")
+    for taken, number in enumerate((1, 2, 3, 4), 1):
+        fewer, more = taken % 2, 1 - taken % 2
+        for k in range(2):
+            put(more, f"more-{number}-{k}", "rest")
+        found = answer(framework, _preemptor(), cluster)
+        assert found == answer(a_framework(), _preemptor(), cluster)
+        assert found[0] == f"n{fewer}"

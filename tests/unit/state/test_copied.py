@@ -1,5 +1,6 @@
 """A copy of a cluster follows it, whatever happens to the cluster and whoever is left out of the copy meanwhile."""
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -65,3 +66,19 @@ def test_it_is_what_a_new_copy_would_be(start: list[Any], turns: list[tuple[list
         assert made.nodes.names == cluster.nodes.names
         assert seen(made) == seen(anew)
         assert validate(cluster) == []
+
+
+def test_a_copy_is_let_go_of_in_parts() -> None:
+    """What grows with pods is emptied some entries at a time."""
+    crowd = Crowd([(0, 2, i % 2) for i in range(2 * NODES)])
+    for i in range(5_000):
+        made = decoder.pod(msgspec.json.encode(pod(f"own-{i}", labels={"own": f"{i}"})))
+        crowd.cluster.put_pod(msgspec.structs.replace(made, node_name="n0"))
+    copy = FollowingCopy(crowd.cluster)
+    copy.up_to_date()
+    pods = copy._incidence.pods  # noqa: SLF001
+    left = [len(pods), *(len(pods) for _ in copy.end())]
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= 2_000
+    assert len(crowd.cluster.incidence.pods) > 5_000
+    assert validate(crowd.cluster) == []

@@ -159,7 +159,7 @@ def found_anew(cluster: Cluster, pod: Pod) -> tuple[int, GroupKey | None, tuple[
 
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_happens_it_is_known_which_pods_go_together(seed: int) -> None:
-    """And whose rows are to be looked at again: those of the groups that the log names."""
+    """And whose rows are to be looked at again: those of the groups that the logs name."""
     rng = random.Random(seed)
     cluster = trees_of()
     groups = cluster.pod_groups
@@ -167,7 +167,7 @@ def test_whatever_happens_it_is_known_which_pods_go_together(seed: int) -> None:
     pods: dict[str, Pod] = {}
     before: dict[str, Any] = {}
     for number in range(80):
-        version = groups.log.version
+        version, members = groups.log.version, groups.members_log.version
         spec = {"priority": rng.randrange(2), "disruptionMode": {rng.choice(["all", "single"]): {}}}
         match rng.randrange(6):
             case 0 | 1:
@@ -190,7 +190,9 @@ def test_whatever_happens_it_is_known_which_pods_go_together(seed: int) -> None:
                     groups.assign(pods[name])
         now = {name: as_victim(groups, pod) for name, pod in pods.items()}
         assert now == {name: found_anew(cluster, pod) for name, pod in pods.items()}, number
-        changed = groups.log.since(version)
-        told = set(pods) if changed is None else set(groups.with_node(changed))
+        changed, of_members = groups.log.since(version), groups.members_log.since(members)
+        assert changed is not None
+        assert of_members is not None
+        told = set(groups.with_node(changed | of_members))
         assert {name for name in pods if name in before and before[name] != now[name]} <= told, number
         before = now
