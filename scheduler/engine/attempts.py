@@ -177,19 +177,27 @@ class Attempts:
         self._queue.set_aside(queued, now)
 
     def of_group(
-        self, queued: QueuedPod, most: int, now: float, answer: CallAnswer | None = None, within: Bools | None = None
+        self,
+        queued: QueuedPod,
+        most: int,
+        now: float,
+        answer: CallAnswer | None = None,
+        within: Bools | None = None,
+        *,
+        all_rows: bool = False,
     ) -> tuple[Decision | AskExtenders | None, int]:
         """The decision for one pod of a group that is being tried, and the steps that it took.
 
         None: it needs more than `most` steps; what it has found is kept. Preemption is the group's. `answer`: as in
-        `schedule_pod`. `within`: bool[rows], the only nodes on which it may be. Raises PluginError.
+        `schedule_pod`. `within`: bool[rows], the only nodes on which it may be. `all_rows`: find all nodes that take it, not
+        only the best ones. Raises PluginError.
         """
         effort, start = self._cluster.effort, self._rotation.start
         self._index_terms(queued, now)
         effort.begin(most)
         try:
             queued.pod.shape.read(effort.charge)
-            step = self._find(queued, within) if answer is None else self._found(answer, within)
+            step = self._find(queued, within, all_rows=all_rows) if answer is None else self._found(answer, within)
             if isinstance(step, Decision) and len(step.feasible):
                 self._cluster.incidence.prepare(queued.pod)
         except SliceOver:
@@ -252,7 +260,9 @@ class Attempts:
             self.no_fits.keep(outcome, framework, self.record)
         return outcome
 
-    def _find(self, queued: QueuedPod, within: Bools | None = None) -> Decision | AskExtenders:
+    def _find(
+        self, queued: QueuedPod, within: Bools | None = None, *, all_rows: bool = False
+    ) -> Decision | AskExtenders:
         """The decision by filters and scores, or what extenders are to be asked first.
 
         Raises PluginError, SliceOver.
@@ -265,16 +275,18 @@ class Attempts:
             if away is not None and isinstance(step, Decision):
                 away.tell(step)
             return step
-        return self._decision(queued.pod, self._due(), within)
+        return self._decision(queued.pod, self._due(), within, all_rows=all_rows)
 
-    def _decision(self, pod: Pod, verifier: Verifier | None, within: Bools | None = None) -> Decision:
+    def _decision(
+        self, pod: Pod, verifier: Verifier | None, within: Bools | None = None, *, all_rows: bool = False
+    ) -> Decision:
         """The decision of the profile's own filters and scores.
 
         Raises PluginError, SliceOver.
         """
         framework = self._frameworks[pod.scheduler_name]
         start = self._rotation.start
-        decide = framework.decide if self._in_full else framework.decide_quickly
+        decide = framework.decide if self._in_full or all_rows else framework.decide_quickly
         if self._cluster.kept_room:
             kept = away_from(pod, self._cluster, within)
             decision = decide(pod, self._cluster, self._rotation, within=kept.within)

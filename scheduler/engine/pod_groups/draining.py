@@ -11,6 +11,7 @@ from math import inf
 from msgspec import Struct
 
 from scheduler.engine.pod_groups.planning import Planning
+from scheduler.engine.pod_groups.tree_trial import TreeTrial
 from scheduler.engine.pod_groups.trial import Assigned, Trial
 from scheduler.framework.status import PluginError
 from scheduler.model.lasting import since_epoch
@@ -63,18 +64,21 @@ class Draining(Planning[Drained | str]):
                 if i % _AT_ONCE == 0:
                     yield _AT_ONCE
         trial = Trial(self._attempt, self._cluster, thought, self._framework.apart(), self._pick)
-        why, assigned = yield from trial.run()
+        tree = self._attempt.tree
+        walk = trial if tree is None else TreeTrial(tree.root, trial)
+        why, assigned = yield from walk.run()
         if why:
             return "there is too little room even if all pods end that may"
+        assigned = walk.starting(assigned)
         first, last, gone = 0, len(ends) - 1, len(leaving)
         while first < last:
             middle = (first + last) // 2
             gone = yield from self._move(thought, leaving, gone, ends[middle])
-            why, found = yield from trial.run()
+            why, found = yield from walk.run()
             if why:
                 first = middle + 1
             else:
-                last, assigned = middle, found
+                last, assigned = middle, walk.starting(found)
         rows = {row for _, row in assigned}
         end = leaving[ends[last] - 1][0]
         waited_for: set[str] = set()
@@ -119,7 +123,7 @@ class Draining(Planning[Drained | str]):
 
     def _ends(self, pod: Pod) -> bool:
         """Whether a pod ends without being removed."""
-        mine = pod.scheduling_group is not None and self._cluster.pod_groups.of(pod) == self._attempt.entry.key
+        mine = pod.scheduling_group is not None and self._cluster.pod_groups.waits_with(pod) == self._attempt.entry.key
         return (pod.lasts is not None or pod.terminating) and not mine
 
     def _end(self, pod: Pod) -> tuple[float, float]:

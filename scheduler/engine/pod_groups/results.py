@@ -6,6 +6,7 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, subm
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
@@ -133,6 +134,15 @@ class Search(Struct, eq=False):
         return more
 
 
+class Takes(Enum):
+    """Which of the nodes that take it a pod takes, when orders are tried beside kube-scheduler's."""
+
+    BEST = "that of the best score"
+    FULLEST = "the fullest one"
+    ROOMIEST = "the one that takes most pods like it: what the others share with it is there, too"
+    DRAWN = "one that is drawn by lot"
+
+
 class Further(Struct, eq=False):
     """Orders that are tried after kube-scheduler's own has failed."""
 
@@ -142,10 +152,9 @@ class Further(Struct, eq=False):
     most: int
     order: tuple[str, ...] = ()
     """The UIDs, as they are tried now."""
-    fullest: bool = False
-    """Each pod takes the fullest node that takes it, and not the one of the best score."""
+    takes: Takes = Takes.BEST
     tried: int = 0
-    seen: set[tuple[tuple[str, ...], bool]] = field(default_factory=set)
+    seen: set[tuple[tuple[str, ...], Takes]] = field(default_factory=set)
     over: bool = False
     """No other order is tried any more."""
 
@@ -190,6 +199,8 @@ class GroupAttempt(Struct, eq=False):
     """Steps that all this took so far."""
     kept: bool = False
     """It is known whether room is kept for it."""
+    of_room: str = ""
+    """What is said of that."""
     evicted: int = 0
     """How many victims were told to go."""
     said: bool = False

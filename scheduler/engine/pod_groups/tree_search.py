@@ -195,7 +195,11 @@ class TreeSearch(TreeWalk):
             elif part.broken or (self._attempt.ended is not Ended.REJECTED and not self.knows):
                 yield leaf.group, "False", SCHEDULER_ERROR, part.said() if part.broken else self._attempt.message
             else:
-                yield leaf.group, "False", UNSCHEDULABLE, part.said(plan.said)
+                yield leaf.group, "False", UNSCHEDULABLE, part.said(self._more(plan))
+
+    def _more(self, plan: Plan) -> str:
+        """What is said besides: of preemption, and of room that is kept."""
+        return ", ".join(filter(None, (plan.said, self._attempt.of_room)))
 
     def verdict(self, member: Member, plan: Plan) -> tuple[str, str, str | None]:
         """(reason, message, nomination) for a pod of a tree that failed. `plan`: as in `conditions`."""
@@ -206,9 +210,9 @@ class TreeSearch(TreeWalk):
             return SCHEDULER_ERROR, member.message if own else part.said() if part else self._attempt.message, ""
         nominated = plan.node_for(member.queued.pod)
         if member.fits and plan.waits:
-            return UNSCHEDULABLE, part.said(plan.said), nominated
+            return UNSCHEDULABLE, part.said(self._more(plan)), nominated
         if member.fits:
-            return UNSCHEDULABLE, f"{GROUP_UNSCHEDULABLE}, {part.said(plan.said)}", ""
+            return UNSCHEDULABLE, f"{GROUP_UNSCHEDULABLE}, {part.said(self._more(plan))}", ""
         if member.reason:
             return member.reason, member.message, member.nominated if nominated is None else nominated
         return UNSCHEDULABLE, part.said(), nominated

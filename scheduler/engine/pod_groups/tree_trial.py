@@ -30,6 +30,7 @@ class TreeTrial(TreeWalk):
         """As `Trial.run`. Pods that find a node are among those with rows though their own group may not fit: a place
         is found for them as well, as in kube-scheduler."""
         parts = Parts()
+        self.seen_until.clear()
         part = yield from self._group(self.root, None, parts)
         if part.fits and not part.any_scheduled:
             part.ended, part.early = Ended.REJECTED, True
@@ -41,6 +42,12 @@ class TreeTrial(TreeWalk):
         if min(self.seen_until, default=NEVER) == NEVER:
             self.seen_until.clear()
         return "", assigned
+
+    def starting(self, assigned: Assigned) -> Assigned:
+        """As of `Trial`: those of groups that fit."""
+        if not self.seen_until:
+            return assigned
+        return [one for one, until in zip(assigned, self.seen_until, strict=True) if until == NEVER]
 
     def _assigned(self, node: TreeNode, parts: Parts, found: Assigned) -> None:
         """Add the pods of a subtree that found a node, and until when each was seen."""

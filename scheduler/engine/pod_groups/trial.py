@@ -101,6 +101,10 @@ class Trial:
         best = [i for i, total in enumerate(totals) if total == max(totals)]
         return "", fitting[best[self.pick(str(self.attempt.entry.key), len(best))]][1]
 
+    def starting(self, assigned: Assigned) -> Assigned:
+        """Those of the pods that `run` has found a node for that would start there."""
+        return assigned
+
     def _on(self, placement: Placement | None) -> Steps[tuple[str, Assigned]]:
         """As `run`, on the nodes of one placement; None: on all."""
         trial = GroupAttempt(self.attempt.entry, self.attempt.group, {})
