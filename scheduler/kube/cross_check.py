@@ -180,6 +180,11 @@ class CrossCheck:
             version = read_version(meta.resource_version)
             self._seen.add(meta.uid)
             before = known.get(key)
+            if before is not None and older(version, before[1]) and not older(self._version, before[1]):
+                # The list is of a later version than the one that is known, and shows an earlier one: a restored
+                # cluster whose versions have passed ours meanwhile.
+                self._back = True
+                return
             if before is None or before[0] != meta.uid or older(before[1], version):
                 self._differ[key] = (meta.uid, version)
         self._next = page.metadata.next

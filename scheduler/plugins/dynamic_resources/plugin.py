@@ -175,10 +175,10 @@ class DynamicResources(Plugin):
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
         """Free a claim that keeps the pod from nodes and that nobody else uses."""
-        if decision.verdict is not None or not (pod.shape.claims or pod.shape.containers):
-            return PostFilterResult("")
         devices = cluster.devices
-        over = tuple(overtaken(self._claims(pod, cluster), devices))
+        over = tuple(overtaken(self._claims(pod, cluster), devices)) if pod.shape.claims else ()
+        if decision.verdict is not None or not (pod.shape.claims or pod.shape.containers):
+            return PostFilterResult("", writes=over)
         mine = [rejected for rejected in decision.rejected if rejected.plugin == self.name]
         reasons = {reason for rejected in mine for reason, _ in rejected.reasons}
         if self.unavailable in reasons:

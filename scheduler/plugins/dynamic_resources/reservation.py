@@ -287,12 +287,17 @@ def overtaken(claims: Iterable[ResourceClaim], devices: Devices) -> Iterator[Pat
     """Another version of the claims that get no devices now, though somebody was about to give them some.
 
     They have our finalizer, which is written first. An earlier leader may have sent an allocation over the version of
-    now, and the device may be given to another claim before that arrives.
+    now, and the device may be given to another claim before that arrives. So may we: if the API server refused it, and
+    the claim has not changed, nothing would ever tell that it has nothing.
     """
     users = devices.users
-    for claim in claims:
-        begun = claim.allocation is None and FINALIZER in claim.finalizers
-        if begun and claim.uid not in devices.in_flight and claim.uid not in users.overtaken:
+    for claim in [devices.claims.get(one.key, one) for one in claims]:
+        if claim.allocation is not None or FINALIZER not in claim.finalizers:
+            continue
+        if claim.uid in devices.in_flight:
+            if devices.is_doubted(claim.uid):
+                yield moved_on(claim)
+        elif claim.uid not in users.overtaken:
             users.overtaken.add(claim.uid)
             yield moved_on(claim)
 
