@@ -24,7 +24,9 @@ from scheduler.kube.writes import Event, record, record_all
 log = structlog.get_logger("writer")
 
 MOST = 20_000
-"""Events that may wait to be written; beyond that they are dropped and counted, for pods matter more."""
+"""Events that may wait to be written. Beyond that, those of a namespace that has `FEW` of them are dropped and counted,
+for pods matter more."""
+FEW = 200
 GATHER_SECONDS = 0.02
 """How long an event waits for others."""
 TOGETHER = 16
@@ -52,14 +54,49 @@ class Written(Struct):
     """Pods that are bound with a device that another claim has."""
 
 
+class _Waiting:
+    """Events by namespace, each in the order in which they came. Namespaces take turns."""
+
+    def __init__(self) -> None:
+        self._by_namespace: dict[str, deque[Event]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def of(self, namespace: str) -> int:
+        """How many of a namespace."""
+        return len(self._by_namespace.get(namespace, ()))
+
+    def add(self, event: Event) -> None:
+        """It goes behind those of its namespace."""
+        self._by_namespace.setdefault(event.about.namespace, deque()).append(event)
+        self._count += 1
+
+    def next(self) -> Event:
+        """The first one of the namespace whose turn it is. There has to be one."""
+        namespace, events = next(iter(self._by_namespace.items()))
+        del self._by_namespace[namespace]
+        event = events.popleft()
+        if events:
+            self._by_namespace[namespace] = events
+        self._count -= 1
+        return event
+
+    def clear(self) -> None:
+        """Drop all."""
+        self._by_namespace.clear()
+        self._count = 0
+
+
 class Events:
-    """The events that wait, and those under way."""
+    """The events that wait, and those under way. One namespace's crowd delays and displaces its own only."""
 
     def __init__(self, client: Client, written: Written, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._written = written
         self._under_way = UnderWay(clock)
-        self._waiting: deque[Event] = deque()
+        self._waiting = _Waiting()
         self._workers = 0
         self._sending = 0
         self._unanswered = 0
@@ -67,10 +104,10 @@ class Events:
 
     def write(self, event: Event) -> None:
         """Write it soon, or drop it when too many wait."""
-        if len(self._waiting) + self._sending >= MOST:
+        if len(self._waiting) + self._sending >= MOST and self._waiting.of(event.about.namespace) >= FEW:
             self._written.events_dropped += 1
             return
-        self._waiting.append(event)
+        self._waiting.add(event)
         if not self._workers or (self._workers < CONNECTIONS and len(self._waiting) >= TOGETHER * self._workers):
             self._workers += 1
             self._under_way.start(self._work())
@@ -91,12 +128,13 @@ class Events:
                 together = self._client.protobuf and self._unanswered < TRUST
                 # An event that goes by itself waits for its turn when it is sent.
                 turns = await self._client.turns(EVENT, min(len(self._waiting), TOGETHER)) if together else 1
-                events = [self._waiting.popleft() for _ in range(min(turns, len(self._waiting)))]
+                events = [self._waiting.next() for _ in range(min(turns, len(self._waiting)))]
                 self._sending += len(events)
                 try:
                     await self._write(events, together)
                 except asyncio.CancelledError:  # some may be written: how many, nobody knows
-                    self._waiting.extend(events)
+                    for event in events:
+                        self._waiting.add(event)
                     raise
                 finally:
                     self._sending -= len(events)

@@ -32,6 +32,8 @@ class ApiServer:
         self.says: Iterator[bytes] = iter(())
         self.taken: Counter[str] = Counter()
         """Names of events that were taken."""
+        self.of: Counter[str] = Counter()
+        """As many by namespace."""
         self.connections = 0
         self.together = 0
         """Most requests that came with one piece of data."""
@@ -54,6 +56,7 @@ class ApiServer:
                         return
                     if said in (OK, LAST):
                         self.taken[_name(request)] += 1
+                        self.of[request.partition(b"/namespaces/")[2].partition(b"/")[0].decode()] += 1
                     writer.write(said)
                     if said is LAST:
                         return
@@ -87,9 +90,9 @@ class World:
         self.written = Written()
         self.events = Events(client, self.written)
 
-    def write(self, count: int) -> None:
+    def write(self, count: int, namespace: str = "default") -> None:
         for i in range(count):
-            pod = PodRef("default", f"p{i}", f"uid-{i}")
+            pod = PodRef(namespace, f"p{i}", f"uid-{i}")
             said = {"kind": "Normal", "reason": "Scheduled", "action": "Binding", "note": "bound"}
             self.events.write(event(pod, **said, controller="berth", instance="berth-1", moment=1e9))
 
@@ -219,6 +222,31 @@ async def test_too_many_are_dropped(world: World) -> None:
     assert await world.events.drain(0.0) == MOST
     world.write(1)
     assert await world.written_all() == (1, MOST + 3)
+
+
+async def test_a_crowd_drops_its_own_events_only(world: World) -> None:
+    """As many as may wait are those of one namespace: another one's are written all the same."""
+    world.write(MOST + 3, "crowd")
+    assert world.written.events_dropped == 3
+    world.write(room.FEW, "other")
+    assert world.written.events_dropped == 3
+    world.write(1, "other")
+    assert world.written.events_dropped == 4
+    assert await world.events.drain(0.0) == MOST + room.FEW
+
+
+async def test_namespaces_take_turns() -> None:
+    """Five are let through here: those of the crowd that came first, and one that came behind a hundred of them."""
+    server = ApiServer()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with listening, Client(Connection(server.url), qps=0.001, burst=5, protobuf=True) as client:
+        world = World(server, client)
+        world.write(100, "crowd")
+        world.write(1, "other")
+        assert await world.events.drain(1.0) == 96
+    assert world.written.events == 5
+    assert sorted(server.of.values()) == [1, 4]
 
 
 async def test_a_limited_rate_lets_a_few_through_at_once() -> None:
