@@ -17,20 +17,20 @@ from bench.table import tables
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "benchmarks.md"
 CHART = DOCS / "pictures" / "benchmarks.svg"
-_DEVICES = "dra"
-"""How the names of workloads begin that are about devices."""
+_APART = {"devices": ("dra",), "groups": ("gangs", "racks")}
+"""What has a table of its own, and how the names of its workloads begin."""
 _SERIES = (("kube", "kube-scheduler", "#b54708"), ("berth", "Berth", "#1570ef"), ("binder", "bare binder", "#98a2b3"))
 _ROW, _BAR, _LEFT, _WIDE, _TOP = 44, 11, 190, 520, 44
 
 
 def write(record: history.Record) -> None:
-    """The figures between the page's marks, and the chart. Devices have a table of their own.
+    """The figures between the page's marks, and the chart. Devices and pod groups have tables of their own.
 
     A table of which the run measured no workload stays as it is.
     """
     found = lines(record.rows)
-    devices = [line for line in found if line.workload.startswith(_DEVICES)]
-    others = [line for line in found if line not in devices]
+    apart = {mark: [line for line in found if line.workload.startswith(names)] for mark, names in _APART.items()}
+    others = [line for line in found if not any(line in some for some in apart.values())]
     size = "" if record.scale == 1 else f", every count times {record.scale:g}"
     size += "" if record.measured == 1 else f", the measured pods times {record.measured:g}"
     command = "make bench-ceiling RECORD=1" if record.ceiling else "make bench RECORD=1"
@@ -44,8 +44,9 @@ def write(record: history.Record) -> None:
     if others:
         replace_between(PAGE, "figures", f"{head}\n\n{tables(others, goals())}")
         CHART.write_text(chart(others))
-    if devices:
-        replace_between(PAGE, "devices", f"{head}\n\n{tables(devices, goals())}")
+    for mark, some in apart.items():
+        if some:
+            replace_between(PAGE, mark, f"{head}\n\n{tables(some, goals())}")
 
 
 def replace_between(page: Path, mark: str, text: str) -> None:

@@ -76,7 +76,7 @@ STOPS = (
     Stop(Engine.handle, lambda _, done: f"the pod is put; instructions so far: {len(done)}"),
     Stop(Queue.add, lambda _, queued: f"it waits in the {queued.place} queue"),
     Stop(Queue.pop, lambda _, queued: f"attempt {queued.attempts} begins"),
-    Stop(Attempts.think, lambda _, outcome: f"the outcome is a {type(outcome).__name__}"),
+    Stop(Attempts.schedule_pod, lambda _, outcome: f"the outcome is a {type(outcome).__name__}"),
     Stop(Framework.decide_quickly, lambda _, decision: f"{decision.fitting} of {decision.nodes} nodes fit"),
     Stop(EquivalenceClasses.of, lambda _, found: f"{len(found.asked.filters)} filters have to be asked for each pod"),
     Stop(TaintToleration.filter, _rejects),

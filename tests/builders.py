@@ -20,6 +20,37 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _OPERATORS = {"in": "In", "notin": "NotIn", ">": "Gt", "<": "Lt"}
 
 
+def definition(plural: str, group: str, version: str, kind: str, **metadata: Any) -> Object:
+    """A CustomResourceDefinition of a namespaced kind that has a status, and any fields."""
+    return {
+        "metadata": {"name": f"{plural}.{group}", **metadata},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
+            "scope": "Namespaced",
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                }
+            ],
+        },
+    }
+
+
+COSCHEDULING_CRD = definition(
+    "podgroups",
+    "scheduling.x-k8s.io",
+    "v1alpha1",
+    "PodGroup",
+    annotations={"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
+)
+"""scheduler-plugins' own."""
+
+
 def label(key: str) -> str:
     """The full label key of a short one."""
     return WELL_KNOWN.get(key, key)

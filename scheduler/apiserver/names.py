@@ -43,27 +43,21 @@ def _too_long(limit: int) -> str:
     return f"must be no more than {limit} bytes"
 
 
+def _errors(text: str, limit: int, pattern: re.Pattern[str], otherwise: str) -> tuple[str, ...]:
+    """What is wrong with a text that may have so many bytes and has to match a pattern."""
+    too_long = (_too_long(limit),) if len(text) > limit else ()
+    return too_long if pattern.fullmatch(text) else (*too_long, otherwise)
+
+
 @lru_cache(maxsize=4096)
 def dns_label_errors(name: str) -> tuple[str, ...]:
     """What is wrong with a name as an RFC 1123 label."""
-    errors = []
-    if "." in name:
-        return ("must not contain dots",)
-    if len(name) > 63:
-        errors.append(_too_long(63))
-    if not DNS_LABEL.fullmatch(name):
-        errors.append(_LABEL_TEXT)
-    return tuple(errors)
+    return ("must not contain dots",) if "." in name else _errors(name, 63, DNS_LABEL, _LABEL_TEXT)
 
 
 def subdomain_errors(name: str) -> tuple[str, ...]:
     """What is wrong with a name as an RFC 1123 subdomain."""
-    errors = []
-    if len(name) > 253:
-        errors.append(_too_long(253))
-    if not DNS_SUBDOMAIN.fullmatch(name):
-        errors.append(_SUBDOMAIN_TEXT)
-    return tuple(errors)
+    return _errors(name, 253, DNS_SUBDOMAIN, _SUBDOMAIN_TEXT)
 
 
 node_name_errors = subdomain_errors
@@ -105,9 +99,4 @@ def qualified_name_errors(name: str) -> tuple[str, ...]:
 @lru_cache(maxsize=16384)
 def label_value_errors(value: str) -> tuple[str, ...]:
     """What is wrong with a label's value."""
-    errors = []
-    if len(value) > 63:
-        errors.append(_too_long(63))
-    if not LABEL_VALUE.fullmatch(value):
-        errors.append(_LABEL_VALUE_TEXT)
-    return tuple(errors)
+    return _errors(value, 63, LABEL_VALUE, _LABEL_VALUE_TEXT)

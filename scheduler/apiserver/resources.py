@@ -312,7 +312,6 @@ class Registry:
         return next(resource for resource in BUILT_IN if resource.plural == plural)
 
     def in_group(self, group: str, version: str) -> list[Resource]:
-        """All resources of a group and version."""
         return list(self._by_group.get((group, version), {}).values())
 
     def group_versions(self) -> dict[str, list[str]]:

@@ -83,7 +83,6 @@ class _Planner:
         return self.made[id(root)]
 
     def plan(self, node: Node) -> Plan:
-        """The plan of a node."""
         if self.made and (made := self.made.get(id(node))) is not None:
             return made
         return self._plans[type(node)](node)

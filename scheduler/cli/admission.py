@@ -3,33 +3,29 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from scheduler.cli import services
+from scheduler.cli.declared import Option
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def admission(
-    port: Annotated[int, typer.Option(help="The port of the webhook; 0 lets the system choose one.")] = 8443,
+    port: Annotated[int, Option(help="The port of the webhook; 0 lets the system choose one.")] = 8443,
     host: services.Host = "",
     namespace: Annotated[
         str,
-        typer.Option(
+        Option(
             "--namespace",
             "-n",
             help="The namespace of the server's Secret, Lease and Service. Default: the pod's own, or the context's.",
         ),
     ] = "",
     service: Annotated[
-        str, typer.Option(help="The Service by which the API server reaches the webhook.")
+        str, Option(help="The Service by which the API server reaches the webhook.")
     ] = "berth-admission",
-    service_port: Annotated[int, typer.Option(help="The port of that Service.")] = 443,
-    url: Annotated[str, typer.Option(help="Register this address (https://host[:port]) instead of the Service.")] = "",
+    service_port: Annotated[int, Option(help="The port of that Service.")] = 443,
+    url: Annotated[str, Option(help="Register this address (https://host[:port]) instead of the Service.")] = "",
     failure_policy: Annotated[
         str,
-        typer.Option(
+        Option(
             help="failurePolicy of the validating webhook: Ignore or Fail. That of the mutating one is always Ignore."
         ),
     ] = "Ignore",
@@ -40,60 +36,54 @@ def admission(
     stamp: services.Stamp = True,
     workers: Annotated[
         int,
-        typer.Option(help="How many processes judge large objects and costly policies; 0: threads judge them instead."),
+        Option(help="How many processes judge large objects and costly policies; 0: threads judge them instead."),
     ] = 2,
     scheduler_lease: services.SchedulerLease = "berth",
     profile: services.Profiles = None,
-    configuration: Annotated[str, typer.Option(help="The name of both webhook configurations.")] = "zz-berth-admission",
+    configuration: Annotated[str, Option(help="The name of both webhook configurations.")] = "zz-berth-admission",
     owner: Annotated[
         str,
-        typer.Option(
+        Option(
             help="A ClusterRole that owns the webhook configurations: they are deleted with it. Default: no owner, you "
             "delete them yourself."
         ),
     ] = "",
     register: Annotated[
-        bool, typer.Option(help="Create the webhook configurations and repair them when they are changed.")
+        bool, Option(help="Create the webhook configurations and repair them when they are changed.")
     ] = True,
     leave_native: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--leave-native/--judge-native",
             help="Leave policies to the API server where their status says that it enforces them. Only with an "
             "operator that has them enforced so.",
         ),
     ] = False,
     secret: Annotated[
-        str, typer.Option(help="The Secret of the webhook's certificates; created if there is none.")
+        str, Option(help="The Secret of the webhook's certificates; created if there is none.")
     ] = "berth-admission-tls",
     lease: Annotated[
-        str, typer.Option(help="The Lease whose holder writes webhook configurations and certificates.")
+        str, Option(help="The Lease whose holder writes webhook configurations and certificates.")
     ] = "berth-admission",
     cert_file: Annotated[
         Path | None,
-        typer.Option(
-            help="A certificate for the webhook (PEM) instead of that in --secret; read again when it changes."
-        ),
+        Option(help="A certificate for the webhook (PEM) instead of that in --secret; read again when it changes."),
     ] = None,
-    key_file: Annotated[Path | None, typer.Option(help="The private key of --cert-file (PEM).")] = None,
+    key_file: Annotated[Path | None, Option(help="The private key of --cert-file (PEM).")] = None,
     ca_file: Annotated[
         Path | None,
-        typer.Option(
-            help="The CA of --cert-file, to register as caBundle. Without it, something else must set caBundle."
-        ),
+        Option(help="The CA of --cert-file, to register as caBundle. Without it, something else must set caBundle."),
     ] = None,
     overlap: Annotated[
         float,
-        typer.Option(
+        Option(
             help="When the CA is replaced: seconds to trust both CAs before the new one signs, and again afterwards."
         ),
     ] = 300.0,
     count_interval: Annotated[
-        float, typer.Option(help="Seconds between two updates of the counts in the policies' status; 0: do not count.")
+        float, Option(help="Seconds between two updates of the counts in the policies' status; 0: do not count.")
     ] = 15.0,
-    drain: Annotated[
-        float, typer.Option(help="Seconds to go on answering after SIGTERM, while readiness fails.")
-    ] = 10.0,
+    drain: Annotated[float, Option(help="Seconds to go on answering after SIGTERM, while readiness fails.")] = 10.0,
     secure_port: services.SecurePort = 0,
     bind_address: services.BindAddress = "",
     tls_cert_file: services.CertFile = None,

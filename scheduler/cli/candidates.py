@@ -6,7 +6,6 @@ The protocol is that of kubectl's own completion: a line for each candidate, its
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from importlib import import_module
 from typing import Any
 
 import typer
@@ -55,6 +54,8 @@ def lines(words: Sequence[str]) -> list[str]:
 
 def _walk(root: Any, words: Sequence[str], known: Any) -> tuple[Any, list[str]]:
     """The command that the words lead to, and the words that are its own."""
+    from scheduler.cli.commands import imported
+
     command: Any = root
     rest: list[str] = []
     for word in words:
@@ -62,7 +63,7 @@ def _walk(root: Any, words: Sequence[str], known: Any) -> tuple[Any, list[str]]:
         if not word.startswith("-") and not rest and word in below:
             command = below[word]
             if command is not None and root.commands.get(word) is command and word in known:
-                command = typer.main.get_command(import_module(f"scheduler.cli.{word}").app)
+                command = typer.main.get_command(imported(word))
         else:
             rest.append(word)
     return command, rest

@@ -83,9 +83,9 @@ def _capacity(
         case PageOutput.JSON | PageOutput.YAML:
             as_data(answer, output)
         case PageOutput.HTML:
-            from scheduler.report.capacity_page import page
+            from scheduler.report.pages import capacity_page
 
-            sys.stdout.write(page(answer))
+            sys.stdout.write(capacity_page(answer))
         case PageOutput.TABLE:
             from scheduler.report.capacity_table import CapacityTable
 

@@ -72,7 +72,7 @@ def print_gangs(answer: GangCapacity, output: PageOutput, *, everything: bool) -
         case PageOutput.JSON | PageOutput.YAML:
             as_data(answer, output)
         case PageOutput.HTML:
-            from scheduler.report.gang_capacity_page import gang_capacity_page
+            from scheduler.report.pages import gang_capacity_page
 
             sys.stdout.write(gang_capacity_page(answer))
         case PageOutput.TABLE:

@@ -1,7 +1,8 @@
 """Which sub-commands there are. Each is a module of this package.
 
 A sub-command's module is imported when it runs, so that `berth --help` waits neither for numpy nor for a cluster.
-To add one: a module with a `typer.Typer()` named `app`, and its line in `COMMANDS`.
+To add one: a module with a `typer.Typer()` named `app`, and its line in `COMMANDS`. Services have no `app`: they run
+without typer when their options are plain.
 """
 
 from importlib import import_module
@@ -9,6 +10,9 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from scheduler.cli.declared import typed
+from scheduler.cli.plain import SERVICES
 
 COMMANDS = {
     "demo": "Watch the real scheduler place pods on a small cluster, with its reasons in numbers; about 30 seconds.",
@@ -27,8 +31,17 @@ COMMANDS = {
     "completion": "Print what makes bash, zsh or fish complete berth's command lines.",
     "version": "Print the version.",
 }
-SERVICES = frozenset(("run", "evictor", "admission", "operator"))
-"""Commands that run until they get a signal to end. `plain` reads their usual options."""
+
+
+def imported(name: str) -> typer.Typer:
+    """Import a command, and make a service one."""
+    module = import_module(f"scheduler.cli.{name}")
+    if name not in SERVICES:
+        found: typer.Typer = module.app
+        return found
+    made = typer.Typer(add_completion=False)
+    made.command()(typed(getattr(module, name)))
+    return made
 
 
 class Lazy(TyperGroup):
@@ -42,7 +55,7 @@ class Lazy(TyperGroup):
         """Import the command that was asked for; until then only its name and summary are known."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None:
-            command = typer.main.get_command(import_module(f"scheduler.cli.{name}").app)
+            command = typer.main.get_command(imported(name))
             command.name = name
         return name, command, rest
 

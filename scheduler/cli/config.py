@@ -14,7 +14,7 @@ from scheduler.framework.effective import effective
 from scheduler.plugins.registry import registry
 from scheduler.whatif.lint.checks import lint as checked
 from scheduler.whatif.lint.finding import Finding
-from scheduler.whatif.lint.settings import between
+from scheduler.whatif.lint.settings import between_files
 
 app = typer.Typer(
     add_completion=False,
@@ -55,7 +55,7 @@ def view(
     settings = configuration(path)
     with about(named(path) if path else "configuration"):
         found = effective(settings, registry())
-    as_data(found, Output.JSON) if output is Form.JSON else out.as_yaml(found)
+    as_data(found, Output(output))
 
 
 @app.command()
@@ -98,7 +98,7 @@ def lint(
             errors += str(error).splitlines()
     if errors:
         raise InputError("\n".join(errors))
-    for name, finding in between(read):
+    for name, finding in between_files(read):
         found[name].append(finding)
     if output is not Output.TABLE:
         as_data({"files": [{"file": name, "findings": list(each)} for name, each in found.items()]}, output)

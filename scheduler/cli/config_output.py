@@ -1,21 +1,12 @@
 """Prints the answers of `berth config`."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import Any
-
-import yaml
 
 from scheduler.report.wording import count, printable
 from scheduler.whatif.lint.finding import Example, Finding
 
 _WIDTH = 100
-
-
-def as_yaml(document: Mapping[str, Any]) -> None:
-    """A configuration as YAML, its fields in their order and nothing by reference."""
-    yaml.dump(document, sys.stdout, Dumper=_Plain, sort_keys=False, default_flow_style=False, allow_unicode=True)
 
 
 def findings(found: Mapping[str, Sequence[Finding]]) -> str:
@@ -29,12 +20,6 @@ def findings(found: Mapping[str, Sequence[Finding]]) -> str:
 def _printable_lines(text: str) -> str:
     """Lines of text with whatever would steer a terminal made visible."""
     return "".join(f"{printable(line)}\n" for line in text.split("\n"))
-
-
-class _Plain(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        """Write equal parts out each time, never as a YAML alias."""
-        return True
 
 
 def _paragraph(file: str, finding: Finding) -> str:

@@ -6,18 +6,13 @@ is a bug in Berth.
 
 import errno
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import typer
-
 FOUND, WRONG, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""click's own; typer brings click along under its own name, and exports only this child."""
-
-
 _TOLD = 100
 """Lines of wrong input that are told at once."""
 _NUMBERS = {
@@ -29,6 +24,13 @@ _NUMBERS = {
 
 class InputError(Exception):
     """Wrong input; each line of the text is a problem that names file, field and value."""
+
+
+def misused(option: str, what: str) -> Exception:
+    """What typer raises for a wrong value of an option. It imports typer, which a good start of a service does not."""
+    import typer
+
+    return typer.BadParameter(what, param_hint=option)
 
 
 class Faults:
@@ -82,14 +84,18 @@ def guard(command: Callable[[], int | None]) -> int:
         code = command() or 0
         sys.stdout.flush()
         return code
-    except typer.Exit as error:
-        return error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         _mute(sys.stdout)
         return PIPE_CLOSED
     except Exception as error:
+        import typer
+
+        if isinstance(error, typer.Exit):
+            return error.exit_code
+        if isinstance(error, typer.Abort):
+            return INTERRUPTED
         lines = _lines(error)
         if lines is None:
             raise
@@ -103,7 +109,7 @@ def _given(error: BaseException) -> str:
     while found is not None:
         details = getattr(found, "errors", None)
         if callable(details):
-            return f", got {details()[0].get('input')!r}"
+            return f", got {json.dumps(details()[0].get('input'), default=str, ensure_ascii=False)}"
         found = found.__cause__ or found.__context__
     return ""
 
@@ -122,7 +128,7 @@ def complain(lines: list[str]) -> None:
 
 def _lines(error: Exception) -> list[str] | None:
     """The problems that an exception stands for; None when it is not about input."""
-    if isinstance(error, UsageError):
+    if isinstance(error, _usage_error()):
         context = getattr(error, "ctx", None)
         said = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
         for found, wanted in _NUMBERS.items():
@@ -137,6 +143,13 @@ def _lines(error: Exception) -> list[str] | None:
     if isinstance(error, (InputError, *_rooms_errors())):
         return str(error).splitlines() or [type(error).__name__]
     return None
+
+
+def _usage_error() -> type[Exception]:
+    """click's own; typer brings click along under its own name, and exports only this child."""
+    import typer
+
+    return typer.BadParameter.__mro__[1]
 
 
 def _rooms_errors() -> tuple[type[Exception], ...]:

@@ -2,80 +2,70 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from scheduler.cli import services
+from scheduler.cli.declared import Option
 
 if TYPE_CHECKING:
     from scheduler.whatif.promises import Plan
 
 from scheduler.cli.output import Output, as_data, as_table
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def evictor(
     config: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--config", help="The scheduler's configuration file: another node has to pass the filters of its profiles."
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be evicted now, and write nothing.")
-    ] = False,
-    observe: Annotated[
-        bool, typer.Option(help="Do all of it but evict: ask the API server for dry runs only.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print what would be evicted now, and write nothing.")] = False,
+    observe: Annotated[bool, Option(help="Do all of it but evict: ask the API server for dry runs only.")] = False,
     cluster: Annotated[
-        list[str] | None, typer.Option(help="With --dry-run: read a dump instead of a live cluster; may be repeated.")
+        list[str] | None, Option(help="With --dry-run: read a dump instead of a live cluster; may be repeated.")
     ] = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the plan.")] = Output.TABLE,
+    output: Annotated[Output, Option("-o", "--output", help="The form of the plan.")] = Output.TABLE,
     grace: Annotated[
-        float, typer.Option(help="Seconds for which a promise has to stay broken before anything is done.")
+        float, Option(help="Seconds for which a promise has to stay broken before anything is done.")
     ] = 30.0,
     max_changed: Annotated[
         float,
-        typer.Option(
-            help="The largest share of the nodes that may break promises at once; with more, nothing is evicted."
-        ),
+        Option(help="The largest share of the nodes that may break promises at once; with more, nothing is evicted."),
     ] = 0.1,
     window: Annotated[
-        float, typer.Option(help="Nodes that changed within so many seconds count as at once; no less than --grace.")
+        float, Option(help="Nodes that changed within so many seconds count as at once; no less than --grace.")
     ] = 300.0,
-    node_rate: Annotated[float, typer.Option(help="Evictions a second from one node.")] = 0.2,
-    node_burst: Annotated[int, typer.Option(help="Evictions from one node before --node-rate limits them.")] = 5,
-    namespace_rate: Annotated[float, typer.Option(help="Evictions a second in one namespace.")] = 0.5,
+    node_rate: Annotated[float, Option(help="Evictions a second from one node.")] = 0.2,
+    node_burst: Annotated[int, Option(help="Evictions from one node before --node-rate limits them.")] = 5,
+    namespace_rate: Annotated[float, Option(help="Evictions a second in one namespace.")] = 0.5,
     namespace_burst: Annotated[
-        int, typer.Option(help="Evictions in one namespace before --namespace-rate limits them.")
+        int, Option(help="Evictions in one namespace before --namespace-rate limits them.")
     ] = 10,
-    cluster_rate: Annotated[float, typer.Option(help="Evictions a second in the whole cluster.")] = 2.0,
+    cluster_rate: Annotated[float, Option(help="Evictions a second in the whole cluster.")] = 2.0,
     cluster_burst: Annotated[
-        int, typer.Option(help="Evictions in the whole cluster before --cluster-rate limits them.")
+        int, Option(help="Evictions in the whole cluster before --cluster-rate limits them.")
     ] = 20,
     owner_backoff: Annotated[
         float,
-        typer.Option(
+        Option(
             help="Seconds for which pods created after an eviction of their owner are left alone; doubles each round."
         ),
     ] = 300.0,
     bare_pods: Annotated[
-        bool, typer.Option(help="Evict pods without a controller too, though nobody creates them again.")
+        bool, Option(help="Evict pods without a controller too, though nobody creates them again.")
     ] = False,
     namespace: Annotated[
-        str, typer.Option("-n", "--namespace", help="The namespace of the Lease. Default: the context's.")
+        str, Option("-n", "--namespace", help="The namespace of the Lease. Default: the context's.")
     ] = "",
     lease: Annotated[
-        str, typer.Option(help="The name of the Lease: of all replicas, the one that holds it evicts.")
+        str, Option(help="The name of the Lease: of all replicas, the one that holds it evicts.")
     ] = "berth-evictor",
     secure_port: services.SecurePort = 0,
     bind_address: services.BindAddress = "",
     tls_cert_file: services.CertFile = None,
     tls_private_key_file: services.KeyFile = None,
     client_ca_file: services.ClientCAFile = None,
-    kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
-    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
+    kubeconfig: Annotated[str | None, Option(help="The kubeconfig file.")] = None,
+    context: Annotated[str | None, Option(help="The context of the kubeconfig.")] = None,
     log_level: services.LogLevel = "info",
 ) -> int:
     """Evict pods whose node is no longer what they asked for, when another node can take them.

@@ -200,9 +200,9 @@ def _print(answer: Explanation, output: PageOutput, *, everything: bool) -> None
         case PageOutput.JSON | PageOutput.YAML:
             as_data(answer, output)
         case PageOutput.HTML:
-            from scheduler.report.page import page
+            from scheduler.report.pages import explanation_page
 
-            sys.stdout.write(page(answer))
+            sys.stdout.write(explanation_page(answer))
         case PageOutput.TABLE:
             from scheduler.report.tables import ExplanationTable
 
@@ -215,7 +215,7 @@ def print_pending(answer: Pending, output: PageOutput, *, everything: bool) -> N
         case PageOutput.JSON | PageOutput.YAML:
             as_data(answer, output)
         case PageOutput.HTML:
-            from scheduler.report.pending_page import pending_page
+            from scheduler.report.pages import pending_page
 
             sys.stdout.write(pending_page(answer))
         case PageOutput.TABLE:

@@ -210,7 +210,7 @@ def _print(answer: GroupExplanation, output: PageOutput, *, everything: bool) ->
         case PageOutput.JSON | PageOutput.YAML:
             as_data(answer, output)
         case PageOutput.HTML:
-            from scheduler.report.group_page import group_page
+            from scheduler.report.pages import group_page
 
             sys.stdout.write(group_page(answer))
         case PageOutput.TABLE:

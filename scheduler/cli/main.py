@@ -36,18 +36,18 @@ def run(arguments: list[str], program: str = "berth") -> int:
             return 0
         from importlib import import_module
 
+        from scheduler.cli import plain
+
+        if arguments and arguments[0] in plain.SERVICES:
+            service = getattr(import_module(f"scheduler.cli.{arguments[0]}"), arguments[0])
+            given = plain.read(arguments[1:], service)
+            if given is not None:
+                ended: int | None = service(**given)
+                return ended
         import typer
 
-        from scheduler.cli.commands import SERVICES, app
+        from scheduler.cli.commands import app
 
-        if arguments and arguments[0] in SERVICES:
-            from scheduler.cli import plain
-
-            (service,) = import_module(f"scheduler.cli.{arguments[0]}").app.registered_commands
-            given = plain.read(arguments[1:], service.callback)
-            if given is not None:
-                ended: int | None = service.callback(**given)
-                return ended
         command = typer.main.get_command(app)
         with command.make_context(program, arguments or ["--help"]) as context:
             code: int | None = command.invoke(context)

@@ -3,20 +3,16 @@
 import asyncio
 from typing import Annotated, Any
 
-import typer
-
 from scheduler.cli import services
-from scheduler.cli.errors import FOUND
+from scheduler.cli.declared import Option
+from scheduler.cli.errors import FOUND, misused
 from scheduler.cli.output import Output, as_data
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def operator(
     namespace: Annotated[
         str,
-        typer.Option(
+        Option(
             "--namespace",
             "-n",
             help="The namespace of the Leases, the operator's and the schedulers'. Default: the pod's own, or the "
@@ -25,11 +21,11 @@ def operator(
     ] = "",
     watch_namespace: Annotated[
         list[str] | None,
-        typer.Option(help="Look at the policies of this namespace only; may be repeated. Default: all namespaces."),
+        Option(help="Look at the policies of this namespace only; may be repeated. Default: all namespaces."),
     ] = None,
     profile: services.Profiles = None,
     scheduler_lease: services.SchedulerLease = "berth",
-    lease: Annotated[str, typer.Option(help="The Lease whose holder writes statuses.")] = "berth-operator",
+    lease: Annotated[str, Option(help="The Lease whose holder writes statuses.")] = "berth-operator",
     exempt_namespace: services.Exempt = None,
     allow_prefix: services.Allowed = None,
     reserve_prefix: services.ReservedToo = None,
@@ -37,40 +33,36 @@ def operator(
     stamp: services.Stamp = True,
     enforcement: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Who enforces policies: auto (the API server itself where it can, else the webhook), native (the API "
             "server only; what it can't is not enforced) or webhook. The annotation podberth.dev/policy-enforcement of "
             "a Namespace counts instead."
         ),
     ] = "webhook",
     release: Annotated[
-        str, typer.Option(help="How the names of our admission policies begin; no other operator may have the same.")
+        str, Option(help="How the names of our admission policies begin; no other operator may have the same.")
     ] = "berth",
     webhook: Annotated[
         str,
-        typer.Option(
+        Option(
             "--webhook",
             help="The name of the admission server's webhook configurations; empty: there is no admission server.",
         ),
     ] = "zz-berth-admission",
     owner: Annotated[
-        str, typer.Option(help="A ClusterRole that owns our admission policies: they are deleted with it.")
+        str, Option(help="A ClusterRole that owns our admission policies: they are deleted with it.")
     ] = "",
     audit_kind: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A kind of object to audit, as PLURAL, PLURAL.GROUP or PLURAL.VERSION.GROUP; may be repeated."
-        ),
+        Option(help="A kind of object to audit, as PLURAL, PLURAL.GROUP or PLURAL.VERSION.GROUP; may be repeated."),
     ] = None,
-    audit_interval: Annotated[
-        float, typer.Option(help="Seconds between two audits of all objects; 0: no audit.")
-    ] = 900.0,
+    audit_interval: Annotated[float, Option(help="Seconds between two audits of all objects; 0: no audit.")] = 900.0,
     audit_once: Annotated[
-        bool, typer.Option("--audit-once", help="Audit once, print the report and end. Nothing is written.")
+        bool, Option("--audit-once", help="Audit once, print the report and end. Nothing is written.")
     ] = False,
-    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the report.")] = Output.TABLE,
+    output: Annotated[Output, Option("-o", "--output", help="The form of the report.")] = Output.TABLE,
     host: services.Host = "",
-    port: Annotated[int, typer.Option(help="The port of the probes; 0 lets the system choose one.")] = 8081,
+    port: Annotated[int, Option(help="The port of the probes; 0 lets the system choose one.")] = 8081,
     secure_port: services.SecurePort = 0,
     bind_address: services.BindAddress = "",
     tls_cert_file: services.CertFile = None,
@@ -96,7 +88,7 @@ def operator(
 
     services.log_at(log_level, quiet=audit_once)
     if enforcement not in SWITCHES:
-        raise typer.BadParameter(f"{enforcement}: want one of {', '.join(SWITCHES)}", param_hint="--enforcement")
+        raise misused("--enforcement", f"{enforcement}: want one of {', '.join(SWITCHES)}")
     listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
     connection = connect(kubeconfig, context)
     settings = Settings(

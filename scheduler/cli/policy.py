@@ -2,7 +2,7 @@
 
 import sys
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -10,12 +10,14 @@ import typer
 from scheduler.cli import policy_options as shared
 from scheduler.cli import policy_output as out
 from scheduler.cli import services
-from scheduler.cli.errors import FOUND, WRONG, InputError
+from scheduler.cli.declared import typed
+from scheduler.cli.errors import FOUND, WRONG, Faults, InputError
 from scheduler.cli.inputs import lines, named
 from scheduler.cli.options import RequestTimeout, seconds
 from scheduler.cli.output import Output, as_data
 from scheduler.cli.policy_compile import compile_policies
 from scheduler.cli.policy_inputs import (
+    accepted,
     all_objects,
     given_options,
     one_object,
@@ -39,12 +41,13 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Try MetadataPolicies on objects, and find mistakes in them."
 )
 
-app.command("compile")(compile_policies)
+app.command("compile")(typed(compile_policies))
 
 Form = Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")]
 
 
 @app.command("eval")
+@typed
 def evaluate(
     file: Annotated[
         str | None, typer.Option("-f", "--filename", help="The file with the object; - is standard input.")
@@ -83,12 +86,18 @@ def evaluate(
         "reservedPrefixes": reserve_prefix,
     }
     given = given_options(more, flags) | ({} if reserve_known else {"reserveKnown": False})
-    read_policies(policies, options.parse(given).allowed_prefixes)
+    faults = Faults()
+    held = accepted(policies, faults, options.parse(given).allowed_prefixes)
+    objects: list[Any] = []
+    for path in (file,) if old is None else (file, old):
+        with faults.noting():
+            objects.append(one_object(path, namespace))
+    faults.tell()
     case = {
-        "policies": [document for _, document in policy_documents(policies)],
+        "policies": [document for document, _ in held],
         "operation": "CREATE" if old is None else "UPDATE",
-        "object": one_object(file, namespace),
-        "oldObject": None if old is None else one_object(old, namespace),
+        "object": objects[0],
+        "oldObject": objects[1] if old is not None else None,
         "options": given,
     }
     got = cases.answer(case)
@@ -97,6 +106,7 @@ def evaluate(
 
 
 @app.command()
+@typed
 def lint(
     files: Annotated[list[str], typer.Argument(help="Files or directories of MetadataPolicies.")],
     namespace: shared.Namespace = None,
@@ -112,30 +122,37 @@ def lint(
     The policies of each namespace are looked at together, as if all were in mode enforce. Exit code 1 when something is
     found.
     """
-    accepted: list[Policy] = []
+    sound: list[Policy] = []
     criteria: dict[Requirement, Requirement] = {}
     findings: list[Finding] = []
-    for place, document in policy_documents(files):
+    faults = Faults()
+    for place, document in policy_documents(files, faults):
         if namespace and cases.namespace_of(document) not in ("", namespace):
             continue
         try:
-            accepted.append(parse(document, tuple(allow_prefix or ()), criteria=criteria))
+            sound.append(parse(document, tuple(allow_prefix or ()), criteria=criteria))
         except PolicyError as error:
             name = cases.name_of(document, place)
             findings += [Finding("invalid", (name,), (), f"{place}: {problem}") for problem in error.problems]
+    if faults.noted:  # policies can't be looked at together while some can't be read
+        for finding in findings:
+            with faults.noting():
+                raise InputError(finding.message)
+    faults.tell()
     given = shared.chosen(namespace, "", scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
     ask = partial(analyse, owner_selectors=given.owner_selectors, live_schedulers=given.live_schedulers)
-    for group in _groups(accepted):
+    for group in _groups(sound):
         findings += withheld.over(group)
         findings += withheld.report(group.enforced(), ask, given.reserved).findings
     if output is not Output.TABLE:
-        as_data({"policies": len(accepted), "findings": findings}, output)
+        as_data({"policies": len(sound), "findings": findings}, output)
     else:
-        out.findings(findings, len(accepted))
+        out.findings(findings, len(sound))
     return FOUND if findings else 0
 
 
 @app.command("impact")
+@typed
 def preview(
     policies: Annotated[
         list[str] | None,
@@ -176,9 +193,11 @@ def preview(
     if cluster:
         if not policies or kubeconfig or context or kind:
             raise InputError("--cluster: goes with --policies, and not with --kubeconfig, --context and --kind")
-        found = list(all_objects(cluster, namespace))
-        given = read_policies(policies, allowed).of(namespace or "")
-        result = impact.impact(given, found, settings, Known(found))
+        faults = Faults()
+        found = all_objects(cluster, namespace, faults)
+        held = [policy for _, policy in accepted(policies, faults, allowed)]
+        faults.tell()
+        result = impact.impact(Policies(held).of(namespace or ""), found, settings, Known(found))
     else:
         from scheduler.cli.policy_live import cluster_impact
 
@@ -201,7 +220,9 @@ def test(
     output: Form = Output.TABLE,
 ) -> int:
     """Run the tests of policies: files with `policies` and `cases`. Exit code 1 when a case fails."""
-    results = [result for path in test_files(directory) for result in run_tests(path)]
+    faults = Faults()
+    results = [result for path in test_files(directory) for result in run_tests(path, faults)]
+    faults.tell()
     if not results:
         raise InputError(f"{directory}: holds no test: expected YAML files with `policies` and `cases`")
     failed = sum(bool(result["failures"]) for result in results)

@@ -27,18 +27,12 @@ def _files(paths: list[str]) -> Iterator[tuple[str, bool]]:
             yield path, True
 
 
-def policy_documents(paths: list[str]) -> Iterator[tuple[str, Any]]:
+def policy_documents(paths: list[str], faults: Faults) -> Iterator[tuple[str, Any]]:
     """Every MetadataPolicy, and where it stands.
 
-    Raises InputError at the end, with a line for what can't be read, and for each object of another kind in a file that
-    was named; directories may hold others.
+    `faults` gets a line for what can't be read, and for each object of another kind in a file that was named;
+    directories may hold others.
     """
-    faults = Faults()
-    yield from _policies(paths, faults)
-    faults.tell()
-
-
-def _policies(paths: list[str], faults: Faults) -> Iterator[tuple[str, Any]]:
     found = False
     for path, was_named in _files(paths):
         for document in documents_of(path, faults):
@@ -50,23 +44,31 @@ def _policies(paths: list[str], faults: Faults) -> Iterator[tuple[str, Any]]:
                 with faults.noting():
                     raise InputError(f"{place}: kind: {document.kind[:40]}: expected {KIND}")
     if not found and not faults.noted:
-        raise InputError(f"{', '.join(map(named, paths))}: holds no {KIND}")
+        with faults.noting():
+            raise InputError(f"{', '.join(map(named, paths))}: holds no {KIND}")
+
+
+def accepted(paths: list[str], faults: Faults, allowed: tuple[str, ...] = ()) -> list[tuple[Any, Policy]]:
+    """The policies of files, as they are written and as they are read.
+
+    `faults` gets a line for each problem of those that can't be read, or can't be accepted.
+    """
+    found: list[tuple[Any, Policy]] = []
+    for place, document in policy_documents(paths, faults):
+        with faults.noting():
+            try:
+                found.append((document, parse(document, allowed)))
+            except PolicyError as error:
+                raise InputError("\n".join(f"{place}: {problem}" for problem in error.problems)) from None
+    return found
 
 
 def read_policies(paths: list[str], allowed: tuple[str, ...] = ()) -> Policies:
-    """The policies of files.
-
-    Raises InputError with a line for each problem of those that can't be read, or can't be accepted.
-    """
-    accepted, faults = list[Policy](), Faults()
-    for place, document in _policies(paths, faults):
-        with faults.noting():
-            try:
-                accepted.append(parse(document, allowed))
-            except PolicyError as error:
-                raise InputError("\n".join(f"{place}: {problem}" for problem in error.problems)) from None
+    """The policies of files. Raises InputError with a line for each problem of any of them."""
+    faults = Faults()
+    found = accepted(paths, faults, allowed)
     faults.tell()
-    return Policies(accepted)
+    return Policies([policy for _, policy in found])
 
 
 def one_object(path: str, namespace: str | None) -> Any:
@@ -82,15 +84,17 @@ def one_object(path: str, namespace: str | None) -> Any:
         return one
 
 
-def all_objects(paths: list[str], namespace: str | None) -> Iterator[Any]:
+def all_objects(paths: list[str], namespace: str | None, faults: Faults) -> list[Any]:
     """The objects of files: all, or those of a namespace and those that name none and are in one."""
+    held: list[Any] = []
     for path in paths:
-        with about(named(path)):
-            for document in documents.read(content(path)):
-                found = _checked({"kind": document.kind, **msgspec.json.decode(document.raw)}, document.place)
+        for document in documents_of(path, faults):
+            with faults.noting(), about(named(path)):
+                found = _checked({"kind": document.kind, **documents.plain(document)}, document.place)
                 there = objects.namespace(found)
                 if not namespace or there == namespace or (not there and not exempt.is_cluster_scoped(found)):
-                    yield found
+                    held.append(found)
+    return held
 
 
 def _checked(found: Any, place: str) -> Any:
@@ -109,29 +113,32 @@ def test_files(directory: str) -> Iterator[Path]:
             yield path
 
 
-def run_tests(path: Path) -> Iterator[dict[str, Any]]:
-    with about(str(path)):
-        suite = documents.parse(path.read_bytes())
+def run_tests(path: Path, faults: Faults) -> Iterator[dict[str, Any]]:
+    """What came of each case of a file; `faults` gets what is wrong with the others, and with its policies."""
+    with faults.noting(), about(str(path)):
+        suite = documents.parse(content(str(path)))
         if not isinstance(suite, dict) or not isinstance(suite.get("cases"), list):
             raise documents.ObjectError("cases: want a list")
         held = suite.get("policies")
         if not isinstance(held, list) or not held:
             raise documents.ObjectError("policies: want a list of files, or of MetadataPolicies")
-        accepted: list[Policy] = []
+        given: list[Policy] = []
         for i, item in enumerate(held):
             if isinstance(item, str):
-                accepted += read_policies([str(path.parent / item)]).policies
-            else:
+                given += [policy for _, policy in accepted([str(path.parent / item)], faults)]
+                continue
+            with faults.noting(), about(str(path)):
                 try:
-                    accepted.append(parse(item))
+                    given.append(parse(item))
                 except PolicyError as error:
                     raise documents.ObjectError(f"policies[{i}]: {error.line}") from None
         for i, case in enumerate(suite["cases"]):
-            try:
-                failures = expect.check(Policies(accepted), case, f"cases[{i}]")
-            except cases.CaseError as error:
-                raise documents.ObjectError(str(error)) from None
-            yield {"file": str(path), "name": expect.title(case, i), "failures": failures}
+            with faults.noting(), about(str(path)):
+                try:
+                    failures = expect.check(Policies(given), case, f"cases[{i}]")
+                except cases.CaseError as error:
+                    raise documents.ObjectError(str(error)) from None
+                yield {"file": str(path), "name": expect.title(case, i), "failures": failures}
 
 
 def given_options(text: str | None, flags: dict[str, Any]) -> dict[str, Any]:

@@ -3,31 +3,25 @@
 import gc
 from typing import Annotated
 
-import typer
-
 from scheduler.cli import services
+from scheduler.cli.declared import Option
 
 QUIET = (50_000, 20, 20)
 """Thresholds of the garbage collector, from the first import on."""
 
-app = typer.Typer(add_completion=False)
 
-
-@app.command()
 def run(
     config: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--config", help="The KubeSchedulerConfiguration file (YAML). Default: one profile with the name berth."
         ),
     ] = None,
     kubeconfig: Annotated[
-        str | None, typer.Option(help="The kubeconfig file; overrides clientConnection.kubeconfig.")
+        str | None, Option(help="The kubeconfig file; overrides clientConnection.kubeconfig.")
     ] = None,
-    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
-    seed: Annotated[
-        int, typer.Option(help="The number that decides which of several equally good nodes is taken.")
-    ] = 0,
+    context: Annotated[str | None, Option(help="The context of the kubeconfig.")] = None,
+    seed: Annotated[int, Option(help="The number that decides which of several equally good nodes is taken.")] = 0,
     secure_port: services.SecurePort = 10259,
     bind_address: services.BindAddress = "",
     tls_cert_file: services.CertFile = None,
@@ -35,7 +29,7 @@ def run(
     client_ca_file: services.ClientCAFile = None,
     verify: Annotated[
         int,
-        typer.Option(
+        Option(
             metavar="N",
             help="Check every Nth decision: compute it again from the objects, without any kept result. 0: check none.",
         ),
@@ -50,7 +44,7 @@ def run(
     # What is imported and listed first stays: looking through it a hundred times would free nothing.
     gc.set_threshold(*QUIET)
     # Heavy imports wait until the command is known, so that the others start at once.
-    from scheduler.cli.errors import InputError, about
+    from scheduler.cli.errors import InputError, about, misused
     from scheduler.cli.inputs import STDIN, configuration, named
     from scheduler.controller.launch import Files, schedule
     from scheduler.controller.reload import Loaded, ReloadError
@@ -60,7 +54,7 @@ def run(
     from scheduler.service.run import run_service
 
     if verify < 0:
-        raise typer.BadParameter(f"{verify}: want 0 (none) or more", param_hint="--verify")
+        raise misused("--verify", f"{verify}: want 0 (none) or more")
     services.log_at(log_level)
     listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
 

@@ -5,8 +5,8 @@ The five options of serving have kube-scheduler's names.
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from scheduler.cli.declared import Option
+from scheduler.cli.errors import misused
 from scheduler.telemetry import log
 
 if TYPE_CHECKING:
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 Exempt = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--exempt-namespace",
         help="A namespace where no policy applies, besides kube-system and Berth's own; may be repeated.",
     ),
 ]
 Allowed = Annotated[
     list[str] | None,
-    typer.Option("--allow-prefix", help="A reserved key prefix that policies may write all the same; may be repeated."),
+    Option("--allow-prefix", help="A reserved key prefix that policies may write all the same; may be repeated."),
 ]
 ReservedToo = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--reserve-prefix",
         help="A key prefix that policies may not write, besides those always reserved; may be repeated.",
     ),
 ]
 ReserveKnown = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--reserve-known/--no-reserve-known",
         help="Forbid policies to write labels and annotations that give an object rights, sidecars or exceptions "
         "(docs/policy.md lists them).",
@@ -40,41 +40,39 @@ ReserveKnown = Annotated[
 ]
 Stamp = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--stamp/--no-stamp",
         help="Write every pod's QoS class into the annotation scheduler.alpha.kubernetes.io/qos. Rules know the class "
         "in any case, and the API server has it in status.qosClass.",
     ),
 ]
-SchedulerLease = Annotated[str, typer.Option("--scheduler-lease", help="The scheduler's Lease, in --namespace.")]
+SchedulerLease = Annotated[str, Option("--scheduler-lease", help="The scheduler's Lease, in --namespace.")]
 Profiles = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--profile",
         help="A schedulerName that the scheduler serves, used when its Lease does not list them; may be repeated.",
     ),
 ]
-Host = Annotated[str, typer.Option("--host", help="The address to listen on; empty: every address.")]
-Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", help="The kubeconfig file.")]
-Context = Annotated[str | None, typer.Option("--context", help="The context of the kubeconfig.")]
-LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
+Host = Annotated[str, Option("--host", help="The address to listen on; empty: every address.")]
+Kubeconfig = Annotated[str | None, Option("--kubeconfig", help="The kubeconfig file.")]
+Context = Annotated[str | None, Option("--context", help="The context of the kubeconfig.")]
+LogLevel = Annotated[str, Option("--log-level", help="debug, info, warning or error.")]
 SecurePort = Annotated[
-    int, typer.Option("--secure-port", help="The HTTPS port of health, metrics and configz; 0: do not serve them.")
+    int, Option("--secure-port", help="The HTTPS port of health, metrics and configz; 0: do not serve them.")
 ]
-BindAddress = Annotated[str, typer.Option("--bind-address", help="The address of --secure-port; empty: every address.")]
+BindAddress = Annotated[str, Option("--bind-address", help="The address of --secure-port; empty: every address.")]
 CertFile = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--tls-cert-file",
         help="The certificate of --secure-port (PEM), read again when it changes. Default: a self-signed one.",
     ),
 ]
-KeyFile = Annotated[
-    str | None, typer.Option("--tls-private-key-file", help="The private key of that certificate (PEM).")
-]
+KeyFile = Annotated[str | None, Option("--tls-private-key-file", help="The private key of that certificate (PEM).")]
 ClientCAFile = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--client-ca-file",
         help="The CAs (PEM) whose client certificates --secure-port accepts, read again when the file changes. "
         "Default: those of the API server.",
@@ -88,7 +86,7 @@ def log_at(level: str, *, quiet: bool = False) -> None:
     Raises BadParameter.
     """
     if level not in log.LEVELS:
-        raise typer.BadParameter(f"{level}: want one of {', '.join(log.LEVELS)}", param_hint="--log-level")
+        raise misused("--log-level", f"{level}: want one of {', '.join(log.LEVELS)}")
     log.configure("warning" if quiet else level)
 
 
@@ -100,10 +98,10 @@ def address(
     Raises BadParameter.
     """
     if not 0 <= port < 65536:
-        raise typer.BadParameter(f"{port}: want 0 to 65535", param_hint="--secure-port")
+        raise misused("--secure-port", f"{port}: want 0 to 65535")
     if (cert_file is None) != (key_file is None):
         missing = "--tls-private-key-file" if key_file is None else "--tls-cert-file"
-        raise typer.BadParameter("want a certificate and its key, or neither", param_hint=missing)
+        raise misused(missing, "want a certificate and its key, or neither")
     if port == 0:
         return None
     from scheduler.telemetry.certificate import Certificate, CertificateError
@@ -116,5 +114,5 @@ def address(
             option = "--client-ca-file"
             certificate.follow_authorities(client_ca_file)
     except CertificateError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
+        raise misused(option, str(error)) from None
     return Address(host, port, certificate)

@@ -13,11 +13,11 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import Bind, Withdraw
@@ -47,8 +47,7 @@ FAILURES = (TAKEN, GONE, REFUSED, WITHDRAWN, NOT_SENT, LOST)
 """Why Bindings fail, in the words of the metric."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
+class _Failure(Struct, frozen=True):
     """The pod is not bound by us, and it is certain. `quietly`: the pod goes, which is nobody's failure."""
 
     why: str
@@ -60,8 +59,7 @@ class _Failure:
 _BY_ANOTHER = _Failure(TAKEN, 409, "another process has bound the pod to the same node", quietly=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Unknown:
+class _Unknown(Struct, frozen=True):
     """It may be bound, or may still be. `silent`: there was no answer at all."""
 
     message: str
@@ -72,8 +70,7 @@ class _Recalled(Exception):  # noqa: N818 - no error: nobody is to send it any m
     """It must not leave."""
 
 
-@dataclass(slots=True)
-class _Posting:
+class _Posting(Struct):
     """A Binding under way."""
 
     bind: Bind
@@ -158,10 +155,10 @@ class Bindings:
         except _Recalled:
             self._withdrawn(posting)
             return
-        except Exception as error:
+        except Exception:
             # A fault of ours, or of what answers in the API server's place: the pod is tried again all the same.
             log.exception("a Binding failed in an unexpected way", **_about(posting.bind))
-            failure = _Failure(LOST, 0, f"{type(error).__name__}: {error}")
+            failure = _Failure(LOST, 0, "the Binding failed in an unexpected way, which the log of Berth shows")
         finally:
             if self._postings.get(uid) is posting:
                 del self._postings[uid]

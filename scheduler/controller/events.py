@@ -11,9 +11,9 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import structlog
+from msgspec import Struct, field
 
 from scheduler.controller.under_way import UnderWay
 from scheduler.kube.client import Client
@@ -42,8 +42,7 @@ _LATER = frozenset((401, 406, 408, 409, 415, 429))
 read: a 409 may say that the event is there, or that a quota could not be charged."""
 
 
-@dataclass(slots=True)
-class Written:
+class Written(Struct):
     """Totals since the start."""
 
     bound: int = 0

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from scheduler.controller.ration import Ration
 from scheduler.controller.under_way import UnderWay
@@ -56,8 +56,7 @@ _BEFORE = {"Pending": ("",), "Scheduling": ("", "Pending", "PreScheduling", "Unk
 """Phase → those that it may follow."""
 
 
-@dataclass(slots=True)
-class _Wanted:
+class _Wanted(Struct):
     """What is to be written of a group."""
 
     group: PodGroup

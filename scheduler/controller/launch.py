@@ -2,8 +2,9 @@
 
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from scheduler.controller.candidacy import candidacy
 from scheduler.controller.comparer import Comparer
@@ -21,8 +22,7 @@ from scheduler.telemetry import collector
 from scheduler.telemetry.serving import Address
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
+class Files(Struct, frozen=True):
     """Where the configuration is from (None: no file), and how to read it again."""
 
     path: str | None

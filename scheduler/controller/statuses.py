@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from scheduler.controller.under_way import UnderWay
 from scheduler.controller.waiting_writes import WaitingWrites
@@ -38,8 +38,7 @@ _CHANGED = frozenset((409, 422))
 """Answers that say that the pod has changed, or another of its name has come (422: its UID differs)."""
 
 
-@dataclass(slots=True)
-class _Wanted:
+class _Wanted(Struct):
     """What is to be written of a pod. `nominated`: the node to name, empty to clear it, None to leave it."""
 
     pod: Pod

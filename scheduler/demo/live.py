@@ -1,4 +1,4 @@
-"""The audience on a terminal: the story scrolls by above, and the picture below keeps up with it."""
+"""Shows the demo on a terminal: its text scrolls by above, and the picture of the cluster below is drawn again."""
 
 from types import TracebackType
 from typing import Self
@@ -26,7 +26,7 @@ STYLES = {
 
 
 class Terminal:
-    """Prints the story, with a live picture where the console can draw one."""
+    """Prints each step of the demo, with a live picture where the console can draw one."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -48,7 +48,7 @@ class Terminal:
             self._live.stop()
 
     def __call__(self, told: Step | Act, recording: Recording) -> None:
-        """Hear the next part of the story."""
+        """Print the next step, and draw the cluster as it is after it."""
         self._lines(told)
         self._picture.nodes, self._picture.pods = recording.nodes, recording.pods
         if isinstance(told, Step):
@@ -61,5 +61,5 @@ class Terminal:
         self._lines.summary(recording)
 
     def say(self, line: str, style: str = "") -> None:
-        """One line, as it is."""
+        """Print one line without wrapping it. `style`: a key of STYLES."""
         self._console.print(Text(line, style=STYLES.get(style, "")), soft_wrap=True)

@@ -52,7 +52,6 @@ class Mirror:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def pod(self, namespace: str, name: str) -> Pod | None:
-        """A pod by name."""
         return self.pods.get(f"{namespace}/{name}")
 
     def on(self, node: str) -> Iterator[Pod]:

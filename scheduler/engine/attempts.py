@@ -83,7 +83,7 @@ class Attempts:
         for framework in frameworks.values():
             framework.guard.effort = self._cluster.effort
 
-    def think(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> Outcome | None:
+    def schedule_pod(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> Outcome | None:
         """The outcome for a pod; None: its slice is used up, and it is back in the queue to go on later.
 
         `answer`: of the extenders, if the pod waited for them. Raises PluginError, TooCostlyError.
@@ -102,7 +102,7 @@ class Attempts:
         try:
             self._long_terms.note(queued.pod.shape)
             queued.pod.shape.read(effort.charge)
-            outcome = self._decide(queued) if answer is None else self._go_on_with(queued, answer)
+            outcome = self._decide(queued) if answer is None else self._with_their_answer(queued, answer)
             if isinstance(outcome, Decision):
                 self._cluster.incidence.prepare(queued.pod)
         except SliceOver:
@@ -177,19 +177,27 @@ class Attempts:
         self._queue.set_aside(queued, now)
 
     def of_group(
-        self, queued: QueuedPod, most: int, now: float, answer: CallAnswer | None = None, within: Bools | None = None
+        self,
+        queued: QueuedPod,
+        most: int,
+        now: float,
+        answer: CallAnswer | None = None,
+        within: Bools | None = None,
+        *,
+        all_rows: bool = False,
     ) -> tuple[Decision | AskExtenders | None, int]:
         """The decision for one pod of a group that is being tried, and the steps that it took.
 
         None: it needs more than `most` steps; what it has found is kept. Preemption is the group's. `answer`: as in
-        `think`. `within`: bool[rows], the only nodes on which it may be. Raises PluginError.
+        `schedule_pod`. `within`: bool[rows], the only nodes on which it may be. `all_rows`: find all nodes that take it, not
+        only the best ones. Raises PluginError.
         """
         effort, start = self._cluster.effort, self._rotation.start
         self._index_terms(queued, now)
         effort.begin(most)
         try:
             queued.pod.shape.read(effort.charge)
-            step = self._find(queued, within) if answer is None else self._found(answer, within)
+            step = self._find(queued, within, all_rows=all_rows) if answer is None else self._found(answer, within)
             if isinstance(step, Decision) and len(step.feasible):
                 self._cluster.incidence.prepare(queued.pod)
         except SliceOver:
@@ -233,10 +241,13 @@ class Attempts:
         return step
 
     def _decide(self, queued: QueuedPod) -> Outcome:
-        """Raises PluginError, SliceOver."""
+        """The outcome of an attempt from its start: what an equal pod found, or filters, scores and PostFilter.
+
+        Raises PluginError, SliceOver.
+        """
         pod = queued.pod
         if self._extender_calls.any_for(pod):
-            return self._look_further(queued, self._find(queued))
+            return self._or_post_filter(queued, self._find(queued))
         verifier = self._due()
         framework = self._frameworks[pod.scheduler_name]
         # A decision that is to be verified, or to be shown in full, has to be taken.
@@ -244,13 +255,18 @@ class Attempts:
             found = self.no_fits.find(pod, framework, self.record)
             if found is not None:
                 return found
-        outcome = self._look_further(queued, self._decision(pod, verifier))
+        outcome = self._or_post_filter(queued, self._decision(pod, verifier))
         if isinstance(outcome, NoFit) and not self._in_full:
             self.no_fits.keep(outcome, framework, self.record)
         return outcome
 
-    def _find(self, queued: QueuedPod, within: Bools | None = None) -> Decision | AskExtenders:
-        """Raises PluginError, SliceOver."""
+    def _find(
+        self, queued: QueuedPod, within: Bools | None = None, *, all_rows: bool = False
+    ) -> Decision | AskExtenders:
+        """The decision by filters and scores, or what extenders are to be asked first.
+
+        Raises PluginError, SliceOver.
+        """
         extenders = self._extender_calls.on_nodes(queued.pod)
         if extenders:
             away = away_from(queued.pod, self._cluster, within) if self._cluster.kept_room else None
@@ -259,13 +275,18 @@ class Attempts:
             if away is not None and isinstance(step, Decision):
                 away.tell(step)
             return step
-        return self._decision(queued.pod, self._due(), within)
+        return self._decision(queued.pod, self._due(), within, all_rows=all_rows)
 
-    def _decision(self, pod: Pod, verifier: Verifier | None, within: Bools | None = None) -> Decision:
-        """Raises PluginError, SliceOver."""
+    def _decision(
+        self, pod: Pod, verifier: Verifier | None, within: Bools | None = None, *, all_rows: bool = False
+    ) -> Decision:
+        """The decision of the profile's own filters and scores.
+
+        Raises PluginError, SliceOver.
+        """
         framework = self._frameworks[pod.scheduler_name]
         start = self._rotation.start
-        decide = framework.decide if self._in_full else framework.decide_quickly
+        decide = framework.decide if self._in_full or all_rows else framework.decide_quickly
         if self._cluster.kept_room:
             kept = away_from(pod, self._cluster, within)
             decision = decide(pod, self._cluster, self._rotation, within=kept.within)
@@ -281,7 +302,7 @@ class Attempts:
         verifier = self._verifier
         return verifier if verifier is not None and verifier.due(self._cluster) else None
 
-    def _go_on_with(self, queued: QueuedPod, answer: CallAnswer) -> Outcome:
+    def _with_their_answer(self, queued: QueuedPod, answer: CallAnswer) -> Outcome:
         """Go on with a pod that waited for extenders, on the cluster as it is now.
 
         Raises PluginError, SliceOver.
@@ -290,10 +311,10 @@ class Attempts:
         step = self._applied(call, said)
         if isinstance(step, PostFilterResult):
             return NoFit(call.decision, step)
-        return self._look_further(queued, step)
+        return self._or_post_filter(queued, step)
 
-    def _look_further(self, queued: QueuedPod, step: Decision | AskExtenders) -> Outcome:
-        """Where no node takes the pod, PostFilter plugins may help, and extenders have a say in whom to preempt."""
+    def _or_post_filter(self, queued: QueuedPod, step: Decision | AskExtenders) -> Outcome:
+        """The decision, if a node takes the pod; else what PostFilter plugins do, or what to ask extenders about it."""
         if isinstance(step, AskExtenders) or len(step.feasible):
             return step
         result = self._post_filter(self._frameworks[queued.pod.scheduler_name], step)

@@ -1,7 +1,8 @@
 """One pod's binding cycle: its record, the event that an answer of its plugins is, and the message of its failure."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from scheduler.engine.binding_table import Event, State
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
@@ -17,8 +18,7 @@ _POST, _POSTS = BindResult.POST, Event.POSTS
 _EVENTS = {type(None): Event.SUCCESS, Rejected: Event.REJECTED, Holds: Event.HELD, Call: Event.CALLS}
 
 
-@dataclass(slots=True)
-class BindingCycle:
+class BindingCycle(Struct):
     """One pod between the decision for its node and the end of its attempt."""
 
     queued: QueuedPod

@@ -6,7 +6,8 @@ the scheduling cycle waits for each answer.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from scheduler.engine.instructions import AskExtenders
 from scheduler.engine.queued import QueuedPod
@@ -32,8 +33,7 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
 
-@dataclass(slots=True)
-class ExtenderCall:
+class ExtenderCall(Struct):
     """A pod that waits for extenders."""
 
     queued: QueuedPod

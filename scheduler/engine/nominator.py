@@ -4,7 +4,8 @@ Mirrors kube-scheduler `backend/queue/nominator.go` and, in part, `framework/pre
 """
 
 from collections import Counter, deque
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from scheduler.engine import wakes
 from scheduler.engine.instructions import ClearNomination
@@ -24,8 +25,7 @@ _ENDED = 20
 """Steps of each."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
+class _Ending(Struct, frozen=True):
     """Pods whose nominations for a node end."""
 
     node: str

@@ -10,8 +10,9 @@ anti-affinity or a DoNotSchedule spread constraint is looked at again, a few tim
 import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from scheduler.framework.runtime import Framework
 from scheduler.model.affinity import AffinityTerm
@@ -44,8 +45,7 @@ _MOST_KEPT, _MOST_NAMED = 16, 3
 _UNNAMED = "a pod of another namespace"
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """What no longer holds for a placed pod. `others`: who was placed there about the same time, some of them."""
 
     pod: Pod
@@ -237,8 +237,7 @@ class PlacementConflicts:
                 del self._others[name]
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(Struct, frozen=True):
     uid: str
     since: float
     """When the pod was placed (engine time)."""

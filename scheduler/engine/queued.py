@@ -1,8 +1,9 @@
 """A waiting pod and its history."""
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from scheduler.engine.story import Story
 from scheduler.framework.attempt_record import Trace
@@ -30,8 +31,7 @@ class Indexed(NamedTuple):
 NOTHING_INDEXED = Indexed()
 
 
-@dataclass(slots=True)
-class Cost:
+class Cost(Struct):
     """What an attempt has cost so far that did not end within one slice."""
 
     spent: int = 0
@@ -43,8 +43,7 @@ class Cost:
     """The extenders' answer, if the attempt goes on from there."""
 
 
-@dataclass(slots=True, eq=False)
-class QueuedPod:
+class QueuedPod(Struct, eq=False):
     """A waiting pod and its history. Times are engine seconds."""
 
     pod: Pod

@@ -109,7 +109,7 @@ class SchedulingCycles:
     def _attempt(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> None:
         """Try a pod, for one slice at most, and do what follows. `answer`: as in `Attempts.think`."""
         try:
-            outcome = self._attempts.think(queued, now, answer)
+            outcome = self._attempts.schedule_pod(queued, now, answer)
         except PluginError as error:
             self._broken(queued, str(error), frozenset((error.plugin,)), now)
             return

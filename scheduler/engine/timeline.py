@@ -185,7 +185,8 @@ def _why(queued: Queued) -> str:
         return _OWN[queued.event]
     kind, _, name = queued.object.partition(" ")
     about = f"{kind.lower() if kind in ('Node', 'Pod', 'Namespace') else kind} {name}" if name else "something"
-    happened = _EVENTS.get(queued.event, "{} changed").format(about)
+    usual = next((text for end, text in _BY_ENDING.items() if queued.event.endswith(end)), "{} changed")
+    happened = _EVENTS.get(queued.event, usual).format(about)
     return f"woken: {happened}, which may help against {', '.join(sorted(queued.plugins))}"
 
 
@@ -197,23 +198,16 @@ _OWN = {
     "ForceActivate": "queued: a node is kept for it no longer, or the configuration changed",
     "ScheduleAttemptFailure": "queued: what happened during the attempt may help",
 }
+_BY_ENDING = {"Add": "{} was added", "Delete": "{} was deleted"}
 _EVENTS = {
-    "NodeAdd": "{} was added",
     "NodeLabelUpdate": "labels of {} changed",
     "NodeTaintUpdate": "taints of {} changed",
     "NodeAllocatableUpdate": "what {} can hold changed",
-    "NodeDelete": "{} was deleted",
     "AssignedPodAdd": "{} came to a node",
     "AssignedPodUpdate": "labels of {} changed",
     "AssignedPodScaleDown": "{} asks for less than before",
     "AssignedPodDelete": "{} gave room back",
-    "PvAdd": "{} was added",
-    "PvcAdd": "{} was added",
-    "StorageClassAdd": "{} was added",
-    "CSINodeAdd": "{} was added",
-    "CSIDriverAdd": "{} was added",
-    "CSIStorageCapacityAdd": "{} was added",
-    "VolumeAttachmentDelete": "{} was deleted",
+    "KeptRoomDelete": "room is kept for a pod group no longer",
 }
 _STATES = {
     SetAside: "active",

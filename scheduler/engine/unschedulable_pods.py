@@ -8,8 +8,9 @@ the oldest ones wake all sets that they concern.
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from scheduler.engine.changes import EventObject
 from scheduler.engine.outbox import Outbox
@@ -53,8 +54,7 @@ class EqualPods:
         self.price = _price(pod)
 
 
-@dataclass(slots=True)
-class PendingEvent:
+class PendingEvent(Struct):
     """An event about which plugins have not been asked for all sets of a namespace yet."""
 
     number: int
@@ -68,8 +68,7 @@ class PendingEvent:
     """Bucket → the plugins to ask; None: the event does not concern its pods."""
 
 
-@dataclass(slots=True)
-class Woken:
+class Woken(Struct):
     """A set that does not wait any more. `real`: as in `Queue.wake`."""
 
     equals: EqualPods

@@ -2,15 +2,15 @@
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from scheduler.engine.places import Cause
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.unschedulable_pods import EqualPods
 
 
-@dataclass(slots=True)
-class _Wave:
+class _Wave(Struct):
     """Pods that are being woken together."""
 
     pods: Iterator[QueuedPod]

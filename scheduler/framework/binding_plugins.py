@@ -7,8 +7,9 @@ happen, or is a coroutine function that a shell runs (`Call`). It is asked again
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from scheduler.framework.binding import LONGEST_HOLD, AssumedPod, BindResult, Call, Hold, Versions, Wait, Write
 from scheduler.framework.guard import Guard, spelled
@@ -37,16 +38,14 @@ _SKIP = BindResult.SKIP
 _OF_OTHER_POINTS = (Hold, Wait, BindResult, Narrow, Reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     """A plugin keeps the pod from its node."""
 
     plugin: str
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Holds:
+class Holds(Struct, frozen=True):
     """All Permit plugins were asked, and these want the pod to wait: plugin → seconds."""
 
     seconds: dict[str, float]
@@ -56,8 +55,7 @@ PointAnswer = Rejected | Holds | Wait | Call | BindResult | None
 """The answer of the plugins of a point; None: they are done, and the pod may go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginAtPoint:
+class PluginAtPoint(Struct, frozen=True):
     """One plugin at one of its points."""
 
     point: str

@@ -4,8 +4,6 @@ tries them.
 Each is data with a text. `cost`: how much work it is for people; cheap ones are tried first.
 """
 
-from dataclasses import replace as soften
-
 from msgspec import field
 from msgspec.structs import replace
 
@@ -78,7 +76,6 @@ class DropNodeSelector(SmallChange, frozen=True):
         return f"drop nodeSelector {self.key}={self.value}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Drop it."""
         shape.node_selector = tuple(r for r in shape.node_selector if r.key != self.key)
 
 
@@ -93,7 +90,6 @@ class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
         return f"drop the required node affinity {self.requirement}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Drop it."""
         required = shape.required_node_affinity
         if required is None or self.term >= len(required.terms):
             return
@@ -144,7 +140,7 @@ class SoftenSpread(SmallChange, frozen=True):
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Soften every constraint over this key."""
-        shape.spread = tuple(soften(c, hard=False) if c.topology_key == self.topology_key else c for c in shape.spread)
+        shape.spread = tuple(replace(c, hard=False) if c.topology_key == self.topology_key else c for c in shape.spread)
 
 
 class RaiseMaxSkew(SmallChange, frozen=True):
@@ -160,7 +156,7 @@ class RaiseMaxSkew(SmallChange, frozen=True):
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Raise it for every hard constraint over this key that asks for less."""
         shape.spread = tuple(
-            soften(c, max_skew=max(c.max_skew, self.max_skew)) if c.hard and c.topology_key == self.topology_key else c
+            replace(c, max_skew=max(c.max_skew, self.max_skew)) if c.hard and c.topology_key == self.topology_key else c
             for c in shape.spread
         )
 
@@ -176,7 +172,6 @@ class AllowPreemption(SmallChange, frozen=True):
         return f"drop preemptionPolicy Never: it would preempt {what} of lower priority"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Allow it."""
         pod.preempts = True
 
 
@@ -192,7 +187,6 @@ class DropHostPort(SmallChange, frozen=True):
         return f"do without host port {self.protocol} {self.port}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Drop it."""
         shape.host_ports = tuple(p for p in shape.host_ports if p != (self.ip, self.protocol, self.port))
 
 
@@ -253,7 +247,6 @@ class Label(SmallChange, frozen=True):
         return f"label {self.node} {self.key}={self.value}"
 
     def changed(self, node: Node) -> Node:
-        """The node with the label."""
         return replace(node, labels={**node.labels, self.key: self.value})
 
 
@@ -289,7 +282,6 @@ class AddNode(SmallChange, frozen=True):
         return f"add a node like {self.like}{f', but with {labels}' if labels else ''}"
 
     def clone(self, node: Node) -> Node:
-        """The node to add."""
         name = f"{node.name}-more"
         own = {HOSTNAME: name} if HOSTNAME in node.labels else {}
         labels = {**node.labels, **own, **self.but}
@@ -307,7 +299,6 @@ class NameScheduler(SmallChange, frozen=True):
         return f"name the scheduler {self.scheduler}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Name it."""
         pod.scheduler_name = self.scheduler
 
 

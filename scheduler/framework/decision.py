@@ -1,9 +1,9 @@
 """The outcome of one scheduling cycle, kept as arrays; texts and tables are made from it only when wanted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from scheduler.framework.many_reasons import ManyReasons, holds, listed
@@ -14,16 +14,14 @@ from scheduler.state.column import Bools, Ints
 Rows = NDArray[np.intp]
 
 
-@dataclass(slots=True)
-class Rejected:
+class Rejected(Struct):
     """Nodes that one plugin was the first to reject: (reason, bool[rows]) pairs."""
 
     plugin: str
     reasons: Sequence[tuple[Reason, Bools]]
 
 
-@dataclass(slots=True)
-class PluginScores:
+class PluginScores(Struct):
     """One plugin's scores over the feasible rows, before normalisation and after it times the weight."""
 
     plugin: str
@@ -32,8 +30,7 @@ class PluginScores:
     weighted: Ints
 
 
-@dataclass(slots=True)
-class Decision:
+class Decision(Struct):
     """Feasible rows and scores, or who rejected what. `nodes` counts the nodes that exist."""
 
     pod: Pod

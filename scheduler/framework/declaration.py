@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -79,8 +78,7 @@ _FORMERLY = {
 """What plugins declared in earlier versions, and what does its work now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Declaration:
+class Declaration(Struct, frozen=True):
     """What one class declares, in the form in which the pipeline reads it."""
 
     points: frozenset[str]

@@ -7,10 +7,10 @@ the signature for the second, and the plugins that have to be asked.
 """
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from scheduler.framework.foreign import Foreign, declared
@@ -45,8 +45,7 @@ Skipped = tuple[tuple[str, ...], ...]
 """For each plugin that may skip points: the points that it skips."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """The plugins that have to be asked about each pod of a class."""
 
     pre_filters: tuple[Any, ...]

@@ -55,8 +55,8 @@ class ClusterEvent(Flag):
     """A ResourceSlice changed, or a taint rule that is about its devices."""
     DEVICE_CLASS_ADDED = auto()
     DEVICE_CLASS_UPDATED = auto()
-    POD_GROUP_ADDED = auto()
-    POD_GROUP_UPDATED = auto()
+    KEPT_ROOM_GONE = auto()
+    """Room is kept for a pod group no longer. No hint is asked: it may help every pod that had to stay away."""
     NOTHING = 0
     NODE = NODE_ADDED | NODE_LABELS | NODE_TAINTS | NODE_ALLOCATABLE | NODE_FEATURES
 
@@ -88,8 +88,6 @@ OTHER_EVENTS = (
     | ClusterEvent.DEVICE_SLICE_UPDATED
     | ClusterEvent.DEVICE_CLASS_ADDED
     | ClusterEvent.DEVICE_CLASS_UPDATED
-    | ClusterEvent.POD_GROUP_ADDED
-    | ClusterEvent.POD_GROUP_UPDATED
 )
 """Asked by `object_hint`."""
 
@@ -126,7 +124,6 @@ LABELS = {
     ClusterEvent.DEVICE_SLICE_UPDATED: "ResourceSliceUpdate",
     ClusterEvent.DEVICE_CLASS_ADDED: "DeviceClassAdd",
     ClusterEvent.DEVICE_CLASS_UPDATED: "DeviceClassUpdate",
-    ClusterEvent.POD_GROUP_ADDED: "PodGroupAdd",
-    ClusterEvent.POD_GROUP_UPDATED: "PodGroupUpdate",
+    ClusterEvent.KEPT_ROOM_GONE: "KeptRoomDelete",
 }
 """Event labels as kube-scheduler's metrics spell them."""

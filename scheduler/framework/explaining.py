@@ -1,8 +1,9 @@
 """What a plugin gets to explain its rejections (`Plugin.explain`, `Plugin.fixes`), and phrases for its texts."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -14,8 +15,7 @@ Detail = tuple[str, dict[str, Any]]
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, slots=True)
-class Inquiry:
+class Inquiry(Struct, frozen=True):
     """The pod and the cluster that a question is about, and what was already found out about them."""
 
     pod: Pod

@@ -5,9 +5,9 @@ Mirrors kube-scheduler `extender.go`, `schedule_one.go` (findNodesThatPassExtend
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from scheduler.framework.config import Extender, PluginConfig, ProfileConfig, SchedulerConfiguration
@@ -24,8 +24,7 @@ MAX_EXTENDER_PRIORITY = 10
 _FIT = "NodeResourcesFit"
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(Struct, frozen=True):
     """One extender's scores, 0..10, by node."""
 
     extender: str
@@ -33,8 +32,7 @@ class Scores:
     by_node: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class NodesAnswer:
+class NodesAnswer(Struct, frozen=True):
     """The extenders' answer about the nodes that they were asked about."""
 
     kept: frozenset[str]
@@ -45,8 +43,7 @@ class NodesAnswer:
     scores: Sequence[Scores] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NodesQuestion:
+class NodesQuestion(Struct, frozen=True, eq=False):
     """Which of these nodes may a pod go to, and how good are they? Compared by identity."""
 
     pod: Pod
@@ -54,8 +51,7 @@ class NodesQuestion:
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VictimsQuestion:
+class VictimsQuestion(Struct, frozen=True, eq=False):
     """On which of these nodes may these pods be removed for another? Compared by identity."""
 
     pod: Pod

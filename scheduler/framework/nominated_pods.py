@@ -5,10 +5,10 @@ pods/status can nominate thousands of pods, so the amounts that filters count ar
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.framework.decision import Rows
 from scheduler.model.pod import Pod
@@ -22,8 +22,7 @@ _KINDS = 16
 _THRESHOLDS = 4
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """What nominated pods will take of each thing that some pods need."""
 
     amounts: Ints
@@ -81,8 +80,7 @@ class _Above:
         self._version = nominations.log.version
 
 
-@dataclass(slots=True)
-class Kept:
+class Kept(Struct):
     """Nodes with nominated pods that come before some pod; `rows` and `pods` are parallel."""
 
     rows: Rows

@@ -1,7 +1,6 @@
 """Placements: sets of nodes of which one is chosen for all pods of a group (kube-scheduler `framework.Placement`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -34,8 +33,7 @@ class Running(NamedTuple):
     node: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Assignment:
+class Assignment(Struct, frozen=True, eq=False):
     """What came of trying a group on the nodes of a placement."""
 
     group: PodGroup

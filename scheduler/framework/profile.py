@@ -27,7 +27,6 @@ class Profile:
     """As `weights`, at the point placement_score."""
 
     def plugins(self, point: str) -> tuple[Any, ...]:
-        """The plugins of one point."""
         return self.points.get(point, ())
 
     @cached_property

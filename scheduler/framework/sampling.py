@@ -4,9 +4,8 @@ Mirrors kube-scheduler `schedule_one.go` (numFeasibleNodesToFind, findNodesThatP
 at once, so a sample saves scoring only. It exists for configurations that ask for it (decision 14).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from scheduler.framework.decision import Rows
 from scheduler.state.column import Bools
@@ -17,8 +16,7 @@ AT_LEAST = 100
 """Never fewer feasible nodes than that, if there are so many (minFeasibleNodesToFind)."""
 
 
-@dataclass(slots=True)
-class Rotation:
+class Rotation(Struct):
     """The row at which the next search begins, so that all nodes get their turn."""
 
     start: int = 0

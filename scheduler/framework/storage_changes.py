@@ -1,5 +1,7 @@
 """Small changes of claims and storage classes, after which a pod may get its volumes."""
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from scheduler.framework.small_change import SmallChange
@@ -14,6 +16,15 @@ from scheduler.state.storage import Storage
 
 _NEW = "1"
 """The resourceVersion of what nobody has written yet."""
+_UNBOUND: dict[str, Any] = {
+    "volume_name": "",
+    "bind_completed": False,
+    "selected_node": None,
+    "annotated": False,
+    "lost": False,
+    "terminating": False,
+}
+"""A claim as it is when it was just created: it has no volume and no node."""
 
 
 class CreateClass(SmallChange, frozen=True):
@@ -51,7 +62,6 @@ class CreateClaim(SmallChange, frozen=True):
         return f"create the claim {self.name}, {self.size} of the storage class {self.storage_class}"
 
     def made(self, storage: Storage) -> StorageKind | None:
-        """The claim."""
         return PersistentVolumeClaim(
             namespace=self.namespace,
             name=self.name,
@@ -59,12 +69,7 @@ class CreateClaim(SmallChange, frozen=True):
             resource_version=_NEW,
             storage_class=self.storage_class,
             spec_class=self.storage_class,
-            volume_name="",
-            bind_completed=False,
-            selected_node=None,
-            annotated=False,
-            lost=False,
-            terminating=False,
+            **_UNBOUND,
             access_modes=("ReadWriteOnce",),
             requested=parse_nano(self.size),
             volume_mode="Filesystem",
@@ -156,12 +161,7 @@ def _again(storage: Storage, namespace: str, name: str, storage_class: str) -> P
         uid=f"new/{namespace}/{name}",
         storage_class=storage_class,
         spec_class=storage_class,
-        volume_name="",
-        bind_completed=False,
-        selected_node=None,
-        annotated=False,
-        lost=False,
-        terminating=False,
+        **_UNBOUND,
     )
 
 

@@ -5,11 +5,11 @@ differ. Then the second one counts, and the rebuilt cluster takes the place of t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from scheduler.framework.consistency import contradictions
 from scheduler.framework.decision import Decision, Rows, fit_error
@@ -29,8 +29,7 @@ KEPT = "what is kept for equal pods"
 COLUMNS = "the columns and counts of the cluster"
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """What both decisions have. `best`: the first of the `count` nodes that share the best total."""
 
     count: int
@@ -40,8 +39,7 @@ class Summary:
     plugins: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """A decision that was different on the rebuilt cluster."""
 
     what: tuple[str, ...]

@@ -66,7 +66,6 @@ class WaitingPods:
         return len(self._pods)
 
     def get(self, uid: str) -> WaitingPod | None:
-        """A waiting pod by UID."""
         return self._pods.get(uid)
 
     def add(self, pod: Pod, node: str, holds: Mapping[str, float], now: float) -> WaitingPod:

@@ -6,10 +6,10 @@ They are short-lived and many, so the cycle collector does not track them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 
 class Named(Protocol):
@@ -52,8 +52,7 @@ class Deleted(msgspec.Struct, frozen=True, gc=False):
 Change: TypeAlias = Added[T] | Updated[T] | Deleted
 
 
-@dataclass(slots=True)
-class Counts:
+class Counts(Struct):
     """How often a list or watch had which problem since the start, for metrics."""
 
     lists: int = 0  # complete ones

@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 RETRY_SECONDS = 10.0  # after a failed renewal, while the old header may still do
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(Struct, frozen=True):
     """A header's value (None: the certificate says who we are) and for how many seconds to rely on it (None: ever)."""
 
     header: str | None

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Struct
 
 from scheduler.kube.changes import Key
 from scheduler.kube.errors import ApiError, Unreachable
@@ -55,15 +55,13 @@ class _Page(msgspec.Struct):
 _page = msgspec.json.Decoder(_Page)
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """So many objects differ from what the server has, and the watch does not say so."""
 
     objects: int
 
 
-@dataclass(frozen=True, slots=True)
-class Back:
+class Back(Struct, frozen=True):
     """The server is at an earlier version than it was: its data is that of a backup."""
 
 
@@ -182,6 +180,11 @@ class CrossCheck:
             version = read_version(meta.resource_version)
             self._seen.add(meta.uid)
             before = known.get(key)
+            if before is not None and older(version, before[1]) and not older(self._version, before[1]):
+                # The list is of a later version than the one that is known, and shows an earlier one: a restored
+                # cluster whose versions have passed ours meanwhile.
+                self._back = True
+                return
             if before is None or before[0] != meta.uid or older(before[1], version):
                 self._differ[key] = (meta.uid, version)
         self._next = page.metadata.next

@@ -46,6 +46,8 @@ class Exchange:
         self._authority = parts.netloc.rpartition("@")[2]
         self._clock = clock
         self._idle: deque[Line] = deque()
+        self._stretched: deque[Line] = deque()
+        """Idle connections with stretched buffers. Lists take them first and watches never, so that there are few."""
         self._waiting: deque[asyncio.Future[Line | None]] = deque()
         """Requests that wait for a connection that gets free, or for their turn to open one."""
         self._left: set[Line] = set()
@@ -65,8 +67,9 @@ class Exchange:
             self._left.pop().close()
 
     def _close_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        for idle in (self._idle, self._stretched):
+            while idle:
+                idle.pop().close()
 
     def message(self, verb: str, target: str, headers: str, body: bytes | None, content_type: str) -> bytes:
         """The bytes of a request. `headers`: whole lines, each with its CRLF."""
@@ -97,7 +100,8 @@ class Exchange:
         began = self._clock()
         deadline = began + seconds
         latest = deadline if within is None else min(began + within, deadline)
-        line = self._take(context)
+        first, then = (self._stretched, self._idle) if verb == "GET" else (self._idle, self._stretched)
+        line = self._take(context, first, then)
         if line is None and self._connecting >= CONNECTING:
             line = await self._freed(context, latest - began)
         reused = line is not None
@@ -147,7 +151,7 @@ class Exchange:
         """
         began = self._clock()
         latest = began + (seconds if within is None else min(within, seconds))
-        line = self._take(context)
+        line = self._take(context, self._idle, self._stretched)
         if line is None and self._connecting >= CONNECTING:
             line = await self._freed(context, latest - began)
         if line is None:
@@ -173,10 +177,10 @@ class Exchange:
     async def open(self, message: bytes, context: ssl.SSLContext | None, idle: float) -> DirectStream:
         """Send a GET and return its answer as soon as its head is there, whatever its status.
 
-        It takes over an idle connection where there is one: after a list, its watch needs no handshake of its own.
-        Raises Unreachable, also when the server is silent for `idle` seconds.
+        It takes over an idle connection where there is one that is not stretched: after a short list, its watch needs
+        no handshake of its own. Raises Unreachable, also when the server is silent for `idle` seconds.
         """
-        line = self._take(context)
+        line = self._take(context, self._idle)
         while True:
             reused = line is not None
             asked = self._clock()
@@ -213,19 +217,22 @@ class Exchange:
 
     def _distrust(self, since: float) -> None:
         """One connection was silent since then: the others may be dead as well, but for those that answered later."""
-        for line in [line for line in self._idle if line.idle_since <= since]:
-            self._idle.remove(line)
-            line.close()
+        for idle in (self._idle, self._stretched):
+            for line in [line for line in idle if line.idle_since <= since]:
+                idle.remove(line)
+                line.close()
 
-    def _take(self, context: ssl.SSLContext | None) -> Line | None:
+    def _take(self, context: ssl.SSLContext | None, *pools: deque[Line]) -> Line | None:
+        """An idle connection of the first pool that has one."""
         if context is not self._context:
             self._close_idle()  # certificates were rotated: the new ones show on new connections only
             self._context = context
-        while self._idle:
-            line = self._idle.pop()
-            if not line.closed and self._clock() - line.idle_since < KEEPALIVE_SECONDS:
-                return line
-            line.close()
+        for idle in pools:
+            while idle:
+                line = idle.pop()
+                if not line.closed and self._clock() - line.idle_since < KEEPALIVE_SECONDS:
+                    return line
+                line.close()
         return None
 
     def _put_back(self, line: Line, context: ssl.SSLContext | None) -> None:
@@ -238,10 +245,11 @@ class Exchange:
                 waiting.set_result(line)
                 return
         line.idle_since = self._clock()
-        self._idle.append(line)
+        (self._stretched if line.stretched else self._idle).append(line)
         # The first is the longest idle: what no longer gets its turn is closed one by one.
-        if self._clock() - self._idle[0].idle_since > KEEPALIVE_SECONDS:
-            self._idle.popleft().close()
+        for idle in (self._idle, self._stretched):
+            if idle and self._clock() - idle[0].idle_since > KEEPALIVE_SECONDS:
+                idle.popleft().close()
 
     async def _freed(self, context: ssl.SSLContext | None, seconds: float) -> Line | None:
         """A connection that another request has done with; None when it is our turn to open one."""

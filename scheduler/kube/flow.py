@@ -11,8 +11,9 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 
 class Bucket:
@@ -129,8 +130,7 @@ class Throttle:
                 self._enter(name, flow)
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """A class of requests: how many at once (0: any number), and its share of the rate while others wait, too.
 
     `own_bucket`: the rate is its own, all of it. kube-scheduler gives events a client of their own for the same reason:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,13 +166,20 @@ def _names(found: dict[str, Any]) -> str:
     return ", ".join(found) or "none"
 
 
+def _shown(value: object) -> str:
+    """A value as its author may have written it, in one line."""
+    if isinstance(value, str):
+        return repr(value)
+    return "nothing" if value is None else json.dumps(value, default=str)[:200]
+
+
 def _check_cluster(cluster: dict[str, Any], path: Path, where: str) -> None:
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("http://", "https://")):
-        raise ConfigError(f"{where}.server: expected an http or https URL, found {server!r}")
+        raise ConfigError(f"{where}.server: expected an http or https URL, found {_shown(server)}")
     skip = cluster.get("insecure-skip-tls-verify", False)
     if not isinstance(skip, bool):
-        raise ConfigError(f"{where}.insecure-skip-tls-verify: expected true or false, found {skip!r}")
+        raise ConfigError(f"{where}.insecure-skip-tls-verify: expected true or false, found {_shown(skip)}")
     _check_words(cluster, ("tls-server-name", "proxy-url"), where)
     given = _check_file(cluster, "certificate-authority", path, where)
     if skip and given:
@@ -188,14 +196,14 @@ def _check_user(user: dict[str, Any], path: Path, where: str) -> None:
     if provider is not None:
         name = provider.get("name") if isinstance(provider, dict) else provider
         if name not in ("gcp", "oidc"):
-            raise ConfigError(f"{where}.auth-provider: {name!r}: {GONE_PROVIDERS}")
+            raise ConfigError(f"{where}.auth-provider: {_shown(name)}: {GONE_PROVIDERS}")
     plugin = user.get("exec")
     if plugin is not None:
         if not isinstance(plugin, dict):
             raise ConfigError(f"{where}.exec: expected a mapping, found {_kind_of(plugin)}")
         for word in ("command", "apiVersion"):
             if not isinstance(plugin.get(word), str) or not plugin[word]:
-                raise ConfigError(f"{where}.exec.{word}: expected text, found {plugin.get(word)!r}")
+                raise ConfigError(f"{where}.exec.{word}: expected text, found {_shown(plugin.get(word))}")
 
 
 def _check_words(entry: dict[str, Any], words: tuple[str, ...], where: str) -> None:

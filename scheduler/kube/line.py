@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from dataclasses import dataclass
 from typing import cast
 
 from httptools import HttpParserError, HttpResponseParser
+from msgspec import Struct
 
 from scheduler.kube.errors import Unreachable
 
 _HEADER_LENGTHS = frozenset(map(len, ("Content-Length", "Transfer-Encoding", "Retry-After", "Content-Encoding")))
 """Answers have eight headers and more; most of them are none of ours, which their length already tells."""
+STRETCHING_BYTES = 32 << 10
+"""An answer longer than this may stretch the buffers of its connection."""
 
 
-@dataclass(slots=True)
-class Response:
+class Response(Struct):
     """A whole response. `retry_after` is the header's value."""
 
     status: int
@@ -59,6 +60,9 @@ class Line(asyncio.Protocol):
         self._gone = False
         self.heard = False
         """Any byte of the answer has come."""
+        self.stretched = False
+        """It has carried a long answer. What waits to be decrypted is kept by OpenSSL in a buffer that grows and never
+        shrinks: up to 330 KiB for as long as the connection lives."""
         self.idle_since = 0.0
         self._answer: asyncio.Future[Response] | None = None
         self._parser: HttpResponseParser
@@ -178,6 +182,7 @@ class Line(asyncio.Protocol):
     def _finish(self) -> None:
         answer, self._answer = self._answer, None
         body = b"".join(self._body)
+        self.stretched = self.stretched or len(body) > STRETCHING_BYTES
         status, retry_after, encoding = self._parser.get_status_code(), self._retry_after, self._encoding
         self._reset()
         if answer is None or answer.done():

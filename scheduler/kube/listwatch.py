@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Struct
 
 from scheduler.kube.backoff import Backoff
 from scheduler.kube.changes import Change, Counts, Key, T
@@ -47,30 +47,26 @@ class Phase(enum.Enum):
     WATCHING = "watching"  # a stream is open
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPage:
+class FetchPage(Struct, frozen=True):
     """GET the collection with this query, within so many seconds."""
 
     query: str
     seconds: float = LIST_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class AskVersion:
+class AskVersion(Struct, frozen=True):
     """GET one object of the collection with this query: only the list's resourceVersion is of interest."""
 
     query: str
 
 
-@dataclass(frozen=True, slots=True)
-class OpenWatch:
+class OpenWatch(Struct, frozen=True):
     """GET the collection as a stream with this query."""
 
     query: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """Ask again after this many seconds."""
 
     seconds: float

@@ -11,7 +11,8 @@ import random
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
 def boottime() -> float:
@@ -23,8 +24,7 @@ def _own_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """`monotonic` and `wall` give seconds, `chance` a number from 0 to 1 (without 1)."""
 
     monotonic: Callable[[], float] = time.monotonic

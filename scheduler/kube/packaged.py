@@ -10,6 +10,7 @@ one line that names the file and what was expected.
 from __future__ import annotations
 
 import base64
+import json
 import os
 from datetime import UTC, datetime
 from typing import Any
@@ -105,5 +106,5 @@ def run_exec(chosen: Selected, tls: Tls | None) -> Credential:
         try:
             good_for = (parse_rfc3339(ends) - datetime.now(UTC)).total_seconds() - EXPIRY_SKEW
         except (ValueError, AttributeError, TypeError) as error:
-            raise ConfigError(f"{where}: expected expirationTimestamp as RFC 3339, found {ends!r}") from error
+            raise ConfigError(f"{where}: expected expirationTimestamp as RFC 3339, found {json.dumps(ends)}") from error
     return Credential(f"Bearer {token}" if token else None, good_for)

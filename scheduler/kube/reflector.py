@@ -18,8 +18,8 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -385,6 +385,16 @@ class Reflector(Generic[T]):
         if self._on_refused is not None and (refused is not None) != self._told_refused:
             self._on_refused(self.resource, refused)
         self._told_refused = refused is not None
+
+
+async def follow(reflectors: Sequence[Reflector[Any]], synced: Callable[[], None]) -> None:
+    """Run these until cancelled. `synced` is called once each has delivered its first list."""
+    async with asyncio.TaskGroup() as tasks:
+        for reflector in reflectors:
+            tasks.create_task(reflector.run())
+        for reflector in reflectors:
+            await reflector.wait_synced()
+        synced()
 
 
 def _itself(item: msgspec.Raw) -> msgspec.Raw:

@@ -6,14 +6,14 @@ One row a kind; `Resource.path` is the only place where an API path is put toget
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from urllib.parse import quote
+
+from msgspec import Struct
 
 _PLAIN = re.compile(r"[A-Za-z0-9._~:-]*").fullmatch
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """A kind's place in the API: `group` is empty for the core group."""
 
     group: str

@@ -11,18 +11,17 @@ import atexit
 import base64
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.request import getproxies_environment
+
+from msgspec import Struct
 
 from scheduler.kube.kubeconfig import Selected
 
 _OWN_FILES = "/proc/self/fd"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
+class ServerSettings(Struct, frozen=True):
     """Where the API server is and how to authenticate. Files are absolute; `header` is Authorization's value."""
 
     host: str
@@ -59,6 +58,10 @@ def settings(chosen: Selected) -> ServerSettings:
 
 def proxies(host: str) -> tuple[str | None, str]:
     """(the environment's proxy for a host, its NO_PROXY)."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None, ""
+    from urllib.request import getproxies_environment  # it brings an HTTP client along, which no start needs
+
     found = getproxies_environment()
     return found.get("https" if host.startswith("https://") else "http"), found.get("no", "")
 
@@ -79,7 +82,6 @@ class PrivateFiles:
         return len(self._names)
 
     def name_of(self, contents: bytes) -> str:
-        """The name of a file with these contents."""
         name = self._names.pop(contents, None)
         if name is None or not Path(name).exists():
             while len(self._names) >= self._most:

@@ -1,7 +1,6 @@
 """Inter-pod affinity terms (kube-scheduler `framework/types.go`, AffinityTerm)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -47,8 +46,7 @@ class AffinityTerm(Struct, frozen=True, gc=False):
         return f"pods with {self.selector} in {where} per {self.topology_key}"
 
 
-@dataclass(frozen=True, slots=True)
-class WeightedTerm:
+class WeightedTerm(Struct, frozen=True):
     """A preferred term; `weight` is positive for affinity and negative for anti-affinity."""
 
     term: AffinityTerm

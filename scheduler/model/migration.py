@@ -6,8 +6,9 @@ vSphere volumes are never translated by it and stay what they are.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from scheduler.model import wire
 from scheduler.model.selectors import Labels
@@ -44,8 +45,7 @@ _AWS_VOLUME = re.compile(r"vol-[^/]*")
 _UNSPECIFIED = "UNSPECIFIED"
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
+class Translated(Struct, frozen=True):
     """A volume under the name its CSI driver knows it by. `problem`: why it can't be translated."""
 
     plugin: str

@@ -108,7 +108,6 @@ class Known(Generic[Key, Thing]):
         return len(self._small) + len(self._big)
 
     def get(self, key: Key) -> Thing | None:
-        """What is known of a key."""
         found = self._small.get(key)
         return self._big.get(key) if found is None and self._big else found
 

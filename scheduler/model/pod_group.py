@@ -106,12 +106,10 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
 
     @property
     def namespace(self) -> str:
-        """Its namespace."""
         return self.key.namespace
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.key.name
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from scheduler.model import wire
 from scheduler.model.mistakes import misfit
@@ -51,8 +52,7 @@ class _Selector(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 _selector = msgspec.json.Decoder(_Selector)
 
 
-@dataclass(frozen=True, slots=True)
-class Promise:
+class Promise(Struct, frozen=True):
     """The annotation, read. `selector` None: the pod's own requirements are meant."""
 
     selector: NodeSelector | None = None

@@ -7,8 +7,10 @@ kubelet reports allocated or actual resources the largest of the three counts.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from scheduler.model.quantity import QuantityError, is_absurd, milli_units, parse_nano, units
 from scheduler.model.selectors import is_qualified_name
@@ -29,8 +31,7 @@ _MANY = 64
 """Of more resources than these, only those are looked at for which defaults are assumed, where the others agree."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerRequests:
+class ContainerRequests(Struct, frozen=True):
     """One container's requests by source, in nano-units."""
 
     spec: Nano
@@ -39,8 +40,7 @@ class ContainerRequests:
     sidecar: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PodResources:
+class PodResources(Struct, frozen=True):
     """Every source that PodRequests reads."""
 
     containers: Sequence[ContainerRequests]

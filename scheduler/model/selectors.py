@@ -6,6 +6,7 @@ absent key, Gt and Lt parse as strconv.ParseInt does, a null selector selects no
 and an empty one everything, an empty node selector term selects no node.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -114,10 +115,10 @@ def parse_requirement(
                 raise SelectorError(f"{path}.values: Invalid value: []: for {operator} the values can't be empty")
         case "Exists" | "DoesNotExist":
             if values:
-                raise SelectorError(f"{path}.values: Invalid value: {list(values)!r}: must be empty for {operator}")
+                raise SelectorError(f"{path}.values: Invalid value: {_shown(values)}: must be empty for {operator}")
         case "Gt" | "Lt":
             if len(values) != 1:
-                raise SelectorError(f"{path}.values: Invalid value: {list(values)!r}: {operator} takes one value")
+                raise SelectorError(f"{path}.values: Invalid value: {_shown(values)}: {operator} takes one value")
         case _:
             raise SelectorError(
                 f"{path}.operator: Unsupported value: {operator[:40]!r}: want In, NotIn, Exists, DoesNotExist, Gt or Lt"
@@ -216,6 +217,11 @@ NOTHING = LabelSelector(nothing=True)
 EVERYTHING = LabelSelector()
 
 
+def _shown(values: Sequence[str]) -> str:
+    """Values as JSON, as their author wrote them."""
+    return json.dumps(list(values), ensure_ascii=False)
+
+
 def parse_label_selector(selector: wire.LabelSelector | None, path: str) -> LabelSelector:
     """Parse metav1.LabelSelector; None selects nothing.
 
@@ -269,8 +275,7 @@ def requirement_in_parts(one: wire.Requirement, path: str) -> Parts[Requirement]
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class FieldRequirement:
+class FieldRequirement(Struct, frozen=True):
     """metadata.name equals (In) or differs from (NotIn) one name."""
 
     key: str
@@ -341,7 +346,7 @@ def node_selector_term_in_parts(term: wire.NodeSelectorTerm, path: str) -> Parts
         if r.operator not in ("In", "NotIn"):
             errors.append(f"{where}.operator: Unsupported value: {r.operator!r}: want In or NotIn")
         elif len(values) != 1:
-            errors.append(f"{where}.values: Invalid value: {list(values)!r}: must have one element")
+            errors.append(f"{where}.values: Invalid value: {_shown(values)}: must have one element")
         else:
             fields.append(FieldRequirement(r.key, r.operator, values[0]))
         if r.key == "metadata.name" and r.operator == "In":

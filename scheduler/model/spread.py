@@ -1,6 +1,6 @@
 """Topology spread constraints (kube-scheduler plugins/podtopologyspread/common.go)."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from scheduler.model import wire
 from scheduler.model.large_selectors import label_selector_in_parts
@@ -8,8 +8,7 @@ from scheduler.model.parts import Parts
 from scheduler.model.selectors import Labels, LabelSelector, Requirement, parse_label_selector
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadConstraint:
+class SpreadConstraint(Struct, frozen=True):
     """At most `max_skew` more matching pods in a domain than in the emptiest; domains are values of `topology_key`."""
 
     max_skew: int

@@ -1,8 +1,9 @@
 """Taints and tolerations (core/v1 `toleration.go`, ToleratesTaint; comparison operators are off by default in 1.37)."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from scheduler.model.once import Once
 
@@ -15,8 +16,7 @@ _FEW = 8
 HARD = frozenset((NO_SCHEDULE, NO_EXECUTE))
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(Struct, frozen=True):
     """A mark on a node that repels pods which don't tolerate it."""
 
     key: str
@@ -27,8 +27,7 @@ class Taint:
         return f"{self.key}{'=' + self.value if self.value else ''}:{self.effect}"
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration:
+class Toleration(Struct, frozen=True):
     """What a pod accepts of a node's taints; empty key or effect means any."""
 
     key: str = ""

@@ -199,12 +199,7 @@ class _Reader:
 
     def node_selector(self, unread: Sequence[msgspec.Raw], path: str) -> Parts[NodeSelector]:
         """Required node affinity; an error is kept in its term."""
-        terms: list[NodeSelectorTerm] = []
-        for i, term in enumerate(unread):
-            terms.append((yield from self._read(_node_term_decoder, term, f"{path}[{i}]")))
-            if self._steps >= _PART:
-                yield self.part()
-        return node_selector_of(terms)
+        return node_selector_of((yield from self._read_all(_node_term_decoder, unread, path)))
 
     def preferred_nodes(
         self, terms: Sequence[wire.UnreadPreferred], path: str
@@ -226,12 +221,16 @@ class _Reader:
 
     def spread(self, constraints: Sequence[msgspec.Raw]) -> Parts[tuple[SpreadConstraint, ...]]:
         """Spread constraints. Raises SelectorError."""
-        found: list[SpreadConstraint] = []
-        for i, constraint in enumerate(constraints):
-            found.append((yield from self._read(_constraint_decoder, constraint, f"{_SPREAD}[{i}]")))
+        return tuple((yield from self._read_all(_constraint_decoder, constraints, _SPREAD)))
+
+    def _read_all(self, decoder: msgspec.json.Decoder[Any], raws: Sequence[msgspec.Raw], path: str) -> Parts[list[Any]]:
+        """As `_read`, each term of a list."""
+        found = []
+        for i, raw in enumerate(raws):
+            found.append((yield from self._read(decoder, raw, f"{path}[{i}]")))
             if self._steps >= _PART:
                 yield self.part()
-        return tuple(found)
+        return found
 
     def _read(self, decoder: msgspec.json.Decoder[Any], raw: msgspec.Raw, path: str) -> Parts[Any]:
         """One term. Raises SelectorError, but for terms of nodes, which have an `error`."""

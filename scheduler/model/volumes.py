@@ -4,10 +4,10 @@ Mirrors what kube-scheduler `plugins/volumerestrictions` and `plugins/nodevolume
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from scheduler.model import wire
 from scheduler.model.migration import CINDER, PORTWORX, Translated, aws_volume, azure_disk, gce_disk
@@ -21,8 +21,7 @@ DiskKey = tuple[str, ...]
 """(kind, what tells disks of the kind apart)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimVolume:
+class ClaimVolume(Struct, frozen=True):
     """A volume behind a claim. `ephemeral`: the claim is made for the pod, and `name` is the volume's."""
 
     name: str
@@ -33,16 +32,14 @@ class ClaimVolume:
         return f"{pod}-{self.name}" if self.ephemeral else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(Struct, frozen=True):
     """A disk named in the pod. Two users of it conflict unless neither is `exclusive`."""
 
     key: DiskKey
     exclusive: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PodVolumes:
+class PodVolumes(Struct, frozen=True):
     """The volumes of a pod that decide where it may go, in the order of the spec."""
 
     claims: tuple[ClaimVolume, ...] = ()

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import NO_POINTS, SKIPPABLE, OtherObject, Plugin
+from scheduler.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.status import Reason, Reject, Unresolvable
 from scheduler.model.node import Node
@@ -53,7 +53,7 @@ class GangScheduling(Plugin):
 
     name = "GangScheduling"
     Args = GangSchedulingArgs
-    events = ClusterEvent.POD_GONE | ClusterEvent.NODE_ADDED | ClusterEvent.POD_GROUP_UPDATED
+    events = ClusterEvent.POD_GONE | ClusterEvent.NODE_ADDED | ClusterEvent.KEPT_ROOM_GONE
     for_groups = True
 
     def __init__(self, args: GangSchedulingArgs) -> None:
@@ -104,10 +104,6 @@ class GangScheduling(Plugin):
     def pod_hint(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """There may be room beside what is kept."""
         return pod.scheduling_group is None
-
-    def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
-        """That no room is kept any more is told without asking; objects of groups change nothing about it."""
-        return False
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Refuse a pod of a group where groups can't be read: alone, it would start without the others."""

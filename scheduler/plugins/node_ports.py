@@ -42,7 +42,6 @@ class NodePorts(Plugin):
         return ((self.taken, cluster.nodes.port_conflicts(pod.shape.host_ports)),)
 
     def filter_one(self, pod: Pod, nodes: Nodes, row: int) -> bool:
-        """As `filter`, for one row."""
         return not pod.shape.host_ports or not nodes.port_conflicts_on(pod.shape.host_ports, row)
 
     def needs(self, pod: Pod) -> list[int]:

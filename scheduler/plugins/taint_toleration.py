@@ -27,7 +27,6 @@ class TaintToleration(Plugin):
     tainted = Unresolvable("node(s) had untolerated taint(s)")
 
     def signature(self, shape: PodShape) -> Hashable:
-        """The tolerations."""
         return shape.tolerations
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:

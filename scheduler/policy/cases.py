@@ -20,22 +20,22 @@ class CaseError(ValueError):
 
 
 def answer(case: Any) -> dict[str, Any]:
-    """The `got` of one case.
+    """The verdict on one case, as `as_json` has it.
 
     A policy that is not acceptable is left out with a warning and the others decide, as in a cluster.
     Raises CaseError.
     """
     if not isinstance(case, dict):
         raise CaseError("want a JSON object with policies, operation and object")
-    said: list[str] = []
+    warnings: list[str] = []
     try:
         given = options.parse(_field(case, "options", dict, {}))
-        policies = _accepted(_field(case, "policies", list, []), given, said)
+        policies = _accepted(_field(case, "policies", list, []), given, warnings)
     except options.OptionsError as error:
         raise CaseError(str(error)) from None
     operation, obj, old = request(case)
     found = evaluate(policies, operation, obj, old, given)
-    return got(found, said if found.exempt is None else [])
+    return as_json(found, warnings if found.exempt is None else [])
 
 
 def request(case: Mapping[str, Any]) -> tuple[Operation, JsonObject | None, JsonObject | None]:
@@ -53,25 +53,26 @@ def request(case: Mapping[str, Any]) -> tuple[Operation, JsonObject | None, Json
     return operation, obj, old
 
 
-def got(found: Verdict, said: list[str]) -> dict[str, Any]:
-    """A verdict in the fields that the command promises; what there is to say about policies comes first."""
+def as_json(found: Verdict, warnings: list[str]) -> dict[str, Any]:
+    """A verdict in the fields that `berth policy eval` promises. `warnings`: about policies; they come first."""
     return {
         "allowed": found.allowed,
         "code": found.code,
         "message": found.message,
         "patch": found.patch,
         "object": found.object,
-        "warnings": verdict.warnings([*said, *found.warnings]),
+        "warnings": verdict.warnings([*warnings, *found.warnings]),
     }
 
 
-def _accepted(documents: list[Any], given: Options, said: list[str]) -> Policies:
+def _accepted(documents: list[Any], given: Options, warnings: list[str]) -> Policies:
+    """The policies that can be read; a warning is added for each of the others."""
     policies: list[Policy] = []
     for i, document in enumerate(documents):
         try:
             policies.append(parse(document, given.allowed_prefixes, name=f"policy-{i}"))
         except PolicyError as error:
-            said.append(f'MetadataPolicy "{name_of(document, f"policies[{i}]")}" is not accepted: {error.line}')
+            warnings.append(f'MetadataPolicy "{name_of(document, f"policies[{i}]")}" is not accepted: {error.line}')
     return Policies(policies)
 
 

@@ -17,7 +17,7 @@ from scheduler.policy.spec import Rule
 
 _LENGTH = 16
 """Characters of an example that count as a step, and what a key counts beside its value."""
-Told = Callable[[Axis, Among], Literal]
+FactOf = Callable[[Axis, Among], Literal]
 Reach = tuple[frozenset[int], ...]
 """The axes, by number, that a fact follows from: all of these sets, which facts share."""
 
@@ -103,7 +103,7 @@ class Questions:
         found = self._matches.get(id(rule))
         if found is None:
             box = self.space.boxes[id(rule)]
-            found = self._matches[id(rule)] = self._inside(box, self._has)
+            found = self._matches[id(rule)] = self._inside(box, self.among)
             self._follows(found, (self._numbers(box),))
         return found
 
@@ -112,7 +112,7 @@ class Questions:
         found = self._matches_after.get(id(rule))
         if found is None:
             box = self.space.boxes[id(rule)]
-            found = self._matches_after[id(rule)] = self._inside(box, self._has_after)
+            found = self._matches_after[id(rule)] = self._inside(box, self.among_after)
             fates = (self._fate(axis).reach for axis in box if axis in self.space.writers)
             self._follows(found, (self._numbers(box), *fates))
         return found
@@ -125,19 +125,12 @@ class Questions:
         """No rule of these matches f(x)."""
         return [self.matches_after(rule) ^ 1 for rule in rules if self.space.can_match(rule)]
 
-    def among(self, axis: Axis, values: Among) -> Literal:
-        """x has one of these values."""
-        return self._has(axis, values)
-
-    def among_after(self, axis: Axis, values: Among) -> Literal:
-        """f(x) has one of these values."""
-        return self._has_after(axis, values)
-
     def inside(self, box: Box) -> list[Literal]:
         """x is in this box."""
-        return [self._has(axis, values) for axis, values in box.items()]
+        return [self.among(axis, values) for axis, values in box.items()]
 
-    def _has(self, axis: Axis, among: Among) -> Literal:
+    def among(self, axis: Axis, among: Among) -> Literal:
+        """x has one of these values on the axis."""
         self._check()
         key = axis, among.values
         found = self._among.get(key)
@@ -147,21 +140,21 @@ class Questions:
             self._follows(found, (self._numbers((axis,)),))
         return found ^ among.all_but
 
-    def _has_after(self, axis: Axis, among: Among) -> Literal:
-        """What was there and stays, or what was written last."""
+    def among_after(self, axis: Axis, among: Among) -> Literal:
+        """f(x) has one of these values on the axis: one that was there and stays, or the one that is written last."""
         if axis not in self.space.writers:
-            return self._has(axis, among)
+            return self.among(axis, among)
         key = axis, among.values
         found = self._among_after.get(key)
         if found is None:
             written = self._fate(axis)
             now = [written.last[value] for value in among.values if value is not None and value in written.last]
             if written.guarded:  # only what was absent is written
-                stays = self._has(axis, Among(among.values - {None}))
+                stays = self.among(axis, Among(among.values - {None}))
                 absent = [*now, written.untouched] if None in among.values else now
                 found = self._any((stays, self._all((self._before[axis][None], self._any(absent)))))
             else:
-                stays = self._all((written.untouched, self._has(axis, Among(among.values))))
+                stays = self._all((written.untouched, self.among(axis, Among(among.values))))
                 found = self._any((stays, *now))
             self._among_after[key] = found
             self._follows(found, (self._numbers((axis,)), written.reach))
@@ -183,9 +176,9 @@ class Questions:
             found = self._written[axis] = _Written(untouched, said, writers[0].guarded, reach)
         return found
 
-    def _inside(self, box: Box, told: Told) -> Literal:
+    def _inside(self, box: Box, fact_of: FactOf) -> Literal:
         """A fact that holds just when the object is in the box."""
-        return self._all([told(axis, among) for axis, among in box.items()])
+        return self._all([fact_of(axis, among) for axis, among in box.items()])
 
     def _nobody_rejects(self, fact_of: Callable[[Rule], Literal], *, after: bool) -> Literal:
         found = self._none.get(after)

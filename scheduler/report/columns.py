@@ -16,5 +16,4 @@ def text(title: str, *, share: int | None = None) -> Column:
 
 
 def number(title: str) -> Column:
-    """A column of numbers."""
     return Column(title, overflow="fold", justify="right")

@@ -7,11 +7,9 @@ way into the page, and set as text by the script.
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler.report.rendering import templates
+from scheduler.report.rendering import render
 
 
 def demo_page(data: Mapping[str, Any]) -> str:
     """The page of a recording: `scheduler.demo.recording.page_data` makes the data."""
-    environment = templates()
-    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # the order of plugins and pods is the story's
-    return environment.get_template("demo.html").render(data=data)
+    return render("demo.html", data=data)

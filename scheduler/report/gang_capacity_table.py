@@ -56,7 +56,6 @@ def headline(answer: GangCapacity) -> str:
 
 
 def asks(answer: GangCapacity) -> str:
-    """What a gang asks for."""
     asked = [f"{amount} {name}" for name, amount in answer.requests.items()]
     asked += [f"claim {name} ({what})" for name, what in answer.claims.items()]
     who = "each pod asks for" if answer.equal else "the pods of a gang ask for"

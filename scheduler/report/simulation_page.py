@@ -1,10 +1,8 @@
 """A simulation as one page with pictures: self-contained, no script, no network, dark or light as the system is."""
 
-from typing import Any
-
 from scheduler.report import simulation_tables as words
 from scheduler.report.chart import Chart, Line, line_chart
-from scheduler.report.rendering import templates
+from scheduler.report.rendering import render
 from scheduler.whatif.outcome import Outcome
 from scheduler.whatif.replay import Run
 from scheduler.whatif.study import Study
@@ -16,7 +14,7 @@ def outcome_page(outcome: Outcome, *, only_mine: bool = True) -> str:
     """What would happen on a cluster."""
     moved = [each for each in outcome.placed if each.was is not None]
     stuck = [each for each in outcome.waiting if each.was is not None]
-    return _render(
+    return render(
         "simulation.html",
         title=words.summary(outcome),
         good=outcome.good,
@@ -41,7 +39,7 @@ def outcome_page(outcome: Outcome, *, only_mine: bool = True) -> str:
 
 def study_page(study: Study) -> str:
     """What a trace showed, for each profile."""
-    return _render(
+    return render(
         "trace.html",
         title=f"{study.pods:,} pods on {study.nodes:,} nodes",
         profiles=[each.profile for each in study.profiles],
@@ -109,7 +107,3 @@ def _by_event(run: Run, what: str) -> list[tuple[float, float]]:
 def _width(text: str) -> str | None:
     """The bar of a percentage."""
     return text.removesuffix(" %") if text.endswith(" %") else None
-
-
-def _render(template: str, **values: Any) -> str:
-    return templates().get_template(template).render(**values)

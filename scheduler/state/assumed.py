@@ -22,7 +22,7 @@ class OutOfSyncError(ValueError):
 
 
 class Assumed(Generic[Key, Thing]):
-    """Objects by key. Whatever the API says next ends an assumption."""
+    """Objects by key: a name, or (namespace, name). An assumption ends when the API shows another version."""
 
     def __init__(self) -> None:
         self._stored: dict[Key, Thing] = {}
@@ -35,7 +35,7 @@ class Assumed(Generic[Key, Thing]):
         return iter(self._stored.values())
 
     def get(self, key: Key) -> Thing | None:
-        """The object, as assumed if it is."""
+        """The assumed version, if there is one, else what the API has."""
         found = self._assumed.get(key)
         return self._stored.get(key) if found is None else found
 
@@ -69,10 +69,10 @@ class Assumed(Generic[Key, Thing]):
         """
         stored = self._stored.get(key)
         if stored is None:
-            raise OutOfSyncError(f"{key!r} is gone")
+            raise OutOfSyncError(f"{_named(key)} is gone")
         if stored.resource_version != thing.resource_version:
             versions = f"stored: {stored.resource_version}, assume: {thing.resource_version}"
-            raise OutOfSyncError(f"{key!r} is out of sync ({versions})")
+            raise OutOfSyncError(f"{_named(key)} is out of sync ({versions})")
         self._assumed[key] = thing
 
     def restore(self, key: Key, resource_version: str) -> None:
@@ -80,3 +80,7 @@ class Assumed(Generic[Key, Thing]):
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.resource_version == resource_version:
             del self._assumed[key]
+
+
+def _named(key: Hashable) -> str:
+    return "/".join(key) if isinstance(key, tuple) else str(key)

@@ -36,6 +36,9 @@ class ClaimUsers:
         self.moved_on: set[str] = set()
         """UIDs of claims that this process has written, and over whose version of now it has sent nothing since that it
         does not wait for: so nothing can take a pod out of them any more that somebody sent before."""
+        self.overtaken: set[str] = set()
+        """UIDs of claims without devices that this process has written, so that no allocation arrives any more that an
+        earlier leader has sent."""
         self.released: list[ClaimKey] = []
         """Claims that nobody writes any more: those that waited for that may go on."""
 
@@ -47,7 +50,6 @@ class ClaimUsers:
         return ((uid, user) for uid, user in self._users.get(claim, _NOBODY).items() if user.group == group)
 
     def uids(self, claim: str) -> set[str]:
-        """UIDs of all users."""
         return set(self._users.get(claim, _NOBODY))
 
     def add(self, claim: str, pod: str, user: ClaimUser) -> None:
@@ -75,6 +77,7 @@ class ClaimUsers:
         """The claim is gone."""
         self.unseen.pop(claim, None)
         self.moved_on.discard(claim)
+        self.overtaken.discard(claim)
 
     def take_released(self) -> list[ClaimKey]:
         """Claims that nobody writes any more, since this was last asked."""

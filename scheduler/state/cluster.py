@@ -7,8 +7,9 @@ cycle, since one thread both applies events and decides, the columns themselves 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from scheduler.model.devices import DeviceKind
 from scheduler.model.namespaced import Namespace, Selecting
@@ -32,8 +33,7 @@ from scheduler.state.storage import Storage
 Found = TypeVar("Found")
 
 
-@dataclass(slots=True)
-class Placement:
+class Placement(Struct):
     """A pod on a row. `assumed`: we chose the node and the API has not confirmed it yet."""
 
     pod: Pod
@@ -83,7 +83,6 @@ class Cluster:
         return iter(self._placed.values())
 
     def pods_on(self, row: int) -> list[Pod]:
-        """The pods of one row."""
         return [placement.pod for placement in self._on_row.get(row, {}).values()]
 
     def count_pods(self, namespace: str, labels: Mapping[str, str]) -> Ints:
@@ -262,7 +261,6 @@ class Cluster:
         self._suppose(placement.pod, placement.row, 1)
 
     def placements_on(self, row: int) -> list[Placement]:
-        """The placements of one row."""
         return list(self._on_row.get(row, {}).values())
 
     def put_namespace(self, namespace: Namespace) -> Mapping[str, str] | None:

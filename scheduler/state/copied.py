@@ -5,7 +5,8 @@ and volumes are its own; everything else is the original's.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.cluster import Cluster, Placement
@@ -43,8 +44,7 @@ class CopyWithVolumes(Rebuild):
                     self._storage.refer(pod, sign)
 
 
-@dataclass(slots=True, eq=False)
-class _LeftOut:
+class _LeftOut(Struct, eq=False):
     """Pods that are left out together."""
 
     pods: Sequence[Placement] = ()

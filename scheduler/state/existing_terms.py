@@ -5,10 +5,10 @@ terms there are, and which pods have them, is kept by `term_sets`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.pod import NO_LABELS, Pod
@@ -31,8 +31,7 @@ _WEIGHED = 256
 """Up to this many terms of new sets are added one by one; with more of them, adding up everything costs less."""
 
 
-@dataclass(slots=True, eq=False)
-class Asked:
+class Asked(Struct, eq=False):
     """Pods of one namespace with the same labels, and the terms that select them."""
 
     namespace: str

@@ -5,9 +5,9 @@ beside all pods of the group once those have ended whose end is waited for.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.model.lasting import since_epoch
 from scheduler.model.pod import Pod
@@ -38,8 +38,7 @@ def ends_at(pod: Pod, wall: float, *, trusting: bool) -> float | None:
     return (wall if started is None else started) + seconds
 
 
-@dataclass(slots=True, eq=False)
-class KeptRoom:
+class KeptRoom(Struct, eq=False):
     """The room that is kept for one group."""
 
     group: GroupKey
@@ -171,7 +170,7 @@ class KeptRoom:
 
     def from_pod(self, pod: Pod, groups: PodGroups, nodes: Nodes, wall: float) -> Bools | None:
         """bool[rows]: the nodes whose room is kept from a pod; None: it may go to all."""
-        if pod.priority > self.priority or (pod.scheduling_group is not None and groups.of(pod) == self.group):
+        if pod.priority > self.priority or (pod.scheduling_group is not None and groups.waits_with(pod) == self.group):
             return None
         if self.until is not None:
             end = ends_at(pod, wall, trusting=self.trusting)

@@ -4,9 +4,9 @@ Indexes of labels say which classes an affinity term selects; the pods of each c
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.pod import Pod
@@ -26,8 +26,7 @@ _AT_HAND = 8192
 Key = tuple[str, frozenset[tuple[str, str]], bool]
 
 
-@dataclass(slots=True, eq=False)
-class PodClass:
+class PodClass(Struct, eq=False):
     """Placed pods of one namespace with the same labels, all on their way out or none."""
 
     number: int

@@ -108,6 +108,11 @@ class PodGroups:
         key = pod.scheduling_group
         return key if key is None or key.api in self.followed else None
 
+    def waits_with(self, pod: Pod) -> GroupKey | None:
+        """The group that stands for a pod in the queue: its own, or the root of its tree; None: it is in none."""
+        key = self.of(pod)
+        return None if key is None else self.trees.entry_of(key)
+
     def get(self, key: GroupKey) -> PodGroup | None:
         """The object of a group; None: there is none (yet)."""
         state = self._groups.get(key)

@@ -130,6 +130,11 @@ class PromisedDevices:
         flight = self.in_flight.get(uid)
         return flight is not None and (flight.version is not None or flight.doubt is not None)
 
+    def is_doubted(self, uid: str) -> bool:
+        """Whether nobody knows if what a claim was about to be given was written, and nobody needs it any more."""
+        flight = self.in_flight.get(uid)
+        return flight is not None and flight.version is None and flight.doubt is not None
+
     def may_be_written(self, uid: str) -> bool:
         """Whether the watch shows all that was written of a claim for pods of groups."""
         return uid not in self.users.unseen and not self.is_unsettled(uid)

@@ -5,9 +5,8 @@ For a pod that Berth places, this is done before the pod is assumed, and charged
 pods that others placed wait in lanes, one for each namespace, until the engine has them indexed (`catch_up`).
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.shape import PodShape
@@ -35,8 +34,7 @@ Terms = tuple[tuple[AffinityTerm, int], ...]
 Key = tuple[tuple[object, ...], ...]
 
 
-@dataclass(slots=True, eq=False)
-class Carried:
+class Carried(Struct, eq=False):
     """A term that sets have, as required anti-affinity or for scoring (`weight`)."""
 
     number: int
@@ -49,8 +47,7 @@ class Carried:
     gone: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class TermSet:
+class TermSet(Struct, eq=False):
     """The terms of some placed pods."""
 
     number: int

@@ -119,7 +119,6 @@ class SomeNodes(Nodes):
     ) = add = sweep = _refuse
 
     def label(self, key: str) -> Column[str]:
-        """The column of one label key."""
         return _SomeCodes(self._nodes.label(key), self._of)
 
     def topology(self, key: str) -> Column[str] | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 Labels = tuple[str, ...]
 
@@ -23,8 +24,7 @@ def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
     return tuple(bounds)
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """One line of the metrics reference: name (with `_total` for a counter), type, labels, bucket bounds."""
 
     name: str
@@ -95,8 +95,7 @@ class Counter:
         return Reading(self.family, values=dict(self._series))
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A family whose values are worked out when somebody asks."""
 
     family: Family
@@ -107,8 +106,7 @@ class Asked:
         return Reading(self.family, values=self.ask())
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """A family's series at one moment. `distributions`: the counts of each bucket and of those above, and the sum."""
 
     family: Family

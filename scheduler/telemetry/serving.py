@@ -14,10 +14,10 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from msgspec import Struct, field
 
 from scheduler.telemetry import process
 from scheduler.telemetry.certificate import Certificate, CertificateError
@@ -37,8 +37,7 @@ log = structlog.get_logger("serving")
 Authorities = Callable[[Callable[[bytes], None], Callable[[str], None]], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """Where to listen, and with what; an empty host is every address, port 0 lets the system choose."""
 
     host: str
@@ -46,8 +45,7 @@ class Address:
     certificate: Certificate
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """Who may ask for what is not open to everybody; asked on the main loop."""
 
     authorize: Callable[[str | None, str, bytes | None, str], Awaitable[tuple[int, str]]]
@@ -57,8 +55,7 @@ class Gate:
     """Tells of the CAs (PEM) that sign clients' certificates, and of what keeps it from that, until cancelled."""
 
 
-@dataclass(slots=True)
-class Endpoints:
+class Endpoints(Struct):
     """What a component has to say. Checks and notes are asked on the serving thread, the rest on the main loop."""
 
     live: Checks = field(default_factory=dict)

@@ -142,7 +142,6 @@ class Batch:
         return f"{self._first.namespace}/{self._named(number)}"
 
     def pod(self, number: int) -> Pod:
-        """One of the pods."""
         if self.equal:
             name = self._named(number)
             return replace(self._first, name=name, uid=f"new/{self._first.namespace}/{name}")

@@ -6,18 +6,20 @@ first character: a JSON dump of 50,000 pods takes a second this way, and minutes
 
 import codecs
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 import yaml
 
 from scheduler.model.mistakes import kind_of, misfit
+from scheduler.whatif.broken_json import Span, outlines
+from scheduler.whatif.yaml_loader import DIGITS, Loader
 
 _READABLE = "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them"
 _SMALL = 1 << 20
-_DIGITS = "integer string conversion"
-"""Part of what Python says of a number with thousands of digits."""
 _NODES = 20_000_000
 """Bound on what a document may expand to through its aliases (a bomb of YAML anchors is a few hundred bytes)."""
 
@@ -58,66 +60,14 @@ _ENCODINGS = {
 _BEGINS = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
 """Where a YAML document begins: in no document a line begins so."""
 _DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
+_QUOTED = re.compile(rb"\s*\{\s*\"")
+"""What begins so is JSON, or nobody's YAML."""
+_LINE_END = re.compile(rb"\n")
+_VISIBLE = re.compile(rb"[^\n]")
 _COMMENTS = re.compile(rb"\s*(?:#[^\n]*(?:\n\s*|\Z))*")
-_DEEPEST = 500
-"""Levels that a YAML document may have."""
 _envelope = msgspec.json.Decoder(_Envelope)
 _trailing = re.compile(r"trailing characters \(byte (\d+)\)")
 _byte = re.compile(r" ?\(byte (\d+)\)")
-
-
-_MERGE, _NULL, _BOOL, _STR = (f"tag:yaml.org,2002:{name}" for name in ("merge", "null", "bool", "str"))
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as the API's clients read it: no dates, no base-60 numbers, no key twice in one mapping; keys are texts."""
-
-    _depth = 0
-
-    def descend_resolver(self, node: yaml.Node | None, index: Any) -> None:
-        """Called before each value is read. What reads them calls itself for each level, until the stack is full."""
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise ObjectError("is nested too deep")
-
-    def ascend_resolver(self) -> None:
-        """Called after each value."""
-        self._depth -= 1
-
-    def construct_document(self, node: yaml.Node) -> Any:
-        """The values of a document, refusing those that are not what their tags say."""
-        try:
-            return super().construct_document(node)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            many = _DIGITS in str(error)
-            said = "a number has too many digits" if many else "a value is not what its tag says, such as !!int"
-            raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from None
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A mapping, refusing a key that is there twice: one of the values would be lost unnoticed."""
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
-                if key.tag == _NULL:
-                    raise yaml.constructor.ConstructorError(None, None, "a key is null: expected text", key.start_mark)
-                if key.tag == _BOOL:
-                    key.tag, key.value = _STR, str(self.bool_values[key.value.lower()]).lower()
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
-                seen.add(key.value)
-        found: dict[Any, Any] = super().construct_mapping(node, deep)
-        return found
-
-
-_NOT_OURS = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
-_PLAIN_NUMBERS = {
-    "tag:yaml.org,2002:int": re.compile(r"[-+]?(?:0b[01]+|0x[0-9a-fA-F]+|0[0-7]+|0|[1-9][0-9]*)$"),
-    "tag:yaml.org,2002:float": re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$|[-+]?\.(?:inf|nan)$"),
-}
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, _PLAIN_NUMBERS.get(tag, pattern)) for tag, pattern in resolvers if tag not in _NOT_OURS]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def plain(document: Document) -> dict[str, Any]:
@@ -199,16 +149,18 @@ def _read(text: bytes) -> Iterator[Document | Fault]:
         try:
             yield from list(_read_json(memoryview(text)))
             return
-        except msgspec.ValidationError as error:
-            said = "got a list" if text.lstrip()[:1] == b"[" else _lowered(error).replace("`", "")
-            raise ObjectError(f"{_READABLE}, {said}") from None
         except msgspec.DecodeError as error:
             # What opens with a brace may still be YAML's flow style, but nobody prints a big dump that way.
-            if len(text) > _SMALL or text.lstrip()[:2] == b'{"':
-                raise ObjectError(_json_problem(text, error)) from None
+            whole = Fault(_json_problem(text, error))
+            if isinstance(error, msgspec.ValidationError) or len(text) > _SMALL or text.lstrip()[:2] == b'{"':
+                yield from _one_by_one(text, whole)
+                return
         except RecursionError:
             raise ObjectError("is nested too deep") from None
     documents = _yaml_parts(text)
+    if _QUOTED.match(text) and len(documents) == 1 and isinstance(documents[0], Fault):
+        yield from _one_by_one(text, whole)
+        return
     for number, document in enumerate(documents, start=1):
         place = f"document {number}" if len(documents) > 1 else ""
         if isinstance(document, Fault):
@@ -249,16 +201,81 @@ def _read_json(text: memoryview) -> Iterator[Document | Fault]:
         start = stop
 
 
+def _one_by_one(text: bytes, whole: Fault) -> Iterator[Document | Fault]:
+    """The objects of a JSON text that can't be read as a whole. `whole`: why, in case each of them can."""
+    found: list[Document | Fault] = []
+    documents = outlines(text)
+    end: int | None = 0
+    for number, (span, items, inside) in enumerate(documents, start=1):
+        place = f"document {number}" if len(documents) > 1 else ""
+        stray = _stray(text, place, span.before, span.start)
+        piece = _listed(text, place, span, items, *inside) if inside else _piece(text, place, span.start, span.stop)
+        found += _after(stray, piece)
+        end = span.stop
+    found += _stray(text, "", end, len(text))
+    yield from found if any(isinstance(each, Fault) for each in found) else [*found, whole]
+
+
+def _listed(text: bytes, place: str, outer: Span, items: list[Span], begin: int, stop: int) -> list[Document | Fault]:
+    """The items of a list, which stand between `begin` and `stop`, and what is wrong with it."""
+    blank = _VISIBLE.sub(b" ", text[begin:stop])
+    around = text[outer.start : begin] + blank + text[stop : outer.stop]
+    implied, wrong = "", list[Fault]()
+    try:
+        implied = _envelope.decode(around).kind.removesuffix("List")
+    except (msgspec.DecodeError, RecursionError) as error:
+        wrong = [Fault(_join(place, _json_problem(text, error, outer.start)))]
+    found: list[Document | Fault] = []
+    number, end = -1, begin
+    for item in items:
+        here = _join(place, f"items[{number + 1}]")
+        stray = _stray(text, here, item.before, item.start, comma=number >= 0)
+        found += _after(stray, _piece(text, here, item.start, item.stop, implied))
+        number += 1
+        end = item.stop
+    found += _stray(text, place, end, stop)
+    # A list that does not end is what comes of a bracket that is missing in one of its items.
+    return found if wrong and any(isinstance(each, Fault) for each in found) else [*found, *wrong]
+
+
+def _piece(text: bytes, place: str, begin: int, stop: int, implied: str = "") -> list[Document | Fault]:
+    """What one object of a JSON text is."""
+    try:
+        return list(_flat(text[begin:stop], place, implied=implied))
+    except (msgspec.DecodeError, RecursionError) as error:
+        return [Fault(_join(place, _json_problem(text, error, begin)))]
+
+
+def _after(stray: list[Fault], piece: list[Document | Fault]) -> list[Document | Fault]:
+    """Both, but for faults of what begins behind a bracket too many: it may be a part of an object."""
+    return [*stray, *(each for each in piece if not stray or isinstance(each, Document))]
+
+
+def _stray(text: bytes, place: str, begin: int | None, end: int, *, comma: bool = False) -> list[Fault]:
+    """What is wrong with what stands between two objects, or before the first and after the last."""
+    if begin is None:
+        return []
+    between = text[begin:end].lstrip()
+    if comma and not between.startswith(b","):
+        said = "expected a comma between objects"
+    else:
+        between = between[comma:].lstrip()
+        said = "expected an API object" if between else ""
+    return [Fault(_join(place, f"{_position(text, end - len(between))}: not JSON: {said}"))] if said else []
+
+
 def _shifted(error: msgspec.DecodeError, start: int) -> msgspec.DecodeError:
     return type(error)(_byte.sub(lambda found: f" (byte {start + int(found[1])})", str(error)))
 
 
-def _flat(raw: bytes | memoryview, place: str, envelope: _Envelope | None = None) -> Iterator[Document | Fault]:
+def _flat(
+    raw: bytes | memoryview, place: str, envelope: _Envelope | None = None, implied: str = ""
+) -> Iterator[Document | Fault]:
     """The object itself, or the items of a list; items of a PodList say no kind, theirs is Pod."""
     envelope = envelope or _envelope.decode(raw)
     if envelope.items is None:
-        if envelope.kind:
-            yield Document(envelope.kind, bytes(raw), place)
+        if kind := envelope.kind or implied:
+            yield Document(kind, bytes(raw), place)
         else:
             yield Fault(_join(place, f"{_READABLE}, got an object without kind"))
         return
@@ -307,7 +324,7 @@ def _parts(text: bytes) -> Iterator[tuple[int, bytes]]:
 def _yaml(text: bytes, before: int = 0) -> list[Any]:
     """The documents of a text. `before`: the lines before it. Raises ObjectError."""
     try:
-        documents = list(yaml.load_all(text, Loader=_Loader))
+        documents = list(yaml.load_all(text, Loader=Loader))
         if b"&" in text and _size(documents, {}) > _NODES:
             raise ObjectError("its aliases expand beyond all bounds")
     except yaml.MarkedYAMLError as error:
@@ -341,21 +358,38 @@ def _looks_like_json(text: bytes) -> bool:
     return text.lstrip()[:1] in (b"{", b"[")
 
 
-def _json_problem(text: bytes, error: msgspec.DecodeError) -> str:
+def _json_problem(text: bytes, error: msgspec.DecodeError | RecursionError, begin: int = 0) -> str:
+    """Why a text is no list of objects, or what of it begins there."""
+    if isinstance(error, RecursionError):
+        return "is nested too deep"
+    if isinstance(error, msgspec.ValidationError):
+        said = "got a list" if text[begin:].lstrip()[:1] == b"[" else _lowered(error).replace("`", "")
+        return f"{_READABLE}, {said}"
     found = _byte.search(str(error))
     said = _byte.sub("", str(error)).removeprefix("JSON is malformed: ")
     if found is None:
-        return f"not JSON: {said[:1].lower()}{said[1:]}"
-    before = text[: int(found[1])]
-    line = before.count(b"\n") + 1
-    column = len(before) - (before.rfind(b"\n") + 1) + 1
-    return f"line {line}, column {column}: not JSON: {said}"
+        said = f"not JSON: {said[:1].lower()}{said[1:]}"
+        return f"{_position(text, begin)}: {said}: what begins here does not end" if begin else said
+    return f"{_position(text, begin + int(found[1]))}: not JSON: {said}"
+
+
+def _position(text: bytes, at: int) -> str:
+    """The line and column of a byte."""
+    ends = _line_ends(text)
+    line = bisect_left(ends, at)
+    return f"line {line + 1}, column {at - (ends[line - 1] if line else -1)}"
+
+
+@lru_cache(maxsize=1)
+def _line_ends(text: bytes) -> list[int]:
+    """Where lines end. Kept, as thousands of faults may be in one text."""
+    return [found.start() for found in _LINE_END.finditer(text)]
 
 
 def _lowered(error: BaseException) -> str:
     ours = isinstance(error, RecursionError | msgspec.DecodeError)
     text = misfit(error) if ours and isinstance(error, Exception) else " ".join(str(error).split())
-    if _DIGITS in text:
+    if DIGITS in text:
         return "a number has too many digits"
     return f"{text[:1].lower()}{text[1:]}"
 

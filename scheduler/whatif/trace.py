@@ -67,7 +67,6 @@ class Model:
         self._decoder = Decoder()
 
     def node(self, document: Mapping[str, Any]) -> Node:
-        """A node."""
         return self._decoder.node(encode(document))
 
     def pod(self, document: Mapping[str, Any], suffix: str = "") -> Pod:

@@ -14,6 +14,7 @@ from scheduler.kube.credentials import Credential, Credentials
 from scheduler.kube.errors import ApiError
 from scheduler.kube.writes import PodRef
 from tests.contract.client import Api, condition, names, pod
+from tests.unit.kube.test_writes import told
 
 
 @pytest.fixture
@@ -28,20 +29,6 @@ async def client(api: Api, request: pytest.FixtureRequest) -> AsyncIterator[Clie
         connection = Connection(api.url, Credentials(lambda: credential), tls)
     async with Client(connection, qps=-1, protobuf=True) as made:
         yield made
-
-
-def told(about: PodRef, note: str = "Successfully assigned") -> writes.Event:
-    """The event of a binding."""
-    return writes.event(
-        about,
-        kind="Normal",
-        reason="Scheduled",
-        action="Binding",
-        note=note,
-        controller="berth",
-        instance="berth-0",
-        moment=1_700_000_000.123456,
-    )
 
 
 async def test_a_binding(api: Api, client: Client, namespace: str, pods: str, node: str) -> None:

@@ -7,7 +7,8 @@ import pytest
 from tests.differential.client import Oracle
 from tests.differential.generate.dice import Object
 from tests.differential.generate.groups import FAMILIES, OPTIONS, case, configuration, put
-from tests.differential.groups import PER_SEED, Verdict, answer, differing, judge, judged, short
+from tests.differential.groups import PER_SEED, Verdict, differing, judge, judged, short
+from tests.differential.groups_here import answer
 
 NO_VICTIMS = "pod group preemption: No preemption victims found for incoming preemptor"
 
@@ -132,6 +133,36 @@ def test_nodes_that_are_kept_for_a_group_that_is_tried(oracle: Oracle, name: str
     family, seed, number = name.split("-")
     (verdict,) = judged(oracle, [case(family, int(seed), int(number))])
     assert verdict.lines == []
+
+
+@pytest.mark.parametrize("which", ["composite-evicting-260-2", "composite-evicting-325-1", "composite-evicting-334-1"])
+def test_pods_of_a_tree_that_held_a_node_in_vain(oracle: Oracle, which: str) -> None:
+    """What they take counts while victims are spared, and their terms do not (decision 84)."""
+    family, seed, number = which.rsplit("-", 2)
+    assert judged(oracle, [case(family, int(seed), int(number))], *OPTIONS[family]) == [Verdict([])]
+
+
+def test_kube_scheduler_spares_the_victim_that_it_saw_first(oracle: Oracle) -> None:
+    """Of two equal ones that have not started: so it is left to chance which one goes."""
+    one = case("preempting", 338, 1)
+    gone = {tuple(found["want"][1]["deleted"]) for found in oracle.groups([one] * 40, "-any-order")}
+    assert gone == {("p0",), ("p1",)}
+    assert judged(oracle, [one]) == [Verdict([], varied=True)]
+
+
+def test_the_judge_sees_that_a_pod_was_left_asleep(oracle: Oracle) -> None:
+    """Without victims, only its affinity keeps p14 from n2. A pod that it wants comes there, which wakes it here."""
+    one = case("evicting", 266, 0)
+    assert judged(oracle, [one]) == [Verdict([], drowsy=True)]
+
+
+def test_the_judge_sees_that_a_victim_goes_which_repels_pods(oracle: Oracle) -> None:
+    """Only if no other one does (docs/decisions/0064)."""
+    one = case("preempting", 411, 1)
+    assert judged(oracle, [one]) == [Verdict([], repelled=True)]
+    (answered,) = oracle.groups([one])
+    answered["want"][1]["deleted"].remove("p1")
+    assert judge(one, answered).lines != []
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -11,11 +11,11 @@ import pytest
 
 from tests.controlplane import namespaces
 from tests.controlplane.api import Object
-from tests.controlplane.cluster import Cluster, ControlPlane
+from tests.controlplane.cluster import POD_GROUPS, Cluster, ControlPlane
 from tests.integration.admission import Policed
 from tests.integration.berth import Harbour
 from tests.integration.installed import Installed
-from tests.integration.objects import NODES
+from tests.integration.objects import NODES, pods_path
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 LEFT = (
@@ -131,3 +131,18 @@ def policed(prepared: Policed) -> Iterator[Policed]:
     """The same, without replicas or registrations from before."""
     yield prepared
     prepared.unregister()
+
+
+@pytest.fixture(scope="module")
+def gated(control_plane_binaries: Path) -> Iterator[ControlPlane]:
+    """A control plane of a module's own that has pod groups, and records each Binding."""
+    with ControlPlane(audit=True, apiserver_args=POD_GROUPS) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def space(gated: ControlPlane) -> Iterator[str]:
+    """A namespace for one test. Its groups go with the control plane: nobody here takes their finalizers off."""
+    name = namespaces.create(gated.api)
+    yield name
+    gated.api.delete(f"{pods_path(name)}")

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster
+from tests.integration.berth import Berth, Harbour
 
 PASSED = ("Authorization", "Accept", "Content-Type")
 _LINE = 8 << 20
@@ -165,3 +166,10 @@ class Proxy:
         finally:
             self._streams.remove(stream)
         return answer
+
+
+def behind(proxy: Proxy, harbour: Harbour, name: str, **more: object) -> Berth:
+    """A scheduler that reaches the API server through the proxy."""
+    berth = harbour.berth_at(proxy.kubeconfig(harbour.home / f"{name}.kubeconfig"), name, **more)  # type: ignore[arg-type]
+    berth.wait_synced()
+    return berth

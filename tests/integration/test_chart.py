@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import Authority
-from tests.chart.rendering import Chart
+from tests.chart.rendering import Chart, documents
 from tests.chart.test_values import EVERYTHING
 from tests.chart.versions import foreign_crds
 from tests.controlplane.api import Api, ApiError, Object
@@ -163,13 +163,24 @@ def test_other_projects_kinds(installed: Installed) -> None:
     # Not applied: what kubectl would note of them is longer than an annotation may be.
     kubectl = installed.cluster.kubectl
     kubectl("create", *(f"-f{file}" for file in files))
-    kubectl("wait", "--for=condition=Established", "--timeout=60s", *(f"-f{file}" for file in files))
+    crds = [crd["spec"] for file in files for crd in documents(file.read_text())]
+    # A kind that is Established is not yet in what kubectl asks for kinds.
+    wait_for("their kinds", lambda: all(_served(installed.api, crd) for crd in crds), checks.BOUND)
     dry_run = ("apply", "--dry-run=server", "--validate=strict", "-f-")
     text = installed.chart.text(EVERYTHING)
     kubectl(*dry_run, stdin=text)
     refused = kubectl(*dry_run, stdin=text.replace("selfSigned:", "selfsigned:"), check=False)
     assert refused.returncode != 0
     assert 'unknown field "spec.selfsigned"' in refused.stderr
+
+
+def _served(api: Api, crd: Object) -> bool:
+    """Whether discovery names each version of a kind."""
+    try:
+        found = [api.get(f"/apis/{crd['group']}/{version['name']}")["resources"] for version in crd["versions"]]
+    except ApiError:
+        return False
+    return all(any(one["name"] == crd["names"]["plural"] for one in resources) for resources in found)
 
 
 def test_another_release(installed: Installed) -> None:

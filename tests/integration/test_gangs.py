@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from scheduler.cli.main import run
+from tests.builders import COSCHEDULING_CRD
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Object
-from tests.controlplane.cluster import POD_GROUPS, ControlPlane
+from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.berth import Harbour
@@ -25,41 +26,6 @@ THEIRS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups"
 LABEL = "scheduling.x-k8s.io/pod-group"
 SLOW: Object = {"clientConnection": {"qps": 2, "burst": 1}}
 """Seconds for the Bindings of a gang, so that their middle can be met."""
-CRD: Object = {
-    "metadata": {
-        "name": "podgroups.scheduling.x-k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
-    },
-    "spec": {
-        "group": "scheduling.x-k8s.io",
-        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
-
-
-@pytest.fixture(scope="module")
-def gated(control_plane_binaries: Path) -> Iterator[ControlPlane]:
-    """A control plane of our own that has pod groups, and records each Binding."""
-    with ControlPlane(audit=True, apiserver_args=POD_GROUPS) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def space(gated: ControlPlane) -> Iterator[str]:
-    """A namespace for one test. Its groups go with the control plane: nobody here takes their finalizers off."""
-    name = namespaces.create(gated.api)
-    yield name
-    gated.api.delete(f"{pods_path(name)}")
 
 
 @pytest.fixture
@@ -259,7 +225,7 @@ def test_a_gang_of_scheduler_plugins(
     """The label and minMember do the same, on a cluster that has the custom resource; its phase is written."""
     api = gated.api
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    api.create(definitions, CRD)
+    api.create(definitions, COSCHEDULING_CRD)
     try:
         served = wait_for("the kind", lambda: _served(api), checks.BOUND, 0.2)
         assert served

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Object
-from tests.controlplane.cluster import POD_GROUPS, ControlPlane
+from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.berth import Berth, Harbour
@@ -21,21 +19,6 @@ HOURS: Object = {"restartPolicy": "Never", "activeDeadlineSeconds": 2 * 3600}
 SHORTLY: Object = {"restartPolicy": "Never", "activeDeadlineSeconds": 60}
 RESERVATION: Object = {"afterSeconds": 0, "forSeconds": 3600, "percentageOfNodes": 100}
 KEPT = "room is kept for it on 2 nodes until "
-
-
-@pytest.fixture(scope="module")
-def gated(control_plane_binaries: Path) -> Iterator[ControlPlane]:
-    """A control plane of our own that has pod groups, and records each Binding."""
-    with ControlPlane(audit=True, apiserver_args=POD_GROUPS) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def space(gated: ControlPlane) -> Iterator[str]:
-    """A namespace for one test. Its groups go with the control plane: nobody here takes their finalizers off."""
-    name = namespaces.create(gated.api)
-    yield name
-    gated.api.delete(f"{pods_path(name)}")
 
 
 @pytest.fixture
@@ -61,8 +44,10 @@ def finish(api: Api, namespace: str, *names: str) -> None:
         api.patch(f"{pods_path(namespace)}/{name}/status", {"status": {"phase": "Succeeded"}})
 
 
-def wait_kept(api: Api, namespace: str) -> None:
-    """Wait until the gang's condition says that it has room."""
+def gang_waits(api: Api, namespace: str, scheduler: str) -> None:
+    """Create a gang of two, and wait until its condition says that room is kept for it."""
+    group(api, namespace, "train", 2)
+    api.create_many(pods_path(namespace), members("train", 2, scheduler))
     wait_for("room for the gang", lambda: KEPT in condition(api, namespace, "train")[2], checks.BOUND, 0.2)
 
 
@@ -72,9 +57,7 @@ def test_room_is_kept_used_and_given(gated: ControlPlane, space: str, full: list
     api = gated.api
     name = f"berth-{secrets.token_hex(4)}"
     berth = keeping(harbour, gated, name)
-    group(api, space, "train", 2)
-    api.create_many(pods_path(space), members("train", 2, name))
-    wait_kept(api, space)
+    gang_waits(api, space, name)
     (event,) = checks.wait_events(api, space, "RoomKept", 1)
     assert event["note"].startswith(KEPT)
     api.create(pods_path(space), pod("long", name, cpu="450m", memory="10Mi"))
@@ -98,9 +81,7 @@ def test_a_process_that_dies_keeps_nothing_and_the_next_one_does(
     api = gated.api
     name = f"berth-{secrets.token_hex(4)}"
     berth = keeping(harbour, gated, name)
-    group(api, space, "train", 2)
-    api.create_many(pods_path(space), members("train", 2, name))
-    wait_kept(api, space)
+    gang_waits(api, space, name)
     checks.wait_events(api, space, "RoomKept", 1)  # it is written later than the condition
     berth.kill()
     again = keeping(harbour, gated, name)

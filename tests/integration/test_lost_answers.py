@@ -13,7 +13,7 @@ from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.integration import checks
 from tests.integration.berth import START, Harbour
 from tests.integration.objects import node, pod, pods_path
-from tests.integration.proxy import Proxy
+from tests.integration.proxy import Proxy, behind
 
 FULL = 60
 """Pods that fill the nodes of a test."""
@@ -86,8 +86,7 @@ def test_unknown_is_not_no(
     """A third of the Bindings is stored and answered with 504, a third lost with a 502: each pod is bound once."""
     api, name = audited.api, f"berth-{audited_namespace}"
     add_nodes(audited, room(audited_namespace, "lied"))
-    berth = harbour.berth_at(unreliable.kubeconfig(harbour.home / f"{name}.kubeconfig"), name)
-    berth.wait_synced()
+    berth = behind(unreliable, harbour, name)
     unreliable.lies = True
     api.create_many(pods_path(audited_namespace), many("p", berth.scheduler_name, audited_namespace))
     pods = checks.wait_bound(api, audited_namespace, FULL)
@@ -108,8 +107,7 @@ def test_connections_that_swallow(
     """All connections that are open swallow what is sent: the pods are bound over new ones, once each."""
     api, name = audited.api, f"berth-{audited_namespace}"
     add_nodes(audited, room(audited_namespace, "first") + room(audited_namespace, "second"))
-    berth = harbour.berth_at(unreliable.kubeconfig(harbour.home / f"{name}.kubeconfig"), name)
-    berth.wait_synced()
+    berth = behind(unreliable, harbour, name)
     path = pods_path(audited_namespace)
     api.create_many(path, many("first", berth.scheduler_name, audited_namespace))
     checks.wait_bound(api, audited_namespace, FULL)

@@ -17,7 +17,7 @@ from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.berth import START, Berth, Harbour, configuration
 from tests.integration.objects import NODES, node, pod, pods_path
-from tests.integration.proxy import Proxy
+from tests.integration.proxy import Proxy, behind
 
 Meanwhile = Callable[[Api, str], None]
 """What happens in the cluster, with the namespace of the test."""
@@ -60,13 +60,6 @@ def proxy(audited: ControlPlane) -> Iterator[Meddling]:
     between = Meddling(audited)
     with between:
         yield between
-
-
-def behind(proxy: Proxy, harbour: Harbour, name: str, **more: object) -> Berth:
-    """A scheduler that reaches the API server through the proxy."""
-    berth = harbour.berth_at(proxy.kubeconfig(harbour.home / f"{name}.kubeconfig"), name, **more)  # type: ignore[arg-type]
-    berth.wait_synced()
-    return berth
 
 
 def whole(name: str, scheduler: str, where: str) -> Object:

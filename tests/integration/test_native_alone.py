@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -99,71 +100,67 @@ def test_the_operator_is_away(control_plane_binaries: Path, tmp_path: Path) -> N
 
     Nothing that holds meanwhile depends on a clock, so this is an hour as well as it is a minute.
     """
-    with ControlPlane() as cluster:
-        policed = Policed(cluster, tmp_path)
-        policed.prepare()
-        cluster.kubectl("apply", "-f", str(MANIFESTS / "operator-rbac.yaml"))
-        team = Team(policed.api)
-        policed.start("--leave-native", "--count-interval=0")
-        policed.wait_registered()
-        first = _operator(policed, tmp_path)
-        try:
-            team.put("forbid", rejects("bad", "Exists"))
-            team.put("note", NOTE)
-            team.put("edited", rejects("old", "Exists"))
-            team.wait(forbid="Native", note="Native", edited="Native")
-            team.wait_asked(False)
-            written = _versions(policed.api)
-            with creates(team) as done:
-                first.kill()
-                start = next(done)
-                wait_for("creates without the operator", lambda: next(done) > start + 300, PATIENCE, 0.2)
-                team.put("late", rejects("late", "Exists"))
-                wait_for("the new policy to hold", lambda: team.status({"late": "yes"}) == 403, PATIENCE)
-                rule = {"spec": {"rules": [rejects("new", "Exists")]}}
-                policed.api.patch(f"{POLICIES.format(team.name)}/edited", rule)
-                wait_for("the new version to hold", lambda: team.status({"new": "yes"}) == 403, PATIENCE)
-                # The older version holds as well, since nobody is there who may take it away.
-                assert team.status({"old": "yes"}) == 403
-                assert _versions(policed.api) == written
-                second = _operator(policed, tmp_path)
-                try:
-                    team.wait(forbid="Native", note="Native", edited="Native", late="Native")
-                    wait_for("the older version to go", lambda: team.status({"old": "yes"}) == 201, PATIENCE)
-                    assert team.status({"new": "yes"}) == 403
-                    assert team.status({"late": "yes"}) == 403
-                finally:
-                    second.kill()
-        finally:
+    with _enforced_natively(tmp_path) as (policed, team, first):
+        team.put("forbid", rejects("bad", "Exists"))
+        team.put("note", NOTE)
+        team.put("edited", rejects("old", "Exists"))
+        team.wait(forbid="Native", note="Native", edited="Native")
+        team.wait_asked(False)
+        written = _versions(policed.api)
+        with creates(team) as done:
             first.kill()
-            policed.unregister()
+            start = next(done)
+            wait_for("creates without the operator", lambda: next(done) > start + 300, PATIENCE, 0.2)
+            team.put("late", rejects("late", "Exists"))
+            wait_for("the new policy to hold", lambda: team.status({"late": "yes"}) == 403, PATIENCE)
+            rule = {"spec": {"rules": [rejects("new", "Exists")]}}
+            policed.api.patch(f"{POLICIES.format(team.name)}/edited", rule)
+            wait_for("the new version to hold", lambda: team.status({"new": "yes"}) == 403, PATIENCE)
+            # The older version holds as well, since nobody is there who may take it away.
+            assert team.status({"old": "yes"}) == 403
+            assert _versions(policed.api) == written
+            second = _operator(policed, tmp_path)
+            try:
+                team.wait(forbid="Native", note="Native", edited="Native", late="Native")
+                wait_for("the older version to go", lambda: team.status({"old": "yes"}) == 201, PATIENCE)
+                assert team.status({"new": "yes"}) == 403
+                assert team.status({"late": "yes"}) == 403
+            finally:
+                second.kill()
 
 
 def test_a_policy_is_ended_by_hand(control_plane_binaries: Path, tmp_path: Path) -> None:
     """While no operator runs, a policy that is deleted holds. As docs/operator.md says it, it ends, and others hold."""
+    with _enforced_natively(tmp_path) as (policed, team, operator):
+        team.put("stays", rejects("bad", "Exists"))
+        team.put("goes", rejects("old", "Exists"))
+        team.wait(stays="Native", goes="Native")
+        team.wait_asked(False)
+        operator.kill()
+        policed.api.delete(f"{POLICIES.format(team.name)}/goes")
+        assert team.status({"old": "yes"}) == 403
+        page = (MANIFESTS.parent / "docs" / "operator.md").read_text()
+        commands = re.findall(r"^kubectl (delete \S+ -l podberth.dev/policies-of=)ml$", page, re.MULTILINE)
+        assert len(commands) == 2
+        for command in commands:
+            policed.cluster.kubectl(*f"{command}{team.name}".split())
+        wait_for("the policy to end", lambda: team.status({"old": "yes"}) == 201, PATIENCE)
+        wait_for("the webhook to hold the other", lambda: team.status({"bad": "yes"}) == 403, PATIENCE)
+
+
+@contextmanager
+def _enforced_natively(home: Path) -> Iterator[tuple[Policed, Team, Replica]]:
+    """A control plane with the webhook, a namespace with policies, and an operator that has the API server enforce."""
     with ControlPlane() as cluster:
-        policed = Policed(cluster, tmp_path)
+        policed = Policed(cluster, home)
         policed.prepare()
         cluster.kubectl("apply", "-f", str(MANIFESTS / "operator-rbac.yaml"))
         team = Team(policed.api)
         policed.start("--leave-native", "--count-interval=0")
         policed.wait_registered()
-        operator = _operator(policed, tmp_path)
+        operator = _operator(policed, home)
         try:
-            team.put("stays", rejects("bad", "Exists"))
-            team.put("goes", rejects("old", "Exists"))
-            team.wait(stays="Native", goes="Native")
-            team.wait_asked(False)
-            operator.kill()
-            policed.api.delete(f"{POLICIES.format(team.name)}/goes")
-            assert team.status({"old": "yes"}) == 403
-            page = (MANIFESTS.parent / "docs" / "operator.md").read_text()
-            commands = re.findall(r"^kubectl (delete \S+ -l podberth.dev/policies-of=)ml$", page, re.MULTILINE)
-            assert len(commands) == 2
-            for command in commands:
-                cluster.kubectl(*f"{command}{team.name}".split())
-            wait_for("the policy to end", lambda: team.status({"old": "yes"}) == 201, PATIENCE)
-            wait_for("the webhook to hold the other", lambda: team.status({"bad": "yes"}) == 403, PATIENCE)
+            yield policed, team, operator
         finally:
             operator.kill()
             policed.unregister()

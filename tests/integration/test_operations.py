@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
@@ -80,6 +81,19 @@ def talkative(cluster: Cluster, name: str, home: Path) -> list[str | Path]:
     return [BERTH, "run", f"--config={config}", f"--kubeconfig={kubeconfig}", "--secure-port=0", "--log-level=debug"]
 
 
+def schedules_and_ends(process: subprocess.Popen[bytes], api: Api, path: str, pods: list[Object]) -> None:
+    """The pods are created and bound, and the scheduler ends in order when told to."""
+    try:
+        api.create_many(path, pods)
+        checks.wait_bound(api, path.split("/")[-2], len(pods))
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(START) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_log_that_nobody_reads(
     control_plane: Cluster, real_namespace: str, add_nodes: Callable[..., None], tmp_path: Path
 ) -> None:
@@ -90,17 +104,11 @@ def test_log_that_nobody_reads(
     argv = talkative(control_plane, name, tmp_path)
     reading, writing = os.pipe()
     process = subprocess.Popen(argv, stderr=writing, stdout=subprocess.DEVNULL, env=environment())
+    os.close(writing)
     try:
-        os.close(writing)
         # Some 200 bytes a line and pod: several times what a pipe holds.
-        api.create_many(path, plain(450, name))
-        checks.wait_bound(api, real_namespace, 450)
-        assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(START) == 0
+        schedules_and_ends(process, api, path, plain(450, name))
     finally:
-        process.kill()
-        process.wait()
         os.close(reading)
 
 
@@ -114,12 +122,4 @@ def test_log_on_a_full_disk(
     argv = talkative(control_plane, name, tmp_path)
     with Path("/dev/full").open("wb") as full:
         process = subprocess.Popen(argv, stderr=full, stdout=full, env=environment())
-    try:
-        api.create_many(path, plain(40, name))
-        checks.wait_bound(api, real_namespace, 40)
-        assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(START) == 0
-    finally:
-        process.kill()
-        process.wait()
+    schedules_and_ends(process, api, path, plain(40, name))

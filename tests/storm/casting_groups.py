@@ -1,4 +1,4 @@
-"""Groups of a further kind: in one zone, with claims that pods share, parts of trees, and with room kept for them.
+"""Groups of a further kind: in one zone or in few, with shared claims, in trees, and with room kept for them.
 
 By a generator of their own, as the others of `casting`.
 """
@@ -13,20 +13,22 @@ from tests import builders
 from tests.storm.casting import DEVICES, HALF_WAY
 from tests.storm.happenings import Happening, at
 
-ZONES, TREES, ROOMS = "zones", "trees", "rooms"
+ZONES, TREES, ROOMS, PREFERENCES = "zones", "trees", "rooms", "preferences"
 AFTER_SECONDS, FOR_SECONDS = 15, 60
 """So long a gang waits until room is kept for it, and so long it is kept."""
 
 
 def profile(who: tuple[str, ...]) -> dict[str, Any]:
     """The profile with which Berth heeds them. Its topology is heeded wherever one of them is there."""
-    if not {ZONES, TREES, ROOMS} & set(who):
+    if not {ZONES, TREES, ROOMS, PREFERENCES} & set(who):
         return builders.profile()
     gang: dict[str, Any] = {"featureGates": {"CompositePodGroup": TREES in who}}
     if ROOMS in who:
         gang["reservation"] = {"afterSeconds": AFTER_SECONDS, "forSeconds": FOR_SECONDS, "percentageOfNodes": 100}
+    levels = [builders.label("zone"), builders.label("host")] if PREFERENCES in who else []
     return builders.profile(
         plugins={"multiPoint": {"enabled": [{"name": "TopologyPlacementGenerator"}, {"name": "PodGroupPodsCount"}]}},
+        TopologyPlacementGenerator={"levels": levels},
         GangScheduling=gang,
         DynamicResources={"featureGates": {"DRAWorkloadResourceClaims": DEVICES in who}},
     )
@@ -52,6 +54,13 @@ def groups(
         found += _gang(rng, storm, "s0", least, _cpu(rng, max(nodes) // (least + 1), 100), claims=claims)
         if rng.random() < 0.5:
             found += _late_from_the_dead(rng, storm)
+    # From here on, what is drawn is added to what earlier versions drew: their seeds are the same runs otherwise.
+    if TREES in who and rng.random() < 0.5:
+        found = [_deeper(one) for one in found]
+    if ROOMS not in who and rng.random() < 0.4:
+        who = (*who, PREFERENCES)
+        least = rng.randint(2, 6)
+        found += _gang(rng, storm, "p0", least, _cpu(rng, room // 2 // least), prefers=rng.choice(("zone", "host")))
     return who, found
 
 
@@ -81,6 +90,14 @@ def _tree(rng: Random, storm: tuple[float, float], room: int, *, devices: bool) 
         made = _gang(rng, storm, f"t{i}", least, cpu, part_of="t", parts=2, **zone, **claims)
         found += [at(one.at, one.kind, **{**dict(one.args), "namespace": namespace}) for one in made]
     return found
+
+
+def _deeper(one: Happening) -> Happening:
+    """As it is, with a branch between each gang and the top of its tree: the first and the third have the same."""
+    args = dict(one.args)
+    if "part_of" not in args:
+        return one
+    return at(one.at, one.kind, **args, branch=f"b{int(args['name'][1:]) % 2}")
 
 
 def _late_from_the_dead(rng: Random, storm: tuple[float, float]) -> list[Happening]:

@@ -1,8 +1,7 @@
 """Devices in the storm: what drivers and the controller of claims do, and what must hold of claims.
 
 D1: no device is given to two claims. D2: in the end the claim of each bound pod has a device of its node, and is
-reserved for it. D3: in the end no claim is reserved for a pod that is not there, none has a device for nobody, and
-none keeps a finalizer without a device.
+reserved for it. D3: in the end no claim is reserved for a pod that is not there, and none has a device for nobody.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Devices:
                 self._server.call(
                     "controller", "PATCH", f"{path}/status", {"status": {"reservedFor": kept or None, **freed}}, MERGE
                 )
-            elif not users and not status.get("allocation") and meta.get("finalizers"):
+            if not kept and meta.get("finalizers") and (users or meta.get("deletionTimestamp")):
                 self._server.call("controller", "PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
 
     def _groups(self) -> set[str]:
@@ -135,8 +134,6 @@ class Devices:
                 say("D3", f"{name} is reserved for users that are gone: {sorted(gone)}")
             if given(claim) and not users:
                 say("D3", f"{name} has {given(claim)} for nobody")
-            if not given(claim) and claim["metadata"].get("finalizers"):
-                say("D3", f"{name} keeps {claim['metadata']['finalizers']} without a device")
 
 
 def given(claim: JsonObject) -> list[tuple[str, str]]:

@@ -223,4 +223,21 @@ FOUND: tuple[Found, ...] = (
         " carried out then, as the claim had not changed",
         scenes_groups.LATE_FROM_THE_DEAD,
     ),
+    Found(
+        "a leader that has died allocates a claim",
+        "the next leader had given the device to another claim, and the claim had not changed; the storm's claim"
+        " controller changed it, as the real one does not",
+        scenes_groups.ALLOCATED_BY_THE_DEAD,
+    ),
+    Found(
+        "the allocation of a claim is refused, and nobody has changed the claim",
+        "its devices were held until the watch showed another version, which never came (seed 13); the storm's claim"
+        " controller made one, as the real one does not",
+        scene(
+            "refused for nothing",
+            at(9.0, "requests", what="patch resourceclaims/status", chance=1.0, seconds=5.0, code=409),
+            at(10.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=8),
+            cast=(DEVICES,),
+        ),
+    ),
 )

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.apiserver import podgroups
 from scheduler.apiserver.resources import Resource
-from scheduler.model.pod_group import COMPOSITE, COMPOSITE_KIND, COSCHEDULING, LABEL, NATIVE, GroupKey
+from scheduler.model.pod_group import (
+    COMPOSITE,
+    COMPOSITE_KIND,
+    COSCHEDULING,
+    LABEL,
+    NATIVE,
+    PREFERRED_TOPOLOGY,
+    GroupKey,
+)
 from tests import builders
 from tests.storm.actors import GRACE_SECONDS, MERGE, RIVAL, Wanted, cpu_of, ended, node_of, periodically, room_of
 from tests.storm.asked import Asked, Effect, Entry
@@ -22,26 +30,6 @@ if TYPE_CHECKING:
     from tests.storm.world import World
 
 JsonObject = dict[str, Any]
-CRD: JsonObject = {
-    "metadata": {
-        "name": "podgroups.scheduling.x-k8s.io",
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
-    },
-    "spec": {
-        "group": COSCHEDULING,
-        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
 GROUPS = replace(podgroups.POD_GROUPS, dropped=())
 """As with the gates TopologyAwareWorkloadScheduling, CompositePodGroup and DRAWorkloadResourceClaims."""
 TREES = Resource(NATIVE, "v1alpha3", "compositepodgroups", COMPOSITE_KIND, True, status=True)
@@ -76,7 +64,8 @@ class Gangs:
         self._server = world.server
         for resource in (GROUPS, TREES):
             self._server.serve_more(resource)
-        self._server.call("user", "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CRD)
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        self._server.call("user", "POST", definitions, builders.COSCHEDULING_CRD)
         periodically(world.loop, SWEEP_SECONDS, self._sweep)
 
     def join(self, wanted: Wanted, pod: JsonObject) -> bool:
@@ -84,22 +73,25 @@ class Gangs:
         key = GroupKey(wanted.namespace, wanted.name, wanted.groups)
         if key.api == NATIVE:
             pod["spec"]["schedulingGroup"] = {"podGroupName": key.name}
-            if wanted.part_of and not self._have(GroupKey(key.namespace, wanted.part_of, COMPOSITE), _tree(wanted)):
-                return False
+            for name, above in _trees(wanted).items():
+                if not self._have(GroupKey(key.namespace, name, COMPOSITE), above):
+                    return False
             spec = _group(wanted, pod)
         else:
             pod["metadata"]["labels"][LABEL] = key.name
             spec = {"minMember": wanted.gang}
             if wanted.gives_up:
                 spec["scheduleTimeoutSeconds"] = wanted.gives_up
-        return self._have(key, spec)
+        prefers = {PREFERRED_TOPOLOGY: builders.label(wanted.prefers)} if wanted.prefers else {}
+        return self._have(key, spec, prefers)
 
-    def _have(self, key: GroupKey, spec: JsonObject) -> bool:
+    def _have(self, key: GroupKey, spec: JsonObject, annotations: dict[str, str] | None = None) -> bool:
         """There is to be this group. Whether it is there, and not on its way out."""
         group = self.group(key)
         if group is None:
             kind, version = COMPOSITE_KIND if key.api == COMPOSITE else "PodGroup", PLACES[key.api].rpartition("/")[0]
-            body = {"apiVersion": version, "kind": kind, "metadata": {"name": key.name}, "spec": spec}
+            meta = {"name": key.name, "annotations": annotations or {}}
+            body = {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
             self._server.call("controller", "POST", path_of(key._replace(name="")), body)
         elif group["metadata"].get("deletionTimestamp"):
             return False
@@ -115,19 +107,27 @@ class Gangs:
         return None if found is None else found.obj
 
     def root_of(self, key: GroupKey) -> GroupKey | None:
-        """The group of groups that a group is a part of."""
-        group = self.group(key)
-        name = None if group is None else group["spec"].get("parentCompositePodGroupName")
-        return None if name is None else GroupKey(key.namespace, name, COMPOSITE)
+        """The tree that a group is a part of: the group of groups at its top."""
+        found = None
+        while (group := self.group(found or key)) and (name := group["spec"].get("parentCompositePodGroupName")):
+            found = GroupKey(key.namespace, name, COMPOSITE)
+        return found
 
-    def parts(self, root: GroupKey) -> list[GroupKey]:
+    def children(self, key: GroupKey) -> list[GroupKey]:
         """The groups of a group of groups."""
         found = []
-        for group in self._server.store.objects(GROUPS.collection):
-            meta, parent = group["metadata"], group["spec"].get("parentCompositePodGroupName")
-            if (meta["namespace"], parent) == (root.namespace, root.name):
-                found.append(GroupKey(meta["namespace"], meta["name"], NATIVE))
+        for resource, api in ((GROUPS, NATIVE), (TREES, COMPOSITE)):
+            for group in self._server.store.objects(resource.collection):
+                meta, parent = group["metadata"], group["spec"].get("parentCompositePodGroupName")
+                if (meta["namespace"], parent) == (key.namespace, key.name):
+                    found.append(GroupKey(meta["namespace"], meta["name"], api))
         return found
+
+    def parts(self, unit: GroupKey) -> list[GroupKey]:
+        """The gangs of a tree; of a gang, itself."""
+        if unit.api != COMPOSITE:
+            return [unit]
+        return [part for child in self.children(unit) for part in self.parts(child)]
 
     def topology(self, key: GroupKey) -> str:
         """The label of whose values all its pods have the same; empty: there is none."""
@@ -208,12 +208,19 @@ def _group(wanted: Wanted, pod: JsonObject) -> JsonObject:
         spec["priorityClassName"] = wanted.priority
     if wanted.claims == "group":
         spec["resourceClaims"] = pod["spec"]["resourceClaims"]
-    return spec | ({"parentCompositePodGroupName": wanted.part_of} if wanted.part_of else _constraints(wanted))
+    above = wanted.branch or wanted.part_of
+    return spec | ({"parentCompositePodGroupName": above} if above else _constraints(wanted))
 
 
-def _tree(wanted: Wanted) -> JsonObject:
-    """The spec of the group that a gang is a part of."""
-    return {"schedulingPolicy": {"gang": {"minGroupCount": wanted.parts}}, **_constraints(wanted)}
+def _trees(wanted: Wanted) -> dict[str, JsonObject]:
+    """The specs of the groups above a gang, by name: the top of its tree first."""
+    if not wanted.part_of:
+        return {}
+    found = {wanted.part_of: {"schedulingPolicy": {"gang": {"minGroupCount": wanted.parts}}, **_constraints(wanted)}}
+    if wanted.branch:
+        policy = {"gang": {"minGroupCount": 1}}
+        found[wanted.branch] = {"schedulingPolicy": policy, "parentCompositePodGroupName": wanted.part_of}
+    return found
 
 
 def _constraints(wanted: Wanted) -> JsonObject:

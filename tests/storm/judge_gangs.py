@@ -88,22 +88,19 @@ class GangJudge:
         if not lives:
             bound.discard(uid)
             for unit in self._units(key):
-                if not any(self._bound.get(part) for part in self._parts(unit)):
+                if not any(self._bound.get(part) for part in self._gangs.parts(unit)):
                     self._begun.pop(unit, None)
         elif node_of(pod) and uid not in bound:
             bound.add(uid)
             for unit in self._units(key):
                 if not self._lacks(unit):
                     self._begun.pop(unit, None)
-                elif sum(len(self._bound.get(part, ())) for part in self._parts(unit)) == 1:
+                elif sum(len(self._bound.get(part, ())) for part in self._gangs.parts(unit)) == 1:
                     self._begun[unit] = _Begun(self._world.now)
 
     def _units(self, key: GroupKey) -> set[GroupKey]:
         """What begins with a pod of a group: that, and the tree that it is a part of."""
         return {key, self._gangs.root_of(key) or key}
-
-    def _parts(self, unit: GroupKey) -> list[GroupKey]:
-        return self._gangs.parts(unit) if unit.api == COMPOSITE else [unit]
 
     def _lacks(self, unit: GroupKey) -> str:
         """What is missing for a gang to be complete, or for a tree to have enough complete ones; empty: nothing."""
@@ -111,7 +108,7 @@ class GangJudge:
         if group is None:
             return ""
         if unit.api == COMPOSITE:
-            has = sum(bool(self._bound.get(part)) and not self._lacks(part) for part in self._parts(unit))
+            has = sum(bool(self._all_bound(child)) and not self._lacks(child) for child in self._gangs.children(unit))
         else:
             has = len(self._bound.get(unit, ()))
         return "" if has >= needed(group) else f"{has} of {needed(group)}"
@@ -193,7 +190,7 @@ class GangJudge:
 
     def _missing(self, unit: GroupKey, pods: list[JsonObject]) -> int:
         """So many of its pods have to fit for some to be bound, or all of a tree to be sure; 0: it can't begin."""
-        groups = [self._gangs.group(one) for one in {unit, *self._parts(unit)}]
+        groups = [self._gangs.group(one) for one in {unit, *self._gangs.parts(unit)}]
         if any(group is None or group["metadata"].get("deletionTimestamp") for group in groups):
             return 0
         if any(pod["spec"].get("schedulingGates") or pod["metadata"].get("deletionTimestamp") for pod in pods):
@@ -201,7 +198,7 @@ class GangJudge:
         waiting = Counter(gang_of(pod) for pod in pods)
         lacking = {
             part: max(needed(group) - len(self._bound.get(part, ())), 0)
-            for part in self._parts(unit)
+            for part in self._gangs.parts(unit)
             if (group := self._gangs.group(part)) is not None
         }
         if any(waiting[part] < lacks for part, lacks in lacking.items()):
@@ -246,7 +243,7 @@ class GangJudge:
         return (min if together else max)(found, default=0)
 
     def _all_bound(self, unit: GroupKey) -> set[str]:
-        return {uid for part in self._parts(unit) for uid in self._bound.get(part, ())}
+        return {uid for part in self._gangs.parts(unit) for uid in self._bound.get(part, ())}
 
 
 class _Pods:

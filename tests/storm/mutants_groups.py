@@ -8,9 +8,10 @@ from unittest.mock import patch
 
 from scheduler.engine.pod_groups.reservations import Reservations
 from scheduler.framework.binding import Patch
-from scheduler.model.pod_group import COMPOSITE, PodGroup
-from scheduler.plugins.dynamic_resources import reservation
+from scheduler.model.pod_group import COMPOSITE, GroupKey, PodGroup
+from scheduler.plugins.dynamic_resources import plugin, reservation
 from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
+from scheduler.state.group_trees import GroupTrees
 from scheduler.state.kept_room import KeptRoom
 from tests.storm.mutants import mutant, was
 from tests.storm.mutants_gangs import MUTANTS, named
@@ -44,6 +45,30 @@ def starts_parts_alone() -> Iterator[None]:
         yield
 
 
+@mutant("a branch of a tree starts without the others")
+def starts_branches_alone() -> Iterator[None]:
+    root_of = was(GroupTrees, "root_of")
+
+    def near(self: GroupTrees, key: GroupKey) -> GroupKey | None:
+        parent = self.parent_of(key)
+        return root_of(self, key) if parent is None or key.api == COMPOSITE else parent
+
+    with patch.object(GroupTrees, "root_of", near):
+        yield
+
+
+@mutant("a group that prefers a domain starts there or nowhere")
+def insists_on_preferences() -> Iterator[None]:
+    asked = was(TopologyPlacementGenerator, "_asked")
+
+    def insisting(self: Any, group: PodGroup) -> tuple[str | None, None]:
+        required, preferred = asked(self, group)
+        return preferred or required, None
+
+    with patch.object(TopologyPlacementGenerator, "_asked", insisting):
+        yield
+
+
 @mutant("a claim of a group counts as reserved for it before it is")
 def trusts_its_group() -> Iterator[None]:
     is_reserved = was(reservation, "is_reserved")
@@ -69,6 +94,12 @@ def trusts_earlier_leaders() -> Iterator[None]:
         return (write for write in statuses(one, assumed, devices) if write.subresource)
 
     with patch.object(reservation, "_statuses", trusting):
+        yield
+
+
+@mutant("an allocation that an earlier leader has sent arrives whatever became of its device")
+def lets_allocations_arrive() -> Iterator[None]:
+    with patch.object(plugin, "overtaken", lambda *_: ()):
         yield
 
 

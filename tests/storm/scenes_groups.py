@@ -1,4 +1,4 @@
-"""Small worlds with groups in one zone, trees, claims that pods share, and room that is kept; `seeds` says what for."""
+"""Small worlds with topology, trees, claims that pods share, and room that is kept; `seeds` says what for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler.model.pod_group import COSCHEDULING, NATIVE
 from tests.storm.casting import DEVICES, GANGS
-from tests.storm.casting_groups import ROOMS, TREES, ZONES
+from tests.storm.casting_groups import PREFERENCES, ROOMS, TREES, ZONES
 from tests.storm.happenings import Happening, at
 from tests.storm.plan import Plan
 from tests.storm.towns import scene
@@ -36,6 +36,16 @@ SCENES: dict[str, Plan] = {
         *(_gang(120.0, f"t{i}", size, 1000, part_of="t", parts=2) for i, size in enumerate((4, 5))),
         cast=(GANGS, TREES),
     ),
+    "branch too large": scene(
+        "branch too large",
+        *(_gang(120.0, f"t{i}", size, 1000, part_of="t", parts=2, branch=f"b{i}") for i, size in enumerate((4, 5))),
+        cast=(GANGS, TREES),
+    ),
+    "one zone if possible": scene(
+        "one zone if possible",
+        *(_gang(10.0, f"p{i}", least, 500, prefers="zone") for i, least in enumerate((9, 3))),
+        cast=(GANGS, PREFERENCES),
+    ),
     "shared claim": scene(
         "shared claim",
         _gang(10.0, "s0", 4, 250, claims="shared"),
@@ -57,3 +67,12 @@ LATE_FROM_THE_DEAD = scene(
     cast=(DEVICES, GANGS),
 )
 """What the leader had sent before it died, to take pods out of their claims, is acted on under the next one."""
+ALLOCATED_BY_THE_DEAD = scene(
+    "allocated by the dead",
+    at(9.0, "requests", what="patch resourceclaims/status", chance=1.0, seconds=4.0, right=True, after=45.0),
+    at(10.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
+    *(at(12.5, "kill", who=f"berth-{machine}", seconds=1.0) for machine in "ab"),
+    at(13.0, "want", namespace="green", name="d1", cpu=50, claims="own", replicas=6, priority="high"),
+    cast=(DEVICES,),
+)
+"""The next leader gives its devices to more important pods; then the allocations of the former one are acted on."""

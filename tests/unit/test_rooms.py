@@ -69,3 +69,20 @@ def test_every_room_is_drawn_and_described() -> None:
     table = PAGE[PAGE.index("| room | what is in it") :].partition("\n\n")[0]
     described = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     assert sorted(described) == sorted(there)
+
+
+def test_files_that_it_names_are_there() -> None:
+    """A file is named by its path below scheduler/, or alone behind another one of its folder."""
+    there = {path.relative_to(ROOT / "scheduler").as_posix() for path in (ROOT / "scheduler").rglob("*.py")}
+    named = set(re.findall(r"`(?:scheduler/)?([\w/]+\.py)`", PAGE))
+    assert len(named) > 50
+    assert {name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)} == set()
+
+
+def test_names_of_the_code_are_defined_there() -> None:
+    """Classes, methods and attributes that the page has in backticks."""
+    code = "".join(path.read_text() for path in (ROOT / "scheduler").rglob("*.py"))
+    named = {word for text in re.findall(r"`([A-Z]?[A-Za-z_.]+)`", PAGE) for word in text.split(".")}
+    words = set(re.findall(r"\w+", code)) | {path.name for path in (ROOT / "scheduler").rglob("*")}
+    outside = {"in"} | {"md", "toml", "pyproject"}
+    assert {word for word in named if word not in words} - outside == set()

@@ -5,17 +5,20 @@ left out in the order of their ends, and the smallest number of them is searched
 """
 
 from collections.abc import Collection, Generator, Mapping
-from dataclasses import dataclass
 from heapq import merge
 from math import inf
 
+from msgspec import Struct
+
 from scheduler.engine.pod_groups.planning import Planning
+from scheduler.engine.pod_groups.tree_trial import TreeTrial
 from scheduler.engine.pod_groups.trial import Assigned, Trial
 from scheduler.framework.status import PluginError
 from scheduler.model.lasting import since_epoch
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.kept_room import ends_at
+from scheduler.state.supposed_devices import SupposedDevices
 
 OVERDUE = 30.0
 """A pod that should have ended by now has so many seconds more: its kubelet stops it."""
@@ -28,8 +31,7 @@ Leaving = tuple[float, float, str, int, Pod]
 """When a pod ends, what orders those of which nobody knows, its UID, its row, and the pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drained:
+class Drained(Struct, frozen=True):
     """What was found."""
 
     assigned: Assigned
@@ -56,19 +58,27 @@ class Draining(Planning[Drained | str]):
         if thought is None:
             return "no running pod is known to end"
         leaving, ends = yield from self._in_order(left_out)
+        if isinstance(thought.devices, SupposedDevices):
+            for i, (_, _, uid, _, _) in enumerate(leaving):
+                thought.devices.leave(uid)
+                if i % _AT_ONCE == 0:
+                    yield _AT_ONCE
         trial = Trial(self._attempt, self._cluster, thought, self._framework.apart(), self._pick)
-        why, assigned = yield from trial.run()
+        tree = self._attempt.tree
+        walk = trial if tree is None else TreeTrial(tree.root, trial)
+        why, assigned = yield from walk.run()
         if why:
             return "there is too little room even if all pods end that may"
+        assigned = walk.starting(assigned)
         first, last, gone = 0, len(ends) - 1, len(leaving)
         while first < last:
             middle = (first + last) // 2
             gone = yield from self._move(thought, leaving, gone, ends[middle])
-            why, found = yield from trial.run()
+            why, found = yield from walk.run()
             if why:
                 first = middle + 1
             else:
-                last, assigned = middle, found
+                last, assigned = middle, walk.starting(found)
         rows = {row for _, row in assigned}
         end = leaving[ends[last] - 1][0]
         waited_for: set[str] = set()
@@ -105,13 +115,15 @@ class Draining(Planning[Drained | str]):
                 thought.assume(pod, row)
             else:
                 thought.forget(uid)
+            if isinstance(thought.devices, SupposedDevices):
+                (thought.devices.come_back if wanted < gone else thought.devices.leave)(uid)
             if i % _AT_ONCE == 0:
                 yield _MOVED * _AT_ONCE
         return wanted
 
     def _ends(self, pod: Pod) -> bool:
         """Whether a pod ends without being removed."""
-        mine = pod.scheduling_group is not None and self._cluster.pod_groups.of(pod) == self._attempt.entry.key
+        mine = pod.scheduling_group is not None and self._cluster.pod_groups.waits_with(pod) == self._attempt.entry.key
         return (pod.lasts is not None or pod.terminating) and not mine
 
     def _end(self, pod: Pod) -> tuple[float, float]:

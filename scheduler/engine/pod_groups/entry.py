@@ -4,11 +4,12 @@ Mirrors kube-scheduler `framework/types.go` (QueuedPodGroupInfo).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import inf
 from operator import attrgetter
 from typing import Any
+
+from msgspec import Struct, field
 
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.model.pod_group import GroupKey
@@ -26,8 +27,7 @@ class Ended(Enum):
     TOO_COSTLY = auto()
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
+class Entry(Struct, eq=False):
     """The waiting pods of one group, all in one place. Times are engine seconds."""
 
     key: GroupKey

@@ -2,22 +2,27 @@
 
 kube-scheduler tries the pods in one order and takes the best node for each, so it misses what another order would find
 (its KEP says so of groups whose pods differ). The argument `furtherOrders` of GangScheduling says how many other ones
-are tried, one after the other, in the same attempt: the pod that found no node goes first, on the node of the best
-score, and then on the fullest node that takes it. Where that repeats itself, orders follow that are drawn by lot.
+are tried, one after the other, in the same attempt. Each pod takes the fullest node that takes it; or the roomiest,
+since others may have to go where the first one has gone, as they share a claim with it; or that of the best score,
+while the pod that found no node goes first. Where all of that repeats itself, orders follow that are drawn by lot.
 """
 
 import zlib
 from random import Random
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler.engine.pod_groups.entry import Ended
-from scheduler.engine.pod_groups.results import Further, GroupAttempt, Member
+from scheduler.engine.pod_groups.results import Further, GroupAttempt, Member, Takes
 from scheduler.engine.queue import Queue
 from scheduler.engine.turns import ORDINARY
 from scheduler.framework.decision import Decision
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
+
+Floats = NDArray[np.float64]
+_NOT_DRAWN = (Takes.BEST, Takes.FULLEST, Takes.ROOMIEST)
 
 
 class FurtherOrders:
@@ -68,33 +73,57 @@ class FurtherOrders:
         attempt.spent += cost
         order = tuple(attempt.members)
         if not further.seen:
-            further.seen.add((order, False))
+            further.seen.add((order, Takes.BEST))
         failed = [uid for uid in order if attempt.members[uid].reason]
         forward = (*failed, *(uid for uid in order if uid not in failed))
-        for wanted in ((order, not further.fullest), (forward, False), (forward, True)):
+        beside = ((order, Takes.FULLEST), (order, Takes.ROOMIEST), *((forward, takes) for takes in _NOT_DRAWN))
+        for wanted in beside:
             if wanted not in further.seen:
                 break
         else:
             dice = Random(zlib.crc32(f"{attempt.group.uid}/{further.tried}".encode()))
             mixed = list(order)
             dice.shuffle(mixed)
-            wanted = (tuple(mixed), further.tried % 2 == 0)
+            wanted = (tuple(mixed), tuple(Takes)[further.tried % len(Takes)])
         further.seen.add(wanted)
-        further.order, further.fullest = wanted
+        further.order, further.takes = wanted
         further.tried += 1
         return True
 
 
-def fullest(decision: Decision, cluster: Cluster) -> int:
-    """Of the nodes that a pod may go to, the one that has least left of what the pod asks for; the first of several."""
+def other_row(decision: Decision, cluster: Cluster, further: Further) -> int | None:
+    """Where a pod is to go that has found nodes; None: to the node of the best score."""
+    rows = decision.feasible
+    match further.takes:
+        case Takes.BEST:
+            return None
+        case Takes.FULLEST:
+            return int(rows[int(_left(decision, cluster).argmin())])
+        case Takes.ROOMIEST:
+            return int(rows[int(_like_it(decision, cluster).argmax())])
+        case Takes.DRAWN:
+            return int(Random(zlib.crc32(f"{decision.pod.uid}/{further.tried}".encode())).choice(rows))
+
+
+def _left(decision: Decision, cluster: Cluster) -> Floats:
+    """What each node has left of what the pod asks for, as a multiple of that."""
     rows, nodes = decision.feasible, cluster.nodes
     left = np.zeros(len(rows), dtype=np.float64)
-    for name, amount in _asked(decision.pod):
-        index = nodes.resources.get(name)
-        if index is not None:
-            left += (nodes.allocatable[index][rows] - nodes.requested[index][rows]) / amount
-    return int(rows[int(left.argmin())])
+    for index, amount in _asked(decision.pod, cluster):
+        left += (nodes.allocatable[index][rows] - nodes.requested[index][rows]) / amount
+    return left
 
 
-def _asked(pod: Pod) -> list[tuple[str, int]]:
-    return [(name, amount) for name, amount in pod.shape.requests.items() if amount]
+def _like_it(decision: Decision, cluster: Cluster) -> Floats:
+    """How many pods each node takes that ask for as much."""
+    rows, nodes = decision.feasible, cluster.nodes
+    most = (nodes.allowed_pods[rows] - nodes.pods[rows]).astype(np.float64)
+    for index, amount in _asked(decision.pod, cluster):
+        most = np.minimum(most, (nodes.allocatable[index][rows] - nodes.requested[index][rows]) / amount)
+    return most
+
+
+def _asked(pod: Pod, cluster: Cluster) -> list[tuple[int, int]]:
+    """(index of a resource, amount) of what the pod asks for."""
+    resources = cluster.nodes.resources
+    return [(resources[name], amount) for name, amount in pod.shape.requests.items() if amount and name in resources]

@@ -1,14 +1,13 @@
 """What comes of preemption for a pod group that found too few nodes."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from scheduler.framework.binding import Write
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(Struct):
     """Whom it removes, where the group waits then, and what is said."""
 
     said: str = ""

@@ -9,6 +9,7 @@ from scheduler.engine.pod_groups.stand_ins import StandIns
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
+from scheduler.state.supposed_devices import supposed
 from scheduler.state.without_pods import WithoutPods
 
 _ROWS = 32
@@ -101,5 +102,18 @@ class Planning(ABC, Generic[Found]):
             if found.cluster is not None:
                 instead = StandIns(self._attempt, found.cluster, self._framework, len(self._pods)).of
                 found.cluster.nominations.set_aside(self._pods, instead)
+                yield from self._suppose_devices(found.cluster, left_out)
             yield _ROWS * _A_ROW + (cluster.nodes.rows if left_out else 0)
             return found
+
+    def _suppose_devices(self, thought: Cluster, left_out: Mapping[int, list[Pod]]) -> Generator[int, None, None]:
+        """Let claims be reserved in the copy, if pods of the group have some."""
+        devices = thought.devices
+        shapes = {id(pod.shape): pod.shape for pod in self._pods}.values()
+        if not any(shape.claims or not devices.served.isdisjoint(shape.requests) for shape in shapes):
+            return
+        thought.devices = yield from supposed(devices, {pod.uid for pods in left_out.values() for pod in pods})
+        for key in {pod.scheduling_group for pod in self._pods}:
+            group = None if key is None else self._cluster.pod_groups.get(key)
+            if group is not None and group.resource_claims:
+                thought.pod_groups.put(group)

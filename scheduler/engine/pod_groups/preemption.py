@@ -113,7 +113,8 @@ class GroupPreemption(Planning[Plan]):
             framework = self._framework.apart()
             trial = Trial(self._attempt, cluster, thought, framework, self._pick)
             tree = self._attempt.tree
-            why, assigned = yield from (trial if tree is None else TreeTrial(tree.root, trial)).run()
+            walk = trial if tree is None else TreeTrial(tree.root, trial)
+            why, assigned = yield from walk.run()
             if why:
                 return Plan(why), False
             dismiss(self._attempt, thought, assigned, left_out)
@@ -121,7 +122,7 @@ class GroupPreemption(Planning[Plan]):
             for there in left_out.values():
                 for pod in there:
                     kinds.setdefault(pod.shape, pod)
-            sparing = Sparing(thought, framework.filters, assigned, kinds.values())
+            sparing = Sparing(thought, framework.filters, assigned, kinds.values(), walk.seen_until)
             going = yield from sparing.going(victims, self._budgets, cluster)
             going.sort(key=lambda victim: victim.importance)
             changed = cluster.nodes.log.since(version)

@@ -62,7 +62,6 @@ class Reservations:
             or attempt.short
             or not attempt.members
             or not attempt.group.gang
-            or attempt.tree is not None
             or (plan is not None and plan.waits)
         ):
             return True
@@ -156,7 +155,7 @@ class Reservations:
         if why or room is None:
             if mine:
                 self._end(profile, now, f"room is no longer kept: {why}")
-            attempt.reasons.append(f"no room is kept for it: {why}")
+            self._tell(attempt, f"no room is kept for it: {why}")
             return
         if before is not None and not mine:
             self._end(profile, now, f"room is kept for podgroup {key} of higher priority instead")
@@ -191,7 +190,11 @@ class Reservations:
     def _say(self, attempt: GroupAttempt, room: KeptRoom | None) -> None:
         attempt.kept = True
         if room is not None:
-            attempt.reasons.append(said(room))
+            self._tell(attempt, said(room))
+
+    def _tell(self, attempt: GroupAttempt, text: str) -> None:
+        attempt.of_room = text
+        attempt.reasons.append(text)
 
     # -- when it ends ------------------------------------------------------------------------------------------------
 
@@ -231,7 +234,7 @@ class Reservations:
         waiting = () if entry is None else entry.trying or tuple(entry.pods.values())
         if note and waiting:
             self._outbox.add(RecordEvent(waiting[0].pod, "Warning", "RoomNotKept", note))
-        wakes.everyone(self._queue, ClusterEvent.POD_GROUP_UPDATED, now)
+        wakes.everyone(self._queue, ClusterEvent.KEPT_ROOM_GONE, now)
 
 
 def _sooner(room: KeptRoom | None, before: KeptRoom) -> bool:

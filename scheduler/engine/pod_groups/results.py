@@ -6,8 +6,10 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, subm
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
 
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.engine.pod_groups.entry import Ended, Entry
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
 
 
-@dataclass(slots=True, eq=False)
-class Member:
+class Member(Struct, eq=False):
     """One pod of the group that is being tried."""
 
     queued: QueuedPod
@@ -54,8 +55,7 @@ class Member:
         self.plugins, self.decision, self.nominated = frozenset(), None, None
 
 
-@dataclass(slots=True, eq=False)
-class Outcome:
+class Outcome(Struct, eq=False):
     """What came of trying the group on one placement."""
 
     members: dict[str, Member]
@@ -74,8 +74,7 @@ class Fitting(NamedTuple):
     """Of how many of its domains the group has pods; 0 where it has no domains."""
 
 
-@dataclass(slots=True, eq=False)
-class Search:
+class Search(Struct, eq=False):
     """The placements of the group that is being tried."""
 
     found: dict[str, Placement]
@@ -88,9 +87,9 @@ class Search:
     """How many pods they take, if sums say so."""
     measured: bool = True
     """That was asked."""
-    said_of: str = field(init=False)
+    said_of: str = ""
     """The placement of which it is said why the group does not fit: the first one, or the broadest one."""
-    at_level: Counter[int] = field(init=False)
+    at_level: Counter[int] = field(default_factory=Counter)
     """How many placements each level has."""
     between: bool = True
     """Nothing is held, and the next placement is to be chosen."""
@@ -135,8 +134,16 @@ class Search:
         return more
 
 
-@dataclass(slots=True, eq=False)
-class Further:
+class Takes(Enum):
+    """Which of the nodes that take it a pod takes, when orders are tried beside kube-scheduler's."""
+
+    BEST = "that of the best score"
+    FULLEST = "the fullest one"
+    ROOMIEST = "the one that takes most pods like it: what the others share with it is there, too"
+    DRAWN = "one that is drawn by lot"
+
+
+class Further(Struct, eq=False):
     """Orders that are tried after kube-scheduler's own has failed."""
 
     first: dict[str, Member]
@@ -145,16 +152,14 @@ class Further:
     most: int
     order: tuple[str, ...] = ()
     """The UIDs, as they are tried now."""
-    fullest: bool = False
-    """Each pod takes the fullest node that takes it, and not the one of the best score."""
+    takes: Takes = Takes.BEST
     tried: int = 0
-    seen: set[tuple[tuple[str, ...], bool]] = field(default_factory=set)
+    seen: set[tuple[tuple[str, ...], Takes]] = field(default_factory=set)
     over: bool = False
     """No other order is tried any more."""
 
 
-@dataclass(slots=True, eq=False)
-class GroupAttempt:
+class GroupAttempt(Struct, eq=False):
     """The attempt to schedule a group, as far as it has come."""
 
     entry: Entry
@@ -194,6 +199,8 @@ class GroupAttempt:
     """Steps that all this took so far."""
     kept: bool = False
     """It is known whether room is kept for it."""
+    of_room: str = ""
+    """What is said of that."""
     evicted: int = 0
     """How many victims were told to go."""
     said: bool = False

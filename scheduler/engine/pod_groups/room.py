@@ -5,9 +5,9 @@ said of the first one: these are tried here as well.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from scheduler.framework.decision import Rows
 from scheduler.framework.foreign import Foreign
@@ -26,8 +26,7 @@ _THINGS = 64
 """So are pods that ask for more things than that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """How many pods of a group find a node of each placement."""
 
     most: Mapping[str, int]

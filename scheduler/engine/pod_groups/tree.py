@@ -4,7 +4,9 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, comp
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, Member
@@ -12,8 +14,7 @@ from scheduler.model.pod_group import COMPOSITE, GroupKey, PodGroup
 from scheduler.state.group_trees import LEVELS, GroupTrees
 
 
-@dataclass(slots=True, eq=False)
-class TreeNode:
+class TreeNode(Struct, eq=False):
     """A group of the tree."""
 
     group: PodGroup
@@ -47,8 +48,7 @@ def built(group: PodGroup, trees: GroupTrees, levels: int = LEVELS) -> TreeNode:
     return TreeNode(group, [built(one, trees, levels - 1) for one in below])
 
 
-@dataclass(slots=True, eq=False)
-class Part:
+class Part(Struct, eq=False):
     """What came of one group of the tree."""
 
     ended: Ended

@@ -5,9 +5,9 @@ several, the best one is assumed again on the nodes that were found. If one of t
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from scheduler.engine.attempts import CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
@@ -98,6 +98,8 @@ class TreeSearch(TreeWalk):
                     live, kept = there[uid], own.members.get(uid)
                     members[uid] = live if own.fits and live.fits else kept or Member(live.queued)
                     if part.fits and not own.fits:
+                        if members[uid].fits:
+                            members[uid].nominated = ""  # as in a group that fails by itself
                         members[uid].reason, members[uid].message = self._in_vain(own, members[uid])
                         members[uid].fits = False
         attempt.members = members
@@ -193,7 +195,11 @@ class TreeSearch(TreeWalk):
             elif part.broken or (self._attempt.ended is not Ended.REJECTED and not self.knows):
                 yield leaf.group, "False", SCHEDULER_ERROR, part.said() if part.broken else self._attempt.message
             else:
-                yield leaf.group, "False", UNSCHEDULABLE, part.said(plan.said)
+                yield leaf.group, "False", UNSCHEDULABLE, part.said(self._more(plan))
+
+    def _more(self, plan: Plan) -> str:
+        """What is said besides: of preemption, and of room that is kept."""
+        return ", ".join(filter(None, (plan.said, self._attempt.of_room)))
 
     def verdict(self, member: Member, plan: Plan) -> tuple[str, str, str | None]:
         """(reason, message, nomination) for a pod of a tree that failed. `plan`: as in `conditions`."""
@@ -204,9 +210,9 @@ class TreeSearch(TreeWalk):
             return SCHEDULER_ERROR, member.message if own else part.said() if part else self._attempt.message, ""
         nominated = plan.node_for(member.queued.pod)
         if member.fits and plan.waits:
-            return UNSCHEDULABLE, part.said(plan.said), nominated
+            return UNSCHEDULABLE, part.said(self._more(plan)), nominated
         if member.fits:
-            return UNSCHEDULABLE, f"{GROUP_UNSCHEDULABLE}, {part.said(plan.said)}", ""
+            return UNSCHEDULABLE, f"{GROUP_UNSCHEDULABLE}, {part.said(self._more(plan))}", ""
         if member.reason:
             return member.reason, member.message, member.nominated if nominated is None else nominated
         return UNSCHEDULABLE, part.said(), nominated

@@ -3,12 +3,16 @@
 As `scheduler.engine.pod_groups.trial`, for a tree.
 """
 
+import sys
+
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import unsatisfied
 from scheduler.engine.pod_groups.tree import Part, Parts, TreeNode
 from scheduler.engine.pod_groups.tree_walk import Steps, TreeWalk
 from scheduler.engine.pod_groups.trial import MOVED, Assigned, Trial
 from scheduler.framework.decision import Rows
+
+NEVER = sys.maxsize
 
 
 class TreeTrial(TreeWalk):
@@ -18,20 +22,43 @@ class TreeTrial(TreeWalk):
         """`trial`: of the tree's attempt. It finds the node of each pod."""
         super().__init__(trial.attempt, root, trial.live, trial.cluster, trial.framework, trial.pick)
         self._trial = trial
+        self.seen_until: list[int] = []
+        """For each pod that found a node, the first one that was tried when it had given back that node, since a group
+        that it is in does not fit. `NEVER`: it has not. Empty: none has."""
 
     def run(self) -> Steps[tuple[str, Assigned]]:
         """As `Trial.run`. Pods that find a node are among those with rows though their own group may not fit: a place
         is found for them as well, as in kube-scheduler."""
         parts = Parts()
+        self.seen_until.clear()
         part = yield from self._group(self.root, None, parts)
         if part.fits and not part.any_scheduled:
             part.ended, part.early = Ended.REJECTED, True
         yield from self._give_back(self.root)
         if not part.fits:
             return part.said(), []
-        found = [parts[leaf.key] for leaf in self.root.leaves if leaf.key in parts]
-        members = self._attempt.members
-        return "", [(members[uid].queued.pod, row) for one in found for uid, row in one.rows.items()]
+        assigned: Assigned = []
+        self._assigned(self.root, parts, assigned)
+        if min(self.seen_until, default=NEVER) == NEVER:
+            self.seen_until.clear()
+        return "", assigned
+
+    def starting(self, assigned: Assigned) -> Assigned:
+        """As of `Trial`: those of groups that fit."""
+        if not self.seen_until:
+            return assigned
+        return [one for one, until in zip(assigned, self.seen_until, strict=True) if until == NEVER]
+
+    def _assigned(self, node: TreeNode, parts: Parts, found: Assigned) -> None:
+        """Add the pods of a subtree that found a node, and until when each was seen."""
+        part, start = parts.get(node.key), len(found)
+        if part is not None:
+            found += [(self._attempt.members[uid].queued.pod, row) for uid, row in part.rows.items()]
+            self.seen_until += [NEVER] * len(part.rows)
+        for child in node.children:
+            self._assigned(child, parts, found)
+        if part is None or not part.fits:
+            self.seen_until[start:] = [min(until, len(found)) for until in self.seen_until[start:]]
 
     @property
     def _lost(self) -> bool:

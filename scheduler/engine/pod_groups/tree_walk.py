@@ -7,10 +7,10 @@ is left to those who go it: in the columns (`tree_search`), or in thought (`tree
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import GroupAttempt, unsatisfied

@@ -1,7 +1,7 @@
 """The cycle of a pod group in thought: which nodes its pods would find in a cluster without any victim.
 
-As `scheduler.engine.pod_groups.cycle` and `placements`, in a cluster that nobody else looks at: nothing is reserved,
-and nothing has to be given back. Mirrors kube-scheduler `schedule_one_podgroup.go` (runRootSchedulingAlgorithm).
+As `scheduler.engine.pod_groups.cycle` and `placements`, in a cluster that nobody else looks at: nothing but devices is
+reserved. Mirrors kube-scheduler `schedule_one_podgroup.go` (runRootSchedulingAlgorithm).
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -14,14 +14,18 @@ from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Member, unsatisfied
 from scheduler.engine.pod_groups.room import room_of_all
 from scheduler.engine.turns import NOMINATED_PER_STEP, ORDINARY, ROWS_PER_STEP
+from scheduler.framework.binding import AssumedPod
 from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.placement import Assignment, Placement, Running
+from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
 from scheduler.model.pod import Pod
 from scheduler.plugins.default_preemption.sparing import asking
+from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
+from scheduler.state.supposed_devices import SupposedDevices
 
 MOVED = 20
 """Steps of a pod that is assumed in thought, or forgotten."""
@@ -33,6 +37,9 @@ Assigned = list[tuple[Pod, int]]
 
 class Trial:
     """Tries one group."""
+
+    seen_until: Sequence[int] = ()
+    """As of `TreeTrial`."""
 
     def __init__(
         self,
@@ -53,6 +60,11 @@ class Trial:
         self.pick = pick
         self._running, self._scheduled = pods_running(attempt, live)
         self._rotation = Rotation()
+        supposed = isinstance(cluster.devices, SupposedDevices)
+        self._reserves = [
+            one for one in framework.profile.plugins("reserve") if supposed and isinstance(one, DynamicResources)
+        ]
+        self._reserved: dict[str, list[tuple[Plugin, AssumedPod]]] = {}
 
     def run(self) -> Steps[tuple[str, Assigned]]:
         """(why the group does not fit, its pods with their rows); yields the steps that it took.
@@ -88,6 +100,10 @@ class Trial:
         totals = plugins.totals([scores for _, _, scores in fitting])
         best = [i for i, total in enumerate(totals) if total == max(totals)]
         return "", fitting[best[self.pick(str(self.attempt.entry.key), len(best))]][1]
+
+    def starting(self, assigned: Assigned) -> Assigned:
+        """Those of the pods that `run` has found a node for that would start there."""
+        return assigned
 
     def _on(self, placement: Placement | None) -> Steps[tuple[str, Assigned]]:
         """As `run`, on the nodes of one placement; None: on all."""
@@ -177,14 +193,20 @@ class Trial:
         return row
 
     def assume(self, pod: Pod, row: int) -> None:
-        """It is on this row from now on, and keeps no other node."""
-        self.cluster.nominations.drop(pod.uid)
-        self.cluster.assume(pod, row)
+        """It is on this row from now on, with its devices, and keeps no other node. Raises PluginError."""
+        cluster = self.cluster
+        cluster.nominations.drop(pod.uid)
+        cluster.assume(pod, row)
+        for plugin in self._reserves:
+            assumed = AssumedPod(pod, row, cluster.nodes.names[row] or "", reserved=plugin.reserve(pod, cluster, row))
+            self._reserved.setdefault(pod.uid, []).append((plugin, assumed))
 
     def forget(self, pod: Pod) -> bool:
         """It is nowhere, and keeps the node that it did; whether it was assumed."""
         if self.cluster.forget(pod.uid) is None:
             return False
+        for plugin, assumed in self._reserved.pop(pod.uid, ()):
+            plugin.unreserve(assumed, self.cluster)
         if pod.nominated_node_name:
             self.cluster.nominations.put(pod, pod.nominated_node_name)
         return True

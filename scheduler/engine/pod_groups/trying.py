@@ -12,8 +12,8 @@ from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.entry import Ended
-from scheduler.engine.pod_groups.further import fullest
-from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
+from scheduler.engine.pod_groups.further import other_row
+from scheduler.engine.pod_groups.results import GroupAttempt, Member, Takes, unsatisfied
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.turns import FREE, NO_NODE, ORDINARY, ROWS_PER_STEP
@@ -86,7 +86,7 @@ class Tries:
             self._attempts.settle(step)
         else:
             further = attempt.further
-            row = fullest(step, self._cluster) if further is not None and further.fullest else None
+            row = None if further is None else other_row(step, self._cluster, further)
             refused = self._assume(queued, step, now, attempt.entry.key, row)
             if isinstance(refused, PluginError):
                 self._broke(attempt, member, refused)
@@ -114,6 +114,7 @@ class Tries:
         within: Bools | None,
     ) -> tuple[Decision | AskExtenders | None, int]:
         """As `Attempts.of_group`. Once the room is free that is kept for the group, its pods go where they should."""
+        further = attempt.further
         row, first = self._planned(attempt, queued) if answer is None else None, 0
         if row is not None and (within is None or within[row]):
             only = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
@@ -121,7 +122,9 @@ class Tries:
             step, first = self._attempts.of_group(queued, most, now, None, only)
             if not isinstance(step, Decision) or len(step.feasible):
                 return step, first
-        step, steps = self._attempts.of_group(queued, most, now, answer, within)
+        step, steps = self._attempts.of_group(
+            queued, most, now, answer, within, all_rows=further is not None and further.takes is not Takes.BEST
+        )
         return step, first + steps
 
     def _planned(self, attempt: GroupAttempt, queued: QueuedPod) -> int | None:

@@ -4,7 +4,8 @@ They are found in dry_run.py.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from scheduler.model.pod import Pod
 from scheduler.plugins.default_preemption.importance import importance, started
@@ -12,8 +13,7 @@ from scheduler.plugins.default_preemption.importance import importance, started
 PRIORITY_OFFSET = 1 << 31
 
 
-@dataclass(slots=True)
-class Candidate:
+class Candidate(Struct):
     """A node and the pods that would have to leave it, most important first."""
 
     row: int

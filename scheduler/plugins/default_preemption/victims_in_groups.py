@@ -5,9 +5,10 @@ So do the pods of all groups below a group of groups that has it. Mirrors kube-s
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
+
+from msgspec import Struct
 
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey
@@ -22,8 +23,7 @@ _TOGETHER = 1_000
 Importance = tuple[int, int, int, str]
 
 
-@dataclass(slots=True, eq=False)
-class Victim:
+class Victim(Struct, eq=False):
     """A pod, or the pods of a group, with the rows they are on."""
 
     pods: list[tuple[Pod, int]]

@@ -1,8 +1,9 @@
 """Groups that go as a whole. What all their pods cost is summed up once, however many rows have pods of them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey
@@ -52,8 +53,7 @@ class Together:
         self.placements += placements
 
 
-@dataclass(slots=True, eq=False)
-class Whole:
+class Whole(Struct, eq=False):
     """A victim on a row: a pod, or all pods of a group that goes as a whole."""
 
     key: str | GroupKey
@@ -73,8 +73,7 @@ class Whole:
         return Together(self.here) if self.group is None else self.group
 
 
-@dataclass(slots=True, eq=False)
-class _Known:
+class _Known(Struct, eq=False):
     version: int
     coming: Iterator[Pod]
     """Pods that are not counted yet."""

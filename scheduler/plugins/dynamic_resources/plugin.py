@@ -46,7 +46,7 @@ from scheduler.plugins.dynamic_resources.giving_back import give_back
 from scheduler.plugins.dynamic_resources.group_claims import group_of, is_idle, unreserved
 from scheduler.plugins.dynamic_resources.requested import AllocationError
 from scheduler.plugins.dynamic_resources.requests import AllocationRequests, PodDevices, named
-from scheduler.plugins.dynamic_resources.reservation import freed, next_step, removed, reserve
+from scheduler.plugins.dynamic_resources.reservation import freed, next_step, overtaken, removed, reserve
 from scheduler.plugins.dynamic_resources.reserved import Reservation, ReservationError
 from scheduler.plugins.dynamic_resources.results import (
     FAILED,
@@ -175,9 +175,10 @@ class DynamicResources(Plugin):
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
         """Free a claim that keeps the pod from nodes and that nobody else uses."""
-        if decision.verdict is not None or not (pod.shape.claims or pod.shape.containers):
-            return PostFilterResult("")
         devices = cluster.devices
+        over = tuple(overtaken(self._claims(pod, cluster), devices)) if pod.shape.claims else ()
+        if decision.verdict is not None or not (pod.shape.claims or pod.shape.containers):
+            return PostFilterResult("", writes=over)
         mine = [rejected for rejected in decision.rejected if rejected.plugin == self.name]
         reasons = {reason for rejected in mine for reason, _ in rejected.reasons}
         if self.unavailable in reasons:
@@ -188,11 +189,11 @@ class DynamicResources(Plugin):
                 unusable = self._unusable(claim, cluster)
                 if unusable is not None and (unusable & where).any() and not set(claim.reserved_for) - {pod.uid}:
                     devices.users.moved_on.discard(claim.uid)
-                    return PostFilterResult("deallocation of ResourceClaim completed", writes=(freed(claim),))
+                    return PostFilterResult("deallocation of ResourceClaim completed", writes=(*over, freed(claim)))
         made = devices.made_for(pod.name, pod.uid) if device_resources(pod, devices) else None
         if made is not None:
-            return PostFilterResult("deletion of ResourceClaim completed", writes=tuple(removed(made)))
-        return PostFilterResult("")
+            return PostFilterResult("deletion of ResourceClaim completed", writes=(*over, *removed(made)))
+        return PostFilterResult("", writes=over)
 
     def post_filter_group(self, failed: FailedGroup, cluster: Cluster) -> GroupPostFilterResult:
         """Free claims that keep the group from nodes and that nobody else uses: one for each pod, as in PostFilter.
@@ -212,6 +213,8 @@ class DynamicResources(Plugin):
                 done.add(claim.key)
                 cluster.devices.users.moved_on.discard(claim.uid)
                 yield pod, freed(claim)
+            for write in overtaken(self._claims(pod, cluster), cluster.devices):
+                yield pod, write
         group = self._claiming(claiming[0], cluster) if claiming and not done else None
         if group is not None and is_idle(group, cluster):
             out = unreserved(group, cluster.devices)
@@ -219,15 +222,18 @@ class DynamicResources(Plugin):
                 cluster.devices.users.moved_on.discard(out.uid)
                 yield claiming[0], out
 
+    def _claims(self, pod: Pod, cluster: Cluster) -> list[ResourceClaim]:
+        """Its claims; none if PreFilter has rejected it for them."""
+        try:
+            return claims_of(pod, cluster.devices, self._claiming(pod, cluster))
+        except ClaimError:
+            return []
+
     def _to_free(self, pod: Pod, cluster: Cluster) -> ResourceClaim | None:
         """A claim that some node can't use, and that is reserved for nobody else."""
         devices, group = cluster.devices, self._claiming(pod, cluster)
-        try:
-            claims = claims_of(pod, devices, group)
-        except ClaimError:
-            return None  # PreFilter has rejected the pod
         own = {pod.uid} if group is None or not is_idle(group, cluster) else {pod.uid, group.uid}
-        for claim in claims:
+        for claim in self._claims(pod, cluster):
             if set(claim.reserved_for) - own or devices.is_unseen(claim.uid):
                 continue
             unusable = self._unusable(claim, cluster)

@@ -5,7 +5,7 @@ Upstream: `dynamicresources.go` (Reserve, Unreserve, bindClaim, isPodReadyForBin
 """
 
 import hashlib
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -271,9 +271,9 @@ def _wait_for_devices(reservation: Reservation, assumed: AssumedPod, devices: De
 
 
 def moved_on(claim: ResourceClaim) -> Patch:
-    """Another version of a claim that is reserved already, so that what is still under way over this one is refused.
+    """Another version of a claim, so that what an earlier leader has sent over this one is refused.
 
-    An earlier leader may have sent a write that takes the pod out of the claim, and may have died since.
+    If it is reserved already, that may be a write that takes the pod out of it.
     """
     return Patch(
         (CLAIM, *claim.key),
@@ -281,6 +281,25 @@ def moved_on(claim: ResourceClaim) -> Patch:
         claim.resource_version,
         {"metadata": {"annotations": {RESERVED_OVER: claim.resource_version}}},
     )
+
+
+def overtaken(claims: Iterable[ResourceClaim], devices: Devices) -> Iterator[Patch]:
+    """Another version of the claims that get no devices now, though somebody was about to give them some.
+
+    They have our finalizer, which is written first. An earlier leader may have sent an allocation over the version of
+    now, and the device may be given to another claim before that arrives. So may we: if the API server refused it, and
+    the claim has not changed, nothing would ever tell that it has nothing.
+    """
+    users = devices.users
+    for claim in [devices.claims.get(one.key, one) for one in claims]:
+        if claim.allocation is not None or FINALIZER not in claim.finalizers:
+            continue
+        if claim.uid in devices.in_flight:
+            if devices.is_doubted(claim.uid):
+                yield moved_on(claim)
+        elif claim.uid not in users.overtaken:
+            users.overtaken.add(claim.uid)
+            yield moved_on(claim)
 
 
 def freed(claim: ResourceClaim) -> Patch:

@@ -1,7 +1,8 @@
 """What is remembered of the devices reserved for a pod, from Reserve until the pod is bound or they are given back."""
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from scheduler.framework.binding import ObjectKey
 from scheduler.model.devices import CLAIM, Allocation, ClaimKey
@@ -16,8 +17,7 @@ class ReservationError(Exception):
     """The reserved devices are not to be had any more."""
 
 
-@dataclass(slots=True)
-class ReservedClaim:
+class ReservedClaim(Struct):
     """One claim of the pod. `allocation`: the reserved devices; None: the claim was allocated before."""
 
     key: ClaimKey
@@ -44,8 +44,7 @@ class ReservedClaim:
         return (CLAIM, *self.key)
 
 
-@dataclass(slots=True)
-class Reservation:
+class Reservation(Struct):
     """All claims of a pod."""
 
     claims: list[ReservedClaim] = field(default_factory=list)

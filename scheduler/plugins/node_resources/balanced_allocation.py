@@ -80,7 +80,6 @@ class NodeResourcesBalancedAllocation(Plugin):
         return scores
 
     def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
-        """As `score`, for one row."""
         if self._by_devices.counts_again(pod, nodes):
             return self._by_devices.score(pod, nodes, row, balance, nonzero=False)
         return score_row(self._resources, pod, nodes, row, balance, nonzero=False)

@@ -173,7 +173,6 @@ class NodeResourcesFit(Plugin):
         return found
 
     def filter_one(self, pod: Pod, nodes: Nodes, row: int) -> bool:
-        """As `filter`, for one row."""
         if nodes.pods[row] >= nodes.allowed_pods[row]:
             return False
         for name, amount in pod.shape.requests.items():
@@ -236,7 +235,6 @@ class NodeResourcesFit(Plugin):
         return score_rows(self._resources, pod, cluster.nodes, feasible, self._strategy, nonzero=True)
 
     def score_one(self, pod: Pod, nodes: Nodes, row: int) -> int:
-        """As `score`, for one row."""
         if self._by_devices.counts_again(pod, nodes):
             return self._by_devices.score(pod, nodes, row, self._strategy, nonzero=True)
         return score_row(self._resources, pod, nodes, row, self._strategy, nonzero=True)

@@ -14,7 +14,6 @@ _SHAPE_SCALE = 10
 
 
 def strategy(config: ScoringStrategy) -> Formula:
-    """The formula of a strategy."""
     match config.type:
         case "MostAllocated":
             return most_allocated

@@ -1,10 +1,10 @@
 """Upstream: plugins/podtopologyspread (filtering.go, scoring.go, common.go)."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from scheduler.framework.changes import Fix, RaiseMaxSkew, SoftenSpread
 from scheduler.framework.events import ClusterEvent

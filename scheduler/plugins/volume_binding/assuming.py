@@ -5,9 +5,9 @@ and component-helpers storage/volume (GetBindVolumeToClaim).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from scheduler.framework.binding import AssumedPod, ObjectKey, Patch
@@ -23,8 +23,7 @@ _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
-@dataclass(slots=True)
-class AssumedVolumes:
+class AssumedVolumes(Struct):
     """What a pod is to get on its node. `volumes`: (volume with its claimRef, claim); `claims`: to be provisioned."""
 
     volumes: list[tuple[PersistentVolume, PersistentVolumeClaim]] = field(default_factory=list)

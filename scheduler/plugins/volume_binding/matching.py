@@ -6,9 +6,9 @@ several equal volumes from a map, the first by name is taken here.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from scheduler.model.pod import Pod
 from scheduler.model.storage import (
@@ -31,8 +31,7 @@ class MatchingError(Exception):
     """Something that upstream fails the attempt for, rather than a node."""
 
 
-@dataclass(slots=True)
-class Claims:
+class Claims(Struct):
     """A pod's claims by what is to be done about them."""
 
     bound: list[PersistentVolumeClaim] = field(default_factory=list)
@@ -42,8 +41,7 @@ class Claims:
     """Unbound, and not ours to bind."""
 
 
-@dataclass(slots=True)
-class Choice:
+class Choice(Struct):
     """Which of some volumes a claim would get on each row; NONE: it gets none of them."""
 
     claim: PersistentVolumeClaim
@@ -53,13 +51,11 @@ class Choice:
     """By row the number of the volume within all that were looked at for the pod, NONE without."""
 
     def on(self, row: int) -> PersistentVolume | None:
-        """The volume on one row."""
         chosen = int(self.chosen[row])
         return None if chosen == NONE else self.volumes[chosen]
 
 
-@dataclass(slots=True)
-class Provision:
+class Provision(Struct):
     """A claim whose volume would be made on some rows. `room`: the capacity found for it there, NONE: not looked at."""
 
     claim: PersistentVolumeClaim
@@ -67,8 +63,7 @@ class Provision:
     room: Ints
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """How far the search came: a slice may end after any claim."""
 
     claims: Claims
@@ -84,8 +79,7 @@ class Progress:
     """Rows on which no claim failed, of the kind that is looked at."""
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """What would serve the pod on each row, and which rows can't for which of four reasons."""
 
     unreachable: Bools

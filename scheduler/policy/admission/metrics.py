@@ -36,7 +36,6 @@ class Metrics:
         self._seconds.observe(seconds, endpoint)
 
     def instruments(self) -> list[Instrument]:
-        """All of them."""
         return [self._reviews, self._seconds, *self._gauges]
 
     def text(self) -> bytes:

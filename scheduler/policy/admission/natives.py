@@ -7,7 +7,6 @@ binding of either half), of one release, and each has to name the policy. Only m
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
@@ -18,7 +17,7 @@ from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.machine import MACHINE, Machine
-from scheduler.kube.reflector import Reflector
+from scheduler.kube.reflector import Reflector, follow
 from scheduler.kube.resources import Resource
 from scheduler.kube.wire import MarkedMeta, Partial
 from scheduler.policy.native.compile import NAMESPACE_LABEL, POLICIES, RELEASE_LABEL, name_of
@@ -59,25 +58,20 @@ class Natives:
 
     async def run(self) -> None:
         """Follow the objects until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            reflectors = [
-                Reflector(
-                    self._client,
-                    kind,
-                    _decode,
-                    lambda changes, replaced, kind=kind: self._deliver(kind.kind, changes),  # type: ignore[misc]
-                    label_selector=RELEASE_LABEL,
-                    on_refused=self._refused,
-                    rng=self._machine.chance,
-                    clock=self._machine.monotonic,
-                )
-                for kind in KINDS
-            ]
-            for reflector in reflectors:
-                tasks.create_task(reflector.run())
-            for reflector in reflectors:
-                await reflector.wait_synced()
-            self._trust_no_more()
+        reflectors = [
+            Reflector(
+                self._client,
+                kind,
+                _decode,
+                lambda changes, replaced, kind=kind: self._deliver(kind.kind, changes),  # type: ignore[misc]
+                label_selector=RELEASE_LABEL,
+                on_refused=self._refused,
+                rng=self._machine.chance,
+                clock=self._machine.monotonic,
+            )
+            for kind in KINDS
+        ]
+        await follow(reflectors, self._trust_no_more)
 
     def enforces(self, namespace: str, policy: str) -> bool:
         """Whether objects for this policy of this namespace are there."""

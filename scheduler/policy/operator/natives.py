@@ -24,7 +24,7 @@ from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.machine import MACHINE, Machine
-from scheduler.kube.reflector import Reflector
+from scheduler.kube.reflector import Reflector, follow
 from scheduler.kube.resources import Resource
 from scheduler.kube.wire import MarkedMeta, Partial
 from scheduler.policy.native.compile import NAMESPACE_LABEL, POLICIES, RELEASE_LABEL, label_of
@@ -138,24 +138,19 @@ class Natives:
                 log.warning("policies are not enforced by the API server itself", reason=missing)
             self.learned(missing)
             await asyncio.sleep(LOOK_SECONDS)
-        async with asyncio.TaskGroup() as tasks:
-            reflectors = [
-                Reflector(
-                    self._client,
-                    kind,
-                    _decode,
-                    lambda changes, replaced, kind=kind: self._deliver(kind.kind, changes),  # type: ignore[misc]
-                    label_selector=f"{RELEASE_LABEL}={self._label}",
-                    rng=self._machine.chance,
-                    clock=self._machine.monotonic,
-                )
-                for kind in KINDS.values()
-            ]
-            for reflector in reflectors:
-                tasks.create_task(reflector.run())
-            for reflector in reflectors:
-                await reflector.wait_synced()
-            self.learned("")
+        reflectors = [
+            Reflector(
+                self._client,
+                kind,
+                _decode,
+                lambda changes, replaced, kind=kind: self._deliver(kind.kind, changes),  # type: ignore[misc]
+                label_selector=f"{RELEASE_LABEL}={self._label}",
+                rng=self._machine.chance,
+                clock=self._machine.monotonic,
+            )
+            for kind in KINDS.values()
+        ]
+        await follow(reflectors, lambda: self.learned(""))
 
     def learned(self, missing: str) -> None:
         """It is known which of our objects there are, or why there are none."""

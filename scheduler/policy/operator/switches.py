@@ -12,7 +12,7 @@ from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.machine import MACHINE, Machine
-from scheduler.kube.reflector import Reflector
+from scheduler.kube.reflector import Reflector, follow
 from scheduler.kube.resources import NAMESPACES, Resource
 from scheduler.kube.wire import MarkedMeta, Partial
 from scheduler.policy.operator.ways import ANNOTATION, SWITCHES, Switch
@@ -57,10 +57,7 @@ class Switches:
             rng=self._machine.chance,
             clock=self._machine.monotonic,
         )
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(reflector.run())
-            await reflector.wait_synced()
-            self._known.set()
+        await follow([reflector], self._known.set)
 
     async def known(self) -> None:
         """Return once all annotations are known, or can't be."""

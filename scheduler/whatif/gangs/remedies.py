@@ -253,6 +253,8 @@ class Remedies:
                 less = {name: change.instead_of[name] - amount for name, amount in change.requests.items()}
                 scored = edited_shape.scoring
                 edited_shape.scoring = {name: amount - less.get(name, 0) for name, amount in scored.items()}
+                cpu, memory = edited_shape.nonzero  # what it adds to its node for the scores of the next pods
+                edited_shape.nonzero = cpu - less.get("cpu", 0), memory - less.get("memory", 0)
         for pod in self._gang.waiting:
             if edited_shape is not None and pod.shape is shape:
                 pod = replace(pod, shape=edited_shape)

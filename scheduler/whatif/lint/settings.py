@@ -32,7 +32,7 @@ def settings(config: SchedulerConfiguration) -> Iterator[Finding]:
         yield from _extender(extender, f"extenders[{i}]")
 
 
-def between(configs: Mapping[str, SchedulerConfiguration]) -> Iterator[tuple[str, Finding]]:
+def between_files(configs: Mapping[str, SchedulerConfiguration]) -> Iterator[tuple[str, Finding]]:
     """(file, finding): what the files of several schedulers must not have in common."""
     names: dict[str, str] = {}
     leases: dict[tuple[str, str], str] = {}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -371,11 +372,20 @@ func (c *groupClient) justBound() int {
 	return len(c.fresh)
 }
 
+// anyOrder has takeBound leave to chance what kube-scheduler leaves to chance: binding cycles run side by side, so the
+// pods of a cycle are bound in any order. Its cache keeps the pods of a node in the order in which it saw them, and of
+// two equal victims that have not started yet, the one that it saw first is spared.
+var anyOrder bool
+
 func (c *groupClient) takeBound() []placed {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	found := c.fresh
 	c.fresh = nil
+	if anyOrder {
+		rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+		return found
+	}
 	slices.SortFunc(found, func(a, b placed) int {
 		if a.Name < b.Name {
 			return -1

@@ -28,6 +28,7 @@ func main() {
 	groups := flag.Bool("groups", false, "answer cases of pod groups")
 	topology := flag.Bool("topology", false, "with -groups: also with topology constraints (TopologyAwareWorkloadScheduling)")
 	composite := flag.Bool("composite", false, "with -groups: also with topology constraints, and groups of groups (CompositePodGroup)")
+	flag.BoolVar(&anyOrder, "any-order", false, "with -groups: pods are seen to be bound in an order that is left to chance")
 	flag.Parse()
 	// Else victims are deleted behind the plugin's back, and a run could not tell them; and capacities would be counted in
 	// whole numbers, as they are until all of a control plane is of 1.37 (--min-compatibility-version).

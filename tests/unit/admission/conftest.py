@@ -13,27 +13,12 @@ import pytest
 from scheduler.apiserver import ApiServer
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
+from tests.builders import definition
 
 NAMESPACE = "berth"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POLICIES = "/apis/podberth.dev/v1alpha1/namespaces/{}/metadatapolicies"
-CRD = {
-    "metadata": {"name": "metadatapolicies.podberth.dev"},
-    "spec": {
-        "group": "podberth.dev",
-        "scope": "Namespaced",
-        "names": {"plural": "metadatapolicies", "singular": "metadatapolicy", "kind": "MetadataPolicy"},
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
+CRD = definition("metadatapolicies", "podberth.dev", "v1alpha1", "MetadataPolicy")
 """Without rules of its own, as an older schema might be: what is stored is the evaluator's to refuse."""
 
 

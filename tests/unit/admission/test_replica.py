@@ -85,7 +85,7 @@ async def test_enforced(api: Api, start: Start) -> None:
 async def test_waits_for_the_crd(api: Api, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the CRD a replica is not ready and registers nothing; it goes on by itself when the CRD comes."""
     monkeypatch.setattr(listwatch, "REFUSED_PAUSE", 0.1)
-    await api.call("DELETE", f"{CRDS}/{CRD['metadata']['name']}")  # type: ignore[index]
+    await api.call("DELETE", f"{CRDS}/{CRD['metadata']['name']}")
     replica = await start(ready=False)
     await until(lambda: replica.cache.reflector.refused is not None)
     assert replica.cache.unready is not None and "404" in replica.cache.unready
@@ -101,7 +101,7 @@ async def test_a_crd_that_is_deleted_takes_the_policies_along(api: Api, start: S
     await registered(api)
     await put_policy(api, replica, policy("all", rule(reject=True)))
     assert (await api.create(MAPS, {"metadata": {"name": "one"}})).status == 403
-    await api.call("DELETE", f"{CRDS}/{CRD['metadata']['name']}")  # type: ignore[index]
+    await api.call("DELETE", f"{CRDS}/{CRD['metadata']['name']}")
     await until(lambda: replica.cache.counts() == (0, 0))
     assert (await api.create(MAPS, {"metadata": {"name": "one"}})).status == 201
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bench import binder
+from bench import binder, page
 from bench.goals import Goal, Goals, goals, lines
+from bench.history import Record
 from bench.page import chart, replace_between
 from bench.run import Row
 from bench.table import tables
@@ -102,11 +103,27 @@ def test_chart() -> None:
     assert ">300</text>" in drawn
 
 
+def test_pod_groups_have_a_table_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of them alone leaves the other tables, and the chart, as they are."""
+    path, chart_path = tmp_path / "page.md", tmp_path / "chart.svg"
+    path.write_text("".join(f"<!-- {mark} -->\nold\n<!-- /{mark} -->\n" for mark in ("figures", "groups", "devices")))
+    monkeypatch.setattr(page, "PAGE", path)
+    monkeypatch.setattr(page, "CHART", chart_path)
+    rows = [replace(row(one, 100, 8), workload=name) for name in ("gangs", "racks-512") for one in ("kube", "berth")]
+    page.write(Record("today", "c0ffee", 2, "3.13", 1.0, 1.0, 60.0, rows))
+    figures, groups, devices = path.read_text().split("<!-- /")[:3]
+    assert figures.endswith("old\n")
+    assert devices.endswith("old\n")
+    assert "| gangs, backlog " in groups
+    assert "| racks-512, backlog " in groups
+    assert not chart_path.exists()
+
+
 def test_page(tmp_path: Path) -> None:
     """Only what stands between the marks is replaced."""
-    page = tmp_path / "page.md"
-    page.write_text("a\n<!-- figures -->\nold\n<!-- /figures -->\nb\n")
-    replace_between(page, "figures", "new")
-    assert page.read_text() == "a\n<!-- figures -->\nnew\n<!-- /figures -->\nb\n"
+    path = tmp_path / "page.md"
+    path.write_text("a\n<!-- figures -->\nold\n<!-- /figures -->\nb\n")
+    replace_between(path, "figures", "new")
+    assert path.read_text() == "a\n<!-- figures -->\nnew\n<!-- /figures -->\nb\n"
     with pytest.raises(ValueError, match=r"page.md has no <!-- x -->"):
-        replace_between(page, "x", "new")
+        replace_between(path, "x", "new")

@@ -168,7 +168,8 @@ def inputs(seed: int, number: int) -> list[tuple[str, bytes]]:
         kind = dice.choice(list(OBJECTS))
         made = mangled(dice, OBJECTS[kind])
         if dice.random() < 0.5:
-            found.append((f"{kind}-{i}.json", json.dumps(made).encode()))
+            printed = json.dumps(made, indent=dice.choice([None, 4])).encode()
+            found.append((f"{kind}-{i}.json", torn(dice, printed) if dice.random() < 0.4 else printed))
             continue
         objects = [OBJECTS[kind], *([made] if len(json.dumps(made)) < 20_000 else []), OBJECTS[kind]]
         text = torn(dice, yaml.safe_dump_all(objects[: dice.randint(1, 3)]).encode())

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import typer
 
 from scheduler import __version__
 from scheduler.cli import errors
-from scheduler.cli.commands import COMMANDS
+from scheduler.cli.commands import COMMANDS, imported
 from tests.unit.cli.conftest import Berth
 
 
@@ -67,7 +66,7 @@ def _commands(command: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_answers_come_in_the_same_forms(name: str) -> None:
     """Whatever has a form can be had as JSON and as YAML; what is no file by itself, as a table unless one asks."""
-    for command in _commands(typer.main.get_command(import_module(f"scheduler.cli.{name}").app)):
+    for command in _commands(typer.main.get_command(imported(name))):
         for option in (each for each in command.params if "-o" in each.opts):
             forms = set(map(str, option.type_descriptor.choices))
             assert {"json", "yaml"} <= forms <= {"json", "yaml", "table", "html"}, command.name

@@ -207,4 +207,51 @@ def test_all_policies_of_a_file(berth: Berth, command: str) -> None:
     )
     found = berth("policy", "lint", "policies.yaml")
     assert (found.code, found.out) == (2, "")
-    _told(found.err, "policies.yaml: document 3: kind: Pod", "policies.yaml: document 5: line ")
+    _told(
+        found.err,
+        "policies.yaml: document 2: spec.rules: Invalid value: 5",
+        "policies.yaml: document 3: kind: Pod",
+        "policies.yaml: document 4: spec.rules[0].name: Invalid value: 7",
+        "policies.yaml: document 5: line ",
+    )
+
+
+def test_policies_and_what_they_are_tried_on(berth: Berth) -> None:
+    """A fault of one file hides none of another, nor one object of a file another."""
+    _write("bad.yaml", changed(POLICY, "spec.rules", 5))
+    _write("pod.yaml", changed(POD, "metadata.labels", {"a": 1}))
+    _write("pods.yaml", changed(POD, "metadata.labels", {"a": 1}), POD, changed(POD, "metadata", 5))
+    found = berth("policy", "eval", "-f", "pod.yaml", "--old", "gone.yaml", "--policies", "bad.yaml")
+    assert (found.code, found.out) == (2, "")
+    _told(
+        found.err, "bad.yaml: spec.rules: Invalid value: 5", "pod.yaml: metadata.labels[a]", "gone.yaml: no such file"
+    )
+    found = berth("policy", "impact", "--cluster", "pods.yaml", "--policies", "bad.yaml")
+    assert (found.code, found.out) == (2, "")
+    of_pods = ("pods.yaml: document 1: metadata.labels[a]", "pods.yaml: document 3: metadata: ")
+    _told(found.err, "bad.yaml: spec.rules: Invalid value: 5", *of_pods)
+
+
+def test_all_tests_of_policies(berth: Berth) -> None:
+    """Files, policies and cases that are wrong are told together."""
+    Path("tests").mkdir()
+    bad = {"policies": [5, POLICY, "gone.yaml"], "cases": [{"object": {"metadata": 5}}, {"object": POD}]}
+    for name in "ab":
+        Path(f"tests/{name}.yaml").write_text(yaml.safe_dump(bad))
+    found = berth("policy", "test", "tests")
+    assert (found.code, found.out) == (2, "")
+    starts = ("{0}: policies[0]: ", "tests/gone.yaml: no such file", "{0}: cases[0].", "{0}: cases[1].")
+    _told(found.err, *dict.fromkeys(start.format(f"tests/{name}.yaml") for name in "ab" for start in starts))
+
+
+def test_a_broken_item_of_json_hides_no_fault_of_another(berth: Berth) -> None:
+    """Of a file of pods, and of a dump."""
+    items = [POD, node("n"), changed(POD, "spec.priority", "high")]
+    text = json.dumps({"kind": "List", "items": items}, indent=4).replace('"n"', '"n', 1)
+    Path("made.json").write_text(text)
+    found = berth("simulate", "-f", "made.json", "--cluster", "cluster.json")
+    assert found.code == 2
+    _told(found.err, "made.json: items[1]: line ", 'made.json: items[2]: Pod p: spec.priority: "high"')
+    found = berth("explain", "p", "--cluster", "made.json")
+    assert found.code == 2
+    _told(found.err, "made.json: items[1]: line ", "made.json: Pod default/p (items[2]): spec.priority")

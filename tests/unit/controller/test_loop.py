@@ -1,10 +1,10 @@
 """The loop itself: what is wrong with one pod does not stop it, whatever it is."""
 
 import asyncio
-import dataclasses
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from scheduler.controller import scheduler as scheduler_module
@@ -19,7 +19,7 @@ from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
 from scheduler.kube.client import Client
-from scheduler.kube.machine import MACHINE
+from scheduler.kube.machine import MACHINE, Machine
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
@@ -44,6 +44,22 @@ def costly(i: int) -> dict[str, Any]:
     made = pod(f"costly-{i}", namespace="mallory")
     made["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     return made
+
+
+def busy_with_costly_pods(monkeypatch: pytest.MonkeyPatch, machine: Machine = MACHINE) -> Scheduler:
+    """A scheduler whose instructions nobody carries out: 50 nodes, 100 placed pods, and 40 costly ones that wait."""
+    monkeypatch.setattr(Sight, "clear", True)
+    config = decode(configuration())
+    scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config, machine=machine)
+    monkeypatch.setattr(scheduler, "_carry_out", lambda _instructions: None)
+    decoder, engine = Decoder(), scheduler.engine
+    for i in range(50):
+        engine.handle(Put(decoder.node(wire.encode(node(f"n{i}")))), 0.0)
+    for i in range(100):
+        engine.handle(Put(decoder.pod(wire.encode(pod(f"p{i}", labels={"app": f"a{i}"}, on=f"n{i % 50}")))), 0.0)
+    for i in range(40):
+        engine.handle(Put(decoder.pod(wire.encode(costly(i)))), 0.0)
+    return scheduler
 
 
 @pytest.mark.parametrize("where", ["decide_quickly", "binding_plugins"])
@@ -136,17 +152,8 @@ async def test_a_replica_that_stands_by_keeps_its_queue_current() -> None:
 
 async def test_others_wait_for_one_slice_of_costly_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """What needs several turns of the loop, as bytes do until they are decoded, does not wait for a slice in each."""
-    monkeypatch.setattr(Sight, "clear", True)
-    config = decode(configuration())
-    scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config)
-    monkeypatch.setattr(scheduler, "_carry_out", lambda _instructions: None)
-    decoder, engine = Decoder(), scheduler.engine
-    for i in range(50):
-        engine.handle(Put(decoder.node(wire.encode(node(f"n{i}")))), 0.0)
-    for i in range(100):
-        engine.handle(Put(decoder.pod(wire.encode(pod(f"p{i}", labels={"app": f"a{i}"}, on=f"n{i % 50}")))), 0.0)
-    for i in range(40):
-        engine.handle(Put(decoder.pod(wire.encode(costly(i)))), 0.0)
+    scheduler = busy_with_costly_pods(monkeypatch)
+    engine = scheduler.engine
     loop = asyncio.create_task(scheduler.work_forever())
     waited: list[int] = []
     while engine.has_work:
@@ -162,19 +169,9 @@ async def test_others_wait_for_one_slice_of_costly_work(monkeypatch: pytest.Monk
 
 async def test_costly_work_rests_between_pods_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its turns take a third of the time at most while others come, for the API server may need the core."""
-    monkeypatch.setattr(Sight, "clear", True)
-    config = decode(configuration())
     time = [0.0]
-    machine = dataclasses.replace(MACHINE, monotonic=lambda: time[0])
-    scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config, machine=machine)
-    monkeypatch.setattr(scheduler, "_carry_out", lambda _instructions: None)
+    scheduler = busy_with_costly_pods(monkeypatch, replace(MACHINE, monotonic=lambda: time[0]))
     decoder, engine = Decoder(), scheduler.engine
-    for i in range(50):
-        engine.handle(Put(decoder.node(wire.encode(node(f"n{i}")))), 0.0)
-    for i in range(100):
-        engine.handle(Put(decoder.pod(wire.encode(pod(f"p{i}", labels={"app": f"a{i}"}, on=f"n{i % 50}")))), 0.0)
-    for i in range(40):
-        engine.handle(Put(decoder.pod(wire.encode(costly(i)))), 0.0)
     handle, slept, busy = engine.handle, [0.0], [0.0]
 
     def takes(stimulus: Stimulus, now: float) -> list[Instruction]:
@@ -207,7 +204,7 @@ async def test_costly_work_of_a_tick_rests_too(monkeypatch: pytest.MonkeyPatch) 
     """A tick may have a turn of it, and then there is no other one."""
     config = decode(configuration())
     time = [0.0]
-    machine = dataclasses.replace(MACHINE, monotonic=lambda: time[0])
+    machine = replace(MACHINE, monotonic=lambda: time[0])
     scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config, machine=machine)
     engine, turns = scheduler.engine, scheduler.engine.queue.turns
 

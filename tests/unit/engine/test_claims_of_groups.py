@@ -215,9 +215,11 @@ def test_what_keeps_it_from_another_rack_is_freed(where: str) -> None:
         api.put(group(min_count=2, **BY_RACK))
     for number in range(2):
         api.put(claiming(member(f"w{number}", "100m", meta={"uid": f"default/w{number}"}), f"c{number}"))
-    (patch,) = freed(gangs.cycles())
+    patch, over = freed(gangs.cycles())
     assert patch.key == ("ResourceClaim", "default", "c0")
     assert patch.change == {"status": NOTHING}
+    assert over.key == ("ResourceClaim", "default", "c1"), "an earlier leader may have sent an allocation"
+    assert over.change == {"metadata": {"annotations": {RESERVED_OVER: over.resource_version}}}
     api.edit(patch.key, status=NOTHING)
     said = carry_out(api, gangs, gangs.tick(15.0) + gangs.cycles())
     assert {one.node for one in said if isinstance(one, Bind)} == {"b"}

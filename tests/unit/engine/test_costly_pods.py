@@ -238,11 +238,11 @@ def test_set_aside_and_reconfigured(profile_name: str, stays: bool) -> None:
 def test_set_aside_and_broken() -> None:
     """A fault of ours in a later slice costs the pod its attempt."""
     harness = begun()
-    think = harness.engine.attempts.think
-    harness.engine.attempts.think = lambda *given: 1 / 0  # type: ignore[method-assign, assignment]
+    schedule_pod = harness.engine.attempts.schedule_pod
+    harness.engine.attempts.schedule_pod = lambda *given: 1 / 0  # type: ignore[method-assign, assignment]
     with pytest.raises(ZeroDivisionError):
         harness.cycle()
-    harness.engine.attempts.think = think  # type: ignore[method-assign]
+    harness.engine.attempts.schedule_pod = schedule_pod  # type: ignore[method-assign]
     (failed,) = [one for one in harness.handle(Broke("boom")) if isinstance(one, Failed)]
     assert failed.pod.name == "big"
     assert place(harness, "big") is Place.BACKOFF

@@ -169,6 +169,18 @@ def test_after_a_conflict_the_device_is_kept_until_the_watch_tells(harness: Harn
     assert "n" in {one.node for one in write_all(harness, one, harness.cycles()) if isinstance(one, Bind)}
 
 
+def test_after_a_conflict_with_nobody_the_device_is_free_again(harness: Harness, one: Api) -> None:
+    """The claim is as it was, so its watch never tells: it is written, and then it has another version."""
+    one.put(claiming(pod("p"), "c"))
+    harness.cycles()
+    harness.handle(PreBindWriteFailed("default/p", 409, "changed", {}))
+    (patch,) = only(harness.tick(20) + harness.cycles(), PostFilterWrite).writes
+    assert isinstance(patch, Patch)
+    one.edit(CLAIM, **patch.change)
+    harness.after(20)
+    assert only(write_all(harness, one, harness.cycles()), Bind).node == "n"
+
+
 def test_after_a_conflict_with_somebody_else_the_device_is_free_again(harness: Harness, one: Api) -> None:
     """The claim was changed, and has nothing."""
     one.put(claiming(pod("p"), "c"))

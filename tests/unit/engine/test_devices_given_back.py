@@ -82,6 +82,24 @@ def test_what_an_earlier_leader_has_reserved_is_written_once_more(harness: Harne
     assert only(harness.handle(api.write(write)), Bind).node == "n"
 
 
+@pytest.mark.parametrize("begun", [True, False])
+def test_what_an_earlier_leader_has_begun_to_allocate_is_written_once(harness: Harness, begun: bool) -> None:
+    """Somebody else has the device. An allocation over the claim's version may be under way: it is to be refused."""
+    other = claim("other", meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["default/o"]))
+    there = claim(meta=FINALIZED if begun else None)
+    api = Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"), other, there)
+    api.put(claiming(pod("p"), "c"))
+    version = api.get(CLAIM)["metadata"]["resourceVersion"]
+    writes = [each.writes for each in harness.cycles() if isinstance(each, PostFilterWrite)]
+    change = {"metadata": {"annotations": {RESERVED_OVER: version}}}
+    assert writes == ([(Patch(CLAIM, "claim/c", version, change),)] if begun else [])
+    api.edit(CLAIM, metadata={"annotations": change["metadata"]["annotations"]})
+    api.put(node("m"))
+    said = harness.tick(60.0) + harness.cycles()
+    assert [each for each in said if isinstance(each, Failed)], "it was tried again"
+    assert not [each for each in said if isinstance(each, PostFilterWrite)]
+
+
 def test_a_pod_that_somebody_else_has_bound_keeps_its_claims(harness: Harness, one: Api) -> None:
     """It needs them where it is."""
     one.put(claiming(pod("p"), "c"))

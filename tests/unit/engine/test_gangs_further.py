@@ -123,6 +123,55 @@ def test_what_brute_force_finds(seed: int) -> None:
     assert found >= 0.95 * possible, f"{found} of {possible}, in one order {usual}"
 
 
+def sharing(harness: Harness, nodes: Sequence[tuple[int, int, int]], pods: Sequence[int]) -> None:
+    """Nodes with (cores, cores that are taken, devices), and a gang with so many cores each that shares one claim."""
+    for i, (cpu, taken, devices) in enumerate(nodes):
+        there = [device(f"d{number}") for number in range(devices)]
+        harness.put(node(f"n{i}", str(cpu)), resource_slice(f"n{i}", *there, node=f"n{i}"))
+        if taken:
+            harness.put(pod(f"x{i}", str(taken), nodeName=f"n{i}"))
+    harness.put(device_class(), claim("shared", meta={"finalizers": [FINALIZER]}), group(min_count=len(pods)))
+    harness.put(*(claiming(member(f"p{i}", str(cpu)), "shared") for i, cpu in enumerate(pods)))
+
+
+def starts(harness: Harness) -> bool:
+    """Whether the claim that all share is about to be written, or at once given back."""
+    said = harness.cycles()
+    settled_or_promised = len(harness.engine.cluster.devices.in_flight)
+    written = [one for one in said if isinstance(one, PreBindWrite)]
+    assert settled_or_promised == bool(written)
+    return bool(written)
+
+
+def test_a_claim_that_all_share_goes_where_there_is_room_for_all() -> None:
+    """n0 is the emptier node, so the first pod goes there; n1 takes all three."""
+    for orders in (0, 10):
+        harness = further(orders)
+        sharing(harness, [(2, 0, 1), (8, 5, 1)], [1, 1, 1])
+        assert starts(harness) is bool(orders)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_brute_force_finds_of_gangs_that_share_a_claim(seed: int) -> None:
+    """Some node with a device has to have room for all."""
+    dice = Random(seed)
+    usual = possible = 0
+    for _ in range(20):
+        nodes = []
+        for _ in range(dice.randint(2, 4)):
+            cpu, left = dice.choice([(dice.randint(2, 4), 2), (32, dice.randint(2, 8))])
+            nodes.append((cpu, cpu - left, dice.randint(0, 2)))
+        pods = [dice.randint(1, 2) for _ in range(dice.randint(2, 4))]
+        one_takes_all = any(devices and cpu - taken >= sum(pods) for cpu, taken, devices in nodes)
+        harness, plain = further(20), further(0)
+        sharing(harness, nodes, pods)
+        sharing(plain, nodes, pods)
+        assert starts(harness) is one_takes_all, (nodes, pods)
+        possible += one_takes_all
+        usual += starts(plain)
+    assert possible > usual, "else nothing was looked for"
+
+
 def test_others_are_decided_in_between() -> None:
     """An order is tried in slices, as the first one, and what is held meanwhile is not given to two."""
     harness = further(50, Budget(longest_slice=1))

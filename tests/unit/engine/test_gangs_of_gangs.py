@@ -294,21 +294,6 @@ def test_a_tree_that_costs_too_much_is_given_up() -> None:
     assert validate(harness.engine.cluster) == []
 
 
-def test_no_room_is_kept_for_a_tree() -> None:
-    """Where the whole of it would start is not looked for: its minimum counts groups, not pods."""
-    harness = Harness(configuration(profile(reservation={"afterSeconds": 0})))
-    for api in (NATIVE, COMPOSITE):
-        harness.handle(Follows(api, True))
-    harness.put(node("n0", "1"), composite("job", 1), group("a", 2, "job"), *members("a", 2))
-    for _ in range(3):
-        said = harness.cycles()
-        assert bound(said) == {}
-        assert "room" not in str(conditions(said))
-        harness.put(node("n1", "100m"))
-        harness.after(100)
-    assert validate(harness.engine.cluster) == []
-
-
 def test_a_tree_that_changes_in_the_middle_is_tried_as_it_is_then() -> None:
     harness = made(Budget(slice=50, longest_slice=50))
     harness.put(node("n0", "2"), composite("job", 1), group("a", 1, "job"), group("b", 1, "job"))

@@ -118,6 +118,36 @@ def test_groups_that_are_not_needed_are_made_room_for_as_far_as_they_fit(gangs: 
     assert victims(gangs.cycles()) == {"low-0", "low-1"}
 
 
+def test_nobody_is_spared_where_pods_that_held_a_node_in_vain_leave_no_room(gangs: Harness) -> None:
+    """a does not fit, and b needs a node that a pod of a had, as in kube-scheduler, where both are counted: no victim
+    can stay, wherever it is."""
+    gangs.put(node("n0", "1"), node("n1", "1"), node("n2", "500m"))
+    gangs.put(running("low-0", "n0"), running("low-1", "n1"), running("low-2", "n2", "500m"))
+    gangs.put(composite("job", 1, priority=5), group("a", 3, "job", priority=5), group("b", 1, "job", priority=5))
+    gangs.put(*(member("a", i, priority=5) for i in range(3)), member("b", 0, priority=5))
+    assert victims(gangs.cycles()) == {"low-0", "low-1", "low-2"}
+
+
+def test_the_terms_of_pods_that_held_a_node_in_vain_do_not_count_for_others(gangs: Harness) -> None:
+    """The first pod of a repels the second one, so a does not fit; b may be where that pod was. There is room for all
+    that both take, so the smaller victim is spared. Once b starts, nothing is kept for a any more."""
+    term = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    pods = [member("a", i, priority=5, affinity=apart) for i in range(2)] + [member("b", 0, priority=5)]
+    for one in pods:
+        one["metadata"]["labels"] = {"app": "a"}
+    gangs.put(node("n0", "3"), running("low-0", "n0", "2", started=1), running("low-1", "n0", "500m"))
+    gangs.put(composite("job", 1, priority=5), group("a", 2, "job", priority=5), group("b", 1, "job", priority=5))
+    gangs.put(*pods)
+    assert victims(gangs.cycles()) == {"low-0"}
+    nominations = gangs.engine.cluster.nominations
+    assert (nominations.node_of("a-0"), nominations.node_of("b-0")) == ("n0", "n0")
+    gangs.gone("Pod", "low-0")
+    gangs.after(20)
+    assert bound(gangs.cycles()) == {"b-0": "n0"}
+    assert not nominations.node_of("a-0")
+
+
 # -- trees as victims --------------------------------------------------------------------------------------------------
 
 

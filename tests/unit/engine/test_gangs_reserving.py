@@ -243,6 +243,18 @@ def test_room_is_given_up_in_time_and_pods_that_waited_for_it_go_there(busy: Har
     assert len(bound(busy.cycles())) == 2
 
 
+def test_who_waited_for_kept_room_is_told_why_it_is_woken(busy: Harness) -> None:
+    """Not as something that happened to a pod group: its object is as it was."""
+    waiting(busy)
+    busy.put(*(small(f"s{i}", "3") for i in range(3)))
+    left = "s1" if bound(busy.cycles()) != ["s1"] else "s2"
+    busy.gone("PodGroup", "train")
+    story = busy.engine.story(left)
+    assert story is not None
+    said = "woken: room is kept for a pod group no longer, which may help against GangScheduling"
+    assert story.entries[-1]["text"].startswith(said)
+
+
 def test_a_namespace_has_none_again_for_as_long(busy: Harness) -> None:
     """At most half of the time, however many gangs it makes."""
     waiting(busy)

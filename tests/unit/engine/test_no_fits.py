@@ -239,16 +239,16 @@ def test_whatever_happens_equal_pods_are_told_what_they_would_find(seed: int) ->
     """Every outcome is held against a decision on a cluster made anew: pods and nodes come, change and go."""
     random, world = Random(seed), Crowds()
     attempts = world.engine.attempts
-    think = attempts.think
+    schedule_pod = attempts.schedule_pod
 
     def judged(queued: Any, now: float, answer: Any = None) -> Any:
-        outcome = think(queued, now, answer)
+        outcome = schedule_pod(queued, now, answer)
         if outcome is not None:
             assert not isinstance(outcome, AskExtenders)
             judge(world, outcome)
         return outcome
 
-    attempts.think = judged  # type: ignore[method-assign]
+    attempts.schedule_pod = judged  # type: ignore[method-assign]
     for step in (*PRELUDE, *(_step(random) for _ in range(40))):
         world.take(step)
         assert world.sleepers() == []

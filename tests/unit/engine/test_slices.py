@@ -86,13 +86,13 @@ def judged(world: World, random: Random) -> list[int]:
     """Hold every outcome against one that was found at once, on a cluster made anew; how many slices each took."""
     attempts: Attempts = world.engine.attempts
     costly = Costly(world, random)
-    think = attempts.think
+    schedule_pod = attempts.schedule_pod
     slices: list[int] = []
 
     def sliced(queued: Any, now: float, answer: Any = None) -> Any:
         taken = 0 if queued.cost is None else queued.cost.slices
         costly.begin((queued.pod.uid, queued.attempts))
-        outcome = think(queued, now, answer)
+        outcome = schedule_pod(queued, now, answer)
         assert world.cluster.supposed == {}
         assert not world.cluster.effort.over
         if outcome is not None:
@@ -103,7 +103,7 @@ def judged(world: World, random: Random) -> list[int]:
             costly.idle = False
         return outcome
 
-    attempts.think = sliced  # type: ignore[method-assign]
+    attempts.schedule_pod = sliced  # type: ignore[method-assign]
     return slices
 
 

@@ -14,6 +14,20 @@ BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 TWO = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 
 
+def broken(harness: Harness, name: str) -> None:
+    """A pod with a promise runs on node a, whose disk is then another one."""
+    harness.put(keeping(name, "a"))
+    harness.look()
+    harness.put(disk("a", "hdd"))
+    harness.look()
+
+
+def evicted(harness: Harness, name: str) -> None:
+    """The same, and after its grace the pod is to be evicted."""
+    broken(harness, name)
+    assert harness.after(GRACE) == [name]
+
+
 def test_way_of_one_eviction(harness: Harness) -> None:
     """Two observations a grace apart, a proved target, an Event on pod and node with the old and the new value."""
     harness.put(keeping("web", "a"))
@@ -110,10 +124,7 @@ def test_flapping_label(harness: Harness, seconds: float) -> None:
 
 def test_flap_between_two_looks(harness: Harness) -> None:
     """The label was right for a moment that no look saw: the grace starts anew."""
-    harness.put(keeping("web", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
+    broken(harness, "web")
     harness.now += GRACE - 1
     harness.put(disk("a", "ssd"), disk("a", "hdd"))
     assert harness.after(1) == []
@@ -122,10 +133,7 @@ def test_flap_between_two_looks(harness: Harness) -> None:
 
 def test_another_label_changes_nothing(harness: Harness) -> None:
     """A change that the promise does not read neither breaks it nor starts its grace anew."""
-    harness.put(keeping("web", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
+    broken(harness, "web")
     harness.now += GRACE / 2
     harness.put(disk("a", "hdd", zone="z"))
     harness.look()
@@ -134,10 +142,7 @@ def test_another_label_changes_nothing(harness: Harness) -> None:
 
 def test_stale_cache(harness: Harness) -> None:
     """While the watch is silent nothing is decided, and afterwards the grace starts anew."""
-    harness.put(keeping("web", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
+    broken(harness, "web")
     assert harness.after(GRACE, fresh=False) == []
     assert harness.after(GRACE) == []
     assert harness.after(GRACE) == ["web"]
@@ -154,10 +159,7 @@ def test_stale_cache(harness: Harness) -> None:
 )
 def test_second_observation_reads_the_api(harness: Harness, changed: Object) -> None:
     """What the API says counts, though the watch has not told it yet."""
-    harness.put(keeping("web", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
+    broken(harness, "web")
     harness.store(changed)
     assert harness.after(GRACE) == []
     assert "PromiseBroken" not in harness.reasons()
@@ -225,11 +227,7 @@ def test_refusals(
     harness: Harness, status: int, message: str, more: dict[str, object], result: str, again: float, event: str
 ) -> None:
     """Each refusal is counted, told once, and tried again no sooner than makes sense."""
-    harness.put(keeping("web", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
-    assert harness.after(GRACE) == ["web"]
+    evicted(harness, "web")
     harness.answer("web", status, message, **more)
     assert harness.evictor.evictions == {("NodeChanged", result): 1}
     assert harness.after(0.7 * again) == []
@@ -241,10 +239,7 @@ def test_refusals(
 
 def test_gone_while_asked(harness: Harness) -> None:
     """404, and the watch says the same: nothing is left behind."""
-    harness.put(keeping("web", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
+    broken(harness, "web")
     harness.after(GRACE)
     harness.lose("Pod", "web")
     harness.look()
@@ -255,11 +250,8 @@ def test_gone_while_asked(harness: Harness) -> None:
 
 def test_successor_that_lands_back_waits(harness: Harness) -> None:
     """Evicted, made anew, on the wrong node again: the owner's backoff, doubled each round."""
-    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
-    assert harness.after(GRACE) == ["web-0"]
+    harness.put(disk("c", "hdd"))
+    evicted(harness, "web-0")
     harness.answer("web-0", 201)
     for turn, backoff in enumerate((300.0, 600.0), 1):
         harness.lose("Pod", f"web-{turn - 1}")
@@ -354,11 +346,7 @@ def test_unanswered_read(harness: Harness) -> None:
 
 def test_stale_cache_shortens_no_backoff(harness: Harness) -> None:
     """A silent watch makes nobody hot: whoever rests, rests on."""
-    harness.put(keeping("web", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
-    assert harness.after(GRACE) == ["web"]
+    evicted(harness, "web")
     harness.answer("web", 500, TWO)
     harness.after(1, fresh=False)
     assert harness.after(1) == []
@@ -368,11 +356,8 @@ def test_stale_cache_shortens_no_backoff(harness: Harness) -> None:
 
 def replaced_while_evicted(harness: Harness) -> None:
     """web-0 is being evicted, and gone before the API has answered; its successor web-1 is placed."""
-    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
-    assert harness.after(GRACE) == ["web-0"]
+    harness.put(disk("c", "hdd"))
+    evicted(harness, "web-0")
     harness.now += 1
     harness.lose("Pod", "web-0")
     harness.put(keeping("web-1", "c"))
@@ -405,11 +390,8 @@ def test_a_node_that_was_gone_meanwhile(harness: Harness) -> None:
 
 def evict_once(harness: Harness) -> None:
     """A pod of the owner is evicted, and its successor lands on another node that is wrong."""
-    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
-    assert harness.after(GRACE) == ["web-0"]
+    harness.put(disk("c", "hdd"))
+    evicted(harness, "web-0")
     harness.answer("web-0", 201)
     harness.lose("Pod", "web-0")
     harness.now += 1
@@ -486,11 +468,8 @@ def test_an_eviction_without_an_answer_holds_the_successor(harness: Harness) -> 
 @pytest.mark.parametrize("status", [0, 504])
 def test_an_eviction_that_may_have_happened_counts_once_the_pod_goes(harness: Harness, status: int) -> None:
     """The pod was still there when the answer was lost, and goes later: its successor is spared from then on."""
-    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
-    assert harness.after(GRACE) == ["web-0"]
+    harness.put(disk("c", "hdd"))
+    evicted(harness, "web-0")
     harness.answer("web-0", status, "no answer")
     assert harness.notes("Evicted") == []
     harness.now += 3
@@ -508,11 +487,8 @@ def test_an_eviction_that_may_have_happened_counts_once_the_pod_goes(harness: Ha
 
 def test_a_pod_that_goes_much_later_was_not_evicted(harness: Harness) -> None:
     """Once no request can be under way any more, whoever deletes the pod is not taken for the evictor."""
-    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
-    assert harness.after(GRACE) == ["web-0"]
+    harness.put(disk("c", "hdd"))
+    evicted(harness, "web-0")
     harness.answer("web-0", 0, "no answer")
     harness.put(keeping("web-0", "a", "false"))
     harness.after(301)
@@ -526,11 +502,8 @@ def test_a_pod_that_goes_much_later_was_not_evicted(harness: Harness) -> None:
 
 def test_a_refused_eviction_is_none(harness: Harness) -> None:
     """A pod that the API did not let go, and that somebody else deletes, spares nobody."""
-    harness.put(disk("c", "hdd"), keeping("web-0", "a"))
-    harness.look()
-    harness.put(disk("a", "hdd"))
-    harness.look()
-    assert harness.after(GRACE) == ["web-0"]
+    harness.put(disk("c", "hdd"))
+    evicted(harness, "web-0")
     harness.answer("web-0", 429, BUDGET, budget=True)
     harness.lose("Pod", "web-0")
     harness.now += 1

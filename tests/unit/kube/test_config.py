@@ -243,7 +243,7 @@ HTTPS = {"server": "https://10.0.0.1"}
         ({"users": [{"name": "u", "user": "me"}]}, "users[0].user: expected a mapping, found text"),
         ({"kind": "Pod"}, "expected a kubeconfig (kind Config), found kind Pod"),
         ({"cluster": {"server": "10.0.0.1"}}, "clusters[c].server: expected an http or https URL, found '10.0.0.1'"),
-        ({"cluster": {"server": None}}, "clusters[c].server: expected an http or https URL, found None"),
+        ({"cluster": {"server": None}}, "clusters[c].server: expected an http or https URL, found nothing"),
         ({"cluster": {"insecure-skip-tls-verify": "yes"}}, "expected true or false, found 'yes'"),
         ({"cluster": {**HTTPS, "certificate-authority": "no.crt"}}, "no.crt: no such file"),
         ({"cluster": {**HTTPS, "certificate-authority-data": "%%%"}}, "certificate-authority-data: expected base64"),
@@ -262,7 +262,7 @@ HTTPS = {"server": "https://10.0.0.1"}
             "bad.crt: expected a client certificate in PEM form",
         ),
         ({"user": {"auth-provider": {"name": "azure"}}}, "auth-provider: 'azure': client-go no longer knows it"),
-        ({"user": {"exec": {"command": "x"}}}, "users[u].exec.apiVersion: expected text, found None"),
+        ({"user": {"exec": {"command": "x"}}}, "users[u].exec.apiVersion: expected text, found nothing"),
         (
             {
                 "user": {

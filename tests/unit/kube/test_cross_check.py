@@ -102,6 +102,17 @@ def test_a_slow_watch_that_is_heard_has_its_time() -> None:
     assert world.run(until=START + 12.5 + BEHIND_SECONDS + 1.0) == [Lost(1)]
 
 
+@pytest.mark.parametrize("uid", ["", "before"])
+def test_a_backup_whose_versions_have_passed_ours(uid: str) -> None:
+    """The list is later than all that is known, and has an object as it was before: that history did not happen."""
+    world = Checked(A, B, version=20)
+    world.run(until=START + 25.0)  # it asks for a list
+    world.hear(event("MODIFIED", thing("b", 25)))
+    earlier = thing("b", 6, uid=uid) if uid else thing("b", 6)
+    assert world.run(listing(24, A, earlier), until=START + 25.0) == [], "of this version it may be as it was"
+    assert world.run(listing(30, A, earlier), until=START + 60.0) == [Back()]
+
+
 def test_changes_during_the_list_are_none() -> None:
     """Created, changed and deleted after the list's version, or between two pages of it."""
     world = Checked(A, B, C)

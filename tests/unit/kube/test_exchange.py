@@ -13,7 +13,7 @@ import pytest
 from scheduler.kube import exchange
 from scheduler.kube.errors import Unreachable
 from scheduler.kube.exchange import CONNECTING, Exchange
-from scheduler.kube.line import Response
+from scheduler.kube.line import STRETCHING_BYTES, Response
 from tests.unit.kube.conftest import until
 from tests.unit.kube.test_streaming import Raw
 
@@ -237,6 +237,38 @@ async def test_a_watch_does_not_wait_on_a_connection_that_has_died(
     assert await stream.read() == b"ok"
     stream.abort()
     assert server.heard == [0, 0, 1]
+
+
+async def test_long_answers_come_over_few_connections() -> None:
+    """They stretch OpenSSL's buffers for good: one connection carries all lists, and no watch keeps it."""
+    carried: list[set[bytes]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        targets = set[bytes]()
+        carried.append(targets)
+        while head := await reader.read(4096):
+            target = head.split()[1]
+            targets.add(target)
+            body = b"x" * (2 * STRETCHING_BYTES if target == b"/list" else 2)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        made = Exchange(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", None, time.monotonic)
+
+        async def ask(verb: str, target: str) -> Response:
+            return await made.send(verb, made.message(verb, target, "", None, ""), None, LONG)
+
+        for _ in range(4):
+            await asyncio.gather(*(ask("POST", "/bind") for _ in range(CONNECTING)))
+            assert len((await ask("GET", "/list")).body) == 2 * STRETCHING_BYTES
+            stream = await made.open(made.message("GET", "/watch", "", None, ""), None, LONG)
+            assert await stream.read() == b"xx"
+            stream.abort()
+        made.close()
+    assert sum(b"/list" in targets for targets in carried) == 1
+    assert not any({b"/list", b"/watch"} <= targets for targets in carried)
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such option")

@@ -25,7 +25,7 @@ from tests.unit.admission.conftest import CRDS, POLICIES, Api, until
 from tests.unit.policy.build import policy, rule
 
 CRD = copy.deepcopy(PLAIN_CRD)
-CRD["spec"]["versions"][0]["subresources"] = {"status": {}}  # type: ignore[index]
+CRD["spec"]["versions"][0]["subresources"] = {"status": {}}
 TEAM = POLICIES.format("team")
 RULE = rule(set_labels={"team": "a"})
 

@@ -289,8 +289,8 @@ def test_wrong_input(shell: Shell) -> None:
     reject = policy("p", {"policyAction": {"reject": "yes"}})
     tests = {
         "t1": "policies: x\ncases: []\n",
-        "t2": "policies: [gone.yaml]\ncases: [{}]\n",
-        "t3": yaml.safe_dump({"policies": [reject], "cases": [{}]}),
+        "t2": "policies: [gone.yaml]\ncases: []\n",
+        "t3": yaml.safe_dump({"policies": [reject], "cases": []}),
         "t4": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {}, "expect": {"denied": True}}]}),
         "t5": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {}}]}),
         "t6": yaml.safe_dump({"policies": [NO_DEBUG], "cases": [{"object": {"metadata": 1}, "expect": {}}]}),

@@ -6,11 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.framework.changes import Uncordon
-from scheduler.report.capacity_page import page as capacity_page
-from scheduler.report.gang_capacity_page import gang_capacity_page
-from scheduler.report.group_page import group_page
-from scheduler.report.page import page as explanation
-from scheduler.report.pending_page import pending_page
+from scheduler.report.pages import capacity_page, explanation_page, gang_capacity_page, group_page, pending_page
 from scheduler.report.simulation_page import outcome_page, study_page
 from scheduler.whatif.capacity import Capacity, Limit, NodeRoom, OneMore, Stranded
 from scheduler.whatif.explanation import Remedy
@@ -73,7 +69,9 @@ PAGES = [
     pytest.param(pending_page(PENDING), ["3 pods wait, for 1 cause", "kubectl uncordon b-1", EVIL], id="pending"),
     pytest.param(group_page(GANG), ["default/train does not start", EVIL, "fit"], id="gang"),
     pytest.param(gang_capacity_page(GANGS), ["gangs like ns/train", "zone-a", EVIL], id="capacity for gangs"),
-    pytest.param(explanation(explained(BIG)), ["shop/big fits on none of 5 nodes", "uncordon b-1"], id="explanation"),
+    pytest.param(
+        explanation_page(explained(BIG)), ["shop/big fits on none of 5 nodes", "uncordon b-1"], id="explanation"
+    ),
 ]
 UNSEEN = """
 [...document.querySelectorAll('h1, h2, td, th, svg')].filter(one => {

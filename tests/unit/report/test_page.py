@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.report.page import page
+from scheduler.report.pages import explanation_page
 from tests.builders import node, pod
 from tests.unit.whatif.story import BIG, DB, WEB, explained
 
@@ -38,7 +38,7 @@ class Checked(HTMLParser):
 def test_is_balanced_and_loads_nothing(incoming: Any) -> None:
     """It opens without a network, and runs no script."""
     checked = Checked()
-    checked.feed(page(explained(incoming)))
+    checked.feed(explanation_page(explained(incoming)))
     checked.close()
     assert not checked.open
     assert checked.loads == ["data:,"]
@@ -46,7 +46,7 @@ def test_is_balanced_and_loads_nothing(incoming: Any) -> None:
 
 def test_escapes() -> None:
     """Names from a dump stay names."""
-    text = page(explained(pod("<script>alert(1)</script>", "8"), [node("<b>n</b>", "1"), node('"m"', "1")]))
+    text = explanation_page(explained(pod("<script>alert(1)</script>", "8"), [node("<b>n</b>", "1"), node('"m"', "1")]))
     assert "<script" not in text
     assert "<b>n" not in text
     assert "&lt;b&gt;n&lt;/b&gt;" in text
@@ -55,7 +55,7 @@ def test_escapes() -> None:
 def test_tells_all() -> None:
     """Headline, numbers, remedies and the message are on it."""
     answer = explained(BIG)
-    text = re.sub(r"&#39;", "'", page(answer))
+    text = re.sub(r"&#39;", "'", explanation_page(answer))
     assert answer.message is not None
     for words in ("shop/big fits on none of 5 nodes", "needs 2500m cpu, 1 free of 4", "uncordon b-1", answer.message):
         assert words in text
@@ -63,12 +63,12 @@ def test_tells_all() -> None:
 
 def test_dark_and_light() -> None:
     """It follows the reader's system."""
-    assert "prefers-color-scheme: dark" in page(explained(WEB))
+    assert "prefers-color-scheme: dark" in explanation_page(explained(WEB))
 
 
 def test_thousands_of_nodes_stay_readable() -> None:
     """The closest are in sight, some more behind a fold, and the rest is counted."""
-    text = page(explained(pod("p", "8"), [node(f"n{i:04}", "1") for i in range(1200)]))
+    text = explanation_page(explained(pod("p", "8"), [node(f"n{i:04}", "1") for i in range(1200)]))
     assert "<summary>475 more nodes</summary>" in text
     assert "and 700 more" in text
     assert len(text) < 200_000

@@ -5,8 +5,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from scheduler.report.capacity_page import page as capacity_page
-from scheduler.report.page import page
+from scheduler.report.pages import capacity_page, explanation_page
 from scheduler.whatif.capacity import NodeRoom
 from scheduler.whatif.explanation import Explanation
 from tests.unit.report.test_browser import CAPACITY
@@ -28,7 +27,7 @@ def test_an_explanation_of_many_nodes(field: str) -> None:
     answer: Explanation = explained(BIG if field == "rejected" else WEB)
     some = getattr(answer, field)
     many = [replace(some[i % len(some)], node=f"node-{i}") for i in range(NODES)]
-    text = page(replace(answer, **{field: many}))
+    text = explanation_page(replace(answer, **{field: many}))
     assert rows(text) < MOST
     assert f"and {NODES - 500:,} more" in text
 

@@ -203,6 +203,15 @@ def test_the_largest_part_is_not_only_what_comes_first() -> None:
     assert answer.stopped.pod == "default/train-0"
 
 
+def test_pods_that_differ_are_tried_as_the_engine_would() -> None:
+    """What a pod asks for after a change counts for the scores of those that come after it, too."""
+    nodes = [node("n0", "6"), node("n1", "6"), *(pod(f"x{i}", "1", on="n0") for i in range(5))]
+    objects = [*nodes, group(5), *(member(f"train-{i}", cpu) for i, cpu in enumerate(["1", "1", "3", "1", "3"]))]
+    answer = asked(objects)
+    assert "ask for 1500m cpu instead of 3" in texts(answer)
+    judged(objects, answer, 5)
+
+
 def test_several_nodes_are_changed_together() -> None:
     """Two members lack room, and each cordoned node has room for one."""
     cordoned = [node(f"c{i}", "4", cordoned=True) for i in range(3)]
@@ -353,7 +362,7 @@ def test_whatever_is_offered_starts_it(
     if found:
         # Of several domains the best one need not be the one that takes most.
         assert len(found) == answer.fits or (topology and needed <= len(found) < answer.fits)
-    elif equal:  # of pods that differ, another choice of nodes for the first ones may leave none for the last
+    else:
         judged(objects, answer, needed, topology=topology)
 
 

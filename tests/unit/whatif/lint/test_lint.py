@@ -14,7 +14,7 @@ from scheduler.framework.config import ConfigError, decode
 from scheduler.plugins.registry import IN_TREE
 from scheduler.whatif.lint.checks import lint
 from scheduler.whatif.lint.finding import Finding
-from scheduler.whatif.lint.settings import between
+from scheduler.whatif.lint.settings import between_files
 from scheduler.whatif.world import World
 from tests.builders import Object, configuration, pod, profile
 
@@ -272,13 +272,13 @@ def test_the_pods_of_a_cluster() -> None:
 def test_between_files() -> None:
     """Two schedulers must not share a profile, nor a lease while both want to be active."""
     configs = {"a.yaml": decode(configuration(profile("x"))), "b.yaml": decode(configuration(profile("x")))}
-    assert [(file, each.code) for file, each in between(configs)] == [
+    assert [(file, each.code) for file, each in between_files(configs)] == [
         ("b.yaml", "profile-in-two-files"),
         ("b.yaml", "lease-shared"),
     ]
     alone = {"leaderElection": {"resourceName": "other"}}
     apart = {"a.yaml": decode(configuration(profile("x"))), "b.yaml": decode(configuration(profile("y"), **alone))}
-    assert list(between(apart)) == []
+    assert list(between_files(apart)) == []
 
 
 VALUES = (

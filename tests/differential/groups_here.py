@@ -1,0 +1,249 @@
+"""What Berth's engine does with a case of pod groups. Its API server does at once what it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from scheduler.engine.budget import Budget
+from scheduler.engine.engine import Engine
+from scheduler.engine.instructions import (
+    Bind,
+    ClearNomination,
+    Instruction,
+    PatchCondition,
+    PostFilterWrite,
+    PreBindWrite,
+    Preempt,
+    SetGroupCondition,
+    UnreserveWrite,
+)
+from scheduler.engine.stimuli import Bound, Cycle, Follows, Gone, PreBindWritten, Put, Tick
+from scheduler.framework.binding import Patch, Write
+from scheduler.framework.config import decode
+from scheduler.framework.decision import Decision
+from scheduler.framework.placement import Assignment
+from scheduler.framework.plugin import NODE, Filters, Plugin, PostFilterResult
+from scheduler.framework.profiles import build
+from scheduler.model import wire
+from scheduler.model.kinds import Decoder
+from scheduler.model.pod import Pod
+from scheduler.model.pod_group import COMPOSITE, NATIVE, GroupKey
+from scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from scheduler.plugins.registry import registry
+from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Ints
+from scheduler.state.validate import validate
+from tests.differential.generate.dice import Object
+
+MOST_CYCLES = 2_000
+BACKOFF = 20.0
+ONE_SLICE = Budget(longest_slice=1_000_000)
+"""A group is tried in one turn. By itself it is tried in slices, so that others are decided in between."""
+
+
+class ByName(Plugin):
+    """Prefers nodes by their names, which end in a number, as the oracle's plugin of this name."""
+
+    name = "ByName"
+    depends_on = NODE
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints:
+        """The number."""
+        names = cluster.nodes.names
+        return np.array([int((names[row] or "n0")[1:]) for row in feasible], dtype=np.int64)
+
+    def placement_score(self, assignment: Assignment, cluster: Cluster) -> int:
+        """The highest number of its nodes."""
+        names = cluster.nodes.names
+        return max(int((names[row] or "n0")[1:]) for row in assignment.placement.rows)
+
+
+class SortedPlacements(TopologyPlacementGenerator):
+    """Under the name of the oracle's plugin, which sorts upstream's placements by name."""
+
+    name = "SortedPlacements"
+
+
+class Drowsy(DefaultPreemption):
+    """As kube-scheduler's plugin, it does not tell which filters keep a pod from nodes without victims."""
+
+    name = "DefaultPreemption"
+
+    def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
+        """As of `DefaultPreemption`."""
+        return replace(super().post_filter(pod, cluster, decision, filters), in_the_way=frozenset())
+
+
+class World:
+    """Berth's engine on a case, with an API server that does at once what it is told."""
+
+    def __init__(self, config: str, *, restless: bool = False, drowsy: bool = False, composite: bool = False) -> None:
+        """`restless`: groups that failed are tried again after their backoff though nothing has happened, and once more
+        when they lack pods. `drowsy`: what might help once victims are gone wakes nobody. `composite`: groups of groups
+        count."""
+        self._restless = restless
+        read = json.loads(config)
+        gates = {"name": "GangScheduling", "args": {"featureGates": {"CompositePodGroup": composite}}}
+        for profile in read["profiles"]:
+            profile["pluginConfig"] = [*profile.get("pluginConfig", ()), gates]
+        plugins: list[type[Plugin]] = [ByName, SortedPlacements, *([Drowsy] if drowsy else [])]
+        self._engine = Engine(
+            build(decode(read), {**registry(), **{one.name: one for one in plugins}}),
+            budget=ONE_SLICE,
+        )
+        # Nobody is charged. All pods are one namespace's, and its lane (docs/equal.md) has an order of its own.
+        self._engine.queue.turns.account = lambda namespace, steps, now: None  # type: ignore[method-assign]
+        if restless:
+            self._engine.queue.keeps_nodes = lambda entry: True  # type: ignore[method-assign]
+        self._decoder = Decoder()
+        self._now = 1000.0
+        self._version = 0
+        self._objects: dict[tuple[str, str], Object] = {}
+        self._cycles = 0
+        self.bound: dict[str, str] = {}
+        self.pods: dict[str, list[str]] = {}
+        self.groups: dict[str, list[str]] = {}
+        self.deleted: list[str] = []
+        for api in (NATIVE, COMPOSITE):
+            self._do(self._engine.handle(Follows(api, True), self._now))
+
+    def step(self, changes: Iterable[Object]) -> Object:
+        """Make the changes, and let the engine work until nothing is left to try, also after all backoffs."""
+        for change in changes:
+            if "put" in change:
+                self._put(change["put"])
+            else:
+                self._drop(change["drop"]["kind"], change["drop"]["metadata"]["name"])
+            self._now += 0.001
+        self._work()
+        self._now += BACKOFF
+        self._do(self._engine.handle(Tick(), self._now))
+        if self._restless:
+            for kind, name in list(self._objects):
+                if kind == "PodGroup":
+                    self._engine.queue.group_changed(GroupKey("default", name, NATIVE), self._now, helps=True)
+        self._work()
+        wrong = validate(self._engine.cluster)
+        assert wrong == [], wrong
+        return {
+            "bound": dict(self.bound),
+            "pods": {name: list(said) for name, said in self.pods.items()},
+            "groups": {name: list(said) for name, said in self.groups.items()},
+            "deleted": sorted(self.deleted),
+        }
+
+    def _work(self) -> None:
+        while self._engine.has_work:
+            self._cycles += 1
+            assert self._cycles < MOST_CYCLES, "cycles and no end"
+            self._do(self._engine.handle(Cycle(), self._now))
+            self._now += 0.001
+
+    def _put(self, document: Object) -> None:
+        self._version += 1
+        kind, meta = document["kind"], document["metadata"]
+        before = self._objects.get((kind, meta["name"]))
+        document = json.loads(json.dumps(document))
+        document["metadata"]["resourceVersion"] = str(self._version)
+        if before is not None and "status" in before and "status" not in document:
+            document["status"] = before["status"]
+        self._objects[kind, meta["name"]] = document
+        thing = self._decoder.of_kind(kind)(wire.encode(document))
+        self._do(self._engine.handle(Put(thing, before is None), self._now))
+
+    def _drop(self, kind: str, name: str) -> None:
+        document = self._objects.pop((kind, name), None)
+        if document is not None:
+            self.bound.pop(name, None)
+            self.pods.pop(name, None)
+            meta = document["metadata"]
+            self._do(self._engine.handle(Gone(kind, meta["namespace"], name, meta["uid"]), self._now))
+
+    def _do(self, instructions: list[Instruction]) -> None:
+        for one in instructions:
+            match one:
+                case PatchCondition(pod, reason, message):
+                    self.pods[pod.name] = [reason, message]
+                case SetGroupCondition():
+                    self._set_condition(one)
+                case Preempt():
+                    self.deleted += [victim.name for victim in one.victims]
+        for one in instructions:
+            if isinstance(one, PreBindWrite):
+                written = {patch.key: self._write(patch) for patch in one.writes}
+                self._do(self._engine.handle(PreBindWritten(one.pod.uid, written), self._now))
+                for _, _, name in written:
+                    self._show("ResourceClaim", name)
+            elif isinstance(one, (UnreserveWrite, PostFilterWrite)):
+                for patch in one.writes:
+                    self._write(patch)
+                    self._show("ResourceClaim", patch.key[2])
+        for one in instructions:
+            if isinstance(one, Bind):
+                self._do(self._engine.handle(Bound(one.pod.uid), self._now))
+        for one in sorted((one for one in instructions if isinstance(one, Bind)), key=lambda bind: bind.pod.name):
+            self.bound[one.pod.name] = one.node
+            document = self._objects["Pod", one.pod.name]
+            self._put({**document, "spec": {**document["spec"], "nodeName": one.node}})
+        for one in instructions:
+            match one:
+                case Preempt():
+                    for victim in one.victims:
+                        self._drop("Pod", victim.name)
+                case PatchCondition(nominated=str(node)):
+                    self._nominate(one.pod.name, node)
+                case ClearNomination():
+                    self._nominate(one.pod.name, "")
+
+    def _nominate(self, name: str, node: str) -> None:
+        """The watch shows for which node a pod is nominated, unless it is gone or bound."""
+        document = self._objects.get(("Pod", name))
+        if document is not None and not document["spec"].get("nodeName"):
+            self._put({**document, "status": {**document.get("status", {}), "nominatedNodeName": node}})
+
+    def _write(self, one: Write) -> str:
+        """Carry out a write of a claim; the watch shows it afterwards."""
+        assert isinstance(one, Patch)
+        document = json.loads(json.dumps(self._objects["ResourceClaim", one.key[2]]))
+        assert one.resource_version in ("", document["metadata"]["resourceVersion"]), "nobody else writes claims here"
+        status = document.setdefault("status", {})
+        for name, value in one.change.get("status", {}).items():
+            if one.strategic:
+                out = {each["uid"] for each in value}
+                value = [each for each in status.get(name, ()) if each["uid"] not in out]
+            status[name] = value
+        document["metadata"].update(one.change.get("metadata", {}))
+        if (status.get("allocation") or {}).get("allocationTimestamp"):
+            del status["allocation"]["allocationTimestamp"]
+        self._version += 1
+        document["metadata"]["resourceVersion"] = str(self._version)
+        self._objects["ResourceClaim", one.key[2]] = json.loads(json.dumps(document))
+        return str(self._version)
+
+    def _show(self, kind: str, name: str) -> None:
+        thing = self._decoder.of_kind(kind)(wire.encode(self._objects[kind, name]))
+        self._do(self._engine.handle(Put(thing, False), self._now))
+
+    def _set_condition(self, one: SetGroupCondition) -> None:
+        name = one.group.name
+        if self.groups.get(name, ["", ""])[0] == "True" and one.status != "True":
+            return
+        said = [one.status, one.reason, one.message]
+        if self.groups.get(name) == said:
+            return
+        self.groups[name] = said
+        document = self._objects["PodGroup", name]
+        condition = {"type": "PodGroupInitiallyScheduled", "status": one.status, "reason": one.reason}
+        self._put({**document, "status": {"conditions": [{**condition, "message": one.message}]}})
+
+
+def answer(asked: Object, *, restless: bool = False, drowsy: bool = False) -> list[Object]:
+    """What the engine does in each step of a case. `restless`, `drowsy`: as in `World`."""
+    world = World(asked["config"], restless=restless, drowsy=drowsy, composite=asked["id"].startswith("composite"))
+    return [world.step(step) for step in asked["steps"]]

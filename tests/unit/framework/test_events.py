@@ -1,0 +1,23 @@
+"""What plugins may name as events."""
+
+import re
+from pathlib import Path
+
+import scheduler.engine
+from scheduler.framework.events import LABELS, ClusterEvent
+
+TOGETHER = {"NODE", "OWN_AFFINITY"}
+"""Several changes of a node, and what the engine reports as any change: a pod asks for other nodes than before."""
+
+
+def test_every_event_is_reported() -> None:
+    """A plugin that names an event waits for it: the engine's code reports each kind that there is."""
+    sources = "".join(path.read_text() for path in Path(scheduler.engine.__file__).parent.rglob("*.py"))
+    reported = set(re.findall(r"ClusterEvent\.([A-Z_]+)", sources))
+    assert set(ClusterEvent.__members__) - reported == TOGETHER
+
+
+def test_every_event_has_a_label() -> None:
+    """But those of the waiting pod itself, which have one label together."""
+    unnamed = {event.name for event in ClusterEvent if event not in LABELS}
+    assert all(name is not None and name.startswith("OWN_") for name in unnamed)
