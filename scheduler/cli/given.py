@@ -3,7 +3,7 @@
 All that is wrong with any of them is told at once. A live cluster is only asked once the rest is right.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler.cli.errors import Faults, InputError, about, complain
@@ -13,7 +13,7 @@ from scheduler.framework.profiles import annotated, build
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
-from scheduler.whatif.documents import Document
+from scheduler.whatif.documents import Document, plain
 from scheduler.whatif.world import World
 
 _PROBLEMS = 8
@@ -70,5 +70,25 @@ def given(
         from scheduler.cli.live import listed
 
         there, where, usual = listed(path, context, decoder, classes=classes, timeout=timeout)
-    complain(there.problems[:_PROBLEMS])
+    complain([*there.problems[:_PROBLEMS], *_of_no_namespace(held, there, where, usual)])
     return Given(settings, frameworks, there, where, usual, held, path)
+
+
+def _of_no_namespace(files: Mapping[str, Sequence[Document]], world: World, where: str, usual: str) -> Iterator[str]:
+    """Namespaces that files name, and that are neither in the cluster nor in a file: nothing can be created there.
+
+    Of a cluster whose namespaces are not known nothing is said.
+    """
+    known = set(world.cluster.namespaces)
+    if not known:
+        return
+    known |= {"default", usual}
+    objects = [(file, document.kind, plain(document).get("metadata")) for file in files for document in files[file]]
+    known |= {str(data.get("name")) for _, kind, data in objects if kind == "Namespace" and isinstance(data, dict)}
+    named_in: dict[str, str] = {}
+    for file, _, data in objects:
+        namespace = data.get("namespace") if isinstance(data, dict) else None
+        if isinstance(namespace, str) and namespace and namespace not in known:
+            named_in.setdefault(namespace, file)
+    for namespace, file in list(named_in.items())[:_PROBLEMS]:
+        yield f"{named(file)}: metadata.namespace: {namespace[:63]}: there is no such namespace in {where}"

@@ -10,6 +10,7 @@ from scheduler.cli.errors import FOUND, InputError, about
 from scheduler.cli.inputs import named
 from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.framework.runtime import Framework
+from scheduler.framework.spelling import near_names
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import (
     COMPOSITE,
@@ -29,7 +30,6 @@ from scheduler.whatif.gangs.attempt import attempted
 from scheduler.whatif.gangs.explain import explain_group, in_short
 from scheduler.whatif.gangs.gang import Gang, gang_of
 from scheduler.whatif.gangs.tree import with_tree
-from scheduler.whatif.misspelt import near_names
 from scheduler.whatif.world import World
 
 _ALIASES = {

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from scheduler.cli.errors import InputError, about
 from scheduler.cli.inputs import STDIN, named
+from scheduler.framework.spelling import near_names
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.whatif import manifest
@@ -14,7 +15,6 @@ from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.commands import Written
 from scheduler.whatif.documents import Document, ObjectError
 from scheduler.whatif.manifest import Workload
-from scheduler.whatif.misspelt import near_names
 from scheduler.whatif.templates import path_of
 from scheduler.whatif.world import World
 

@@ -11,7 +11,7 @@ from scheduler.cli import policy_options as shared
 from scheduler.cli import policy_output as out
 from scheduler.cli import services
 from scheduler.cli.declared import typed
-from scheduler.cli.errors import FOUND, WRONG, Faults, InputError
+from scheduler.cli.errors import FOUND, WRONG, Faults, InputError, complain
 from scheduler.cli.inputs import lines, named
 from scheduler.cli.options import RequestTimeout, seconds
 from scheduler.cli.output import Output, as_data
@@ -33,6 +33,7 @@ from scheduler.policy import cases, impact, options, withheld
 from scheduler.policy.analyse import analyse
 from scheduler.policy.findings import Finding
 from scheduler.policy.guard import Known
+from scheduler.policy.objects import namespace as namespace_in
 from scheduler.policy.parse import PolicyError, parse
 from scheduler.policy.spec import Policies, Policy
 from scheduler.report.wording import printable
@@ -93,6 +94,8 @@ def evaluate(
         with faults.noting():
             objects.append(one_object(path, namespace))
     faults.tell()
+    if not namespace and not namespace_in(objects[0]) and any(policy.namespace for _, policy in held):
+        complain([f"{named(file)}: names no namespace, so it meets the policies of all; -n says which it will be in"])
     case = {
         "policies": [document for document, _ in held],
         "operation": "CREATE" if old is None else "UPDATE",

@@ -26,10 +26,10 @@ from scheduler.cli.options import (
 )
 from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.framework.profiles import build
+from scheduler.framework.spelling import near_names
 from scheduler.model.mistakes import misfit
 from scheduler.plugins.registry import registry
 from scheduler.whatif.documents import ObjectError
-from scheduler.whatif.misspelt import near_names
 from scheduler.whatif.outcome import Outcome
 from scheduler.whatif.plan import plan
 from scheduler.whatif.profiles import TRACE_PROFILES

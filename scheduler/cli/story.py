@@ -48,7 +48,7 @@ def story(
         str | None, typer.Option(help="A file with the token to show; without it, the kubeconfig says who asks.")
     ] = None,
     kubeconfig: Annotated[str | None, typer.Option(help="The kubeconfig file.")] = None,
-    context: Annotated[str | None, typer.Option(help="The kubeconfig's context.")] = None,
+    context: Annotated[str | None, typer.Option(help="The context of the kubeconfig.")] = None,
     timeout: RequestTimeout = "15s",
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
     points: Annotated[

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from scheduler.apiserver.selectors import parse_labels
 from scheduler.apiserver.status import StatusError
 from scheduler.cli.errors import InputError
+from scheduler.framework.spelling import near_names
 from scheduler.model.pod import Pod
-from scheduler.whatif.misspelt import near_names
 from scheduler.whatif.pending import owner_of
 from scheduler.whatif.world import World
 

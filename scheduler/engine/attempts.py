@@ -189,8 +189,8 @@ class Attempts:
         """The decision for one pod of a group that is being tried, and the steps that it took.
 
         None: it needs more than `most` steps; what it has found is kept. Preemption is the group's. `answer`: as in
-        `schedule_pod`. `within`: bool[rows], the only nodes on which it may be. `all_rows`: find all nodes that take it, not
-        only the best ones. Raises PluginError.
+        `schedule_pod`. `within`: bool[rows], the only nodes on which it may be. `all_rows`: find all nodes that take
+        it, not only the best ones. Raises PluginError.
         """
         effort, start = self._cluster.effort, self._rotation.start
         self._index_terms(queued, now)

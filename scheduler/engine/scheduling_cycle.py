@@ -107,7 +107,7 @@ class SchedulingCycles:
             groups.begin(queued.entry, now)
 
     def _attempt(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> None:
-        """Try a pod, for one slice at most, and do what follows. `answer`: as in `Attempts.think`."""
+        """Try a pod, for one slice at most, and do what follows. `answer`: as in `Attempts.schedule_pod`."""
         try:
             outcome = self._attempts.schedule_pod(queued, now, answer)
         except PluginError as error:

@@ -15,7 +15,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_devices import fewer
 from scheduler.model.quantity import exact
-from scheduler.model.selectors import NodeSelector, NodeSelectorTerm
+from scheduler.model.selectors import NodeSelector, NodeSelectorTerm, Requirement
 from scheduler.model.shape import PodShape
 from scheduler.model.taints import UNSCHEDULABLE, Toleration, tolerations_of
 
@@ -77,6 +77,25 @@ class DropNodeSelector(SmallChange, frozen=True):
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
         shape.node_selector = tuple(r for r in shape.node_selector if r.key != self.key)
+
+
+class RespellNodeSelector(SmallChange, frozen=True):
+    """Ask in spec.nodeSelector for a label that nodes have, not for one that none has and that is spelt nearly so."""
+
+    cost = 0.5
+    key: str
+    value: str
+    meant_key: str
+    meant_value: str
+
+    def __str__(self) -> str:
+        return f"write {self.meant_key}={self.meant_value} in nodeSelector, not {self.key}={self.value}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Ask for the other one."""
+        meant = Requirement(self.meant_key, "In", frozenset((self.meant_value,)))
+        others = [r for r in shape.node_selector if r.key not in (self.key, self.meant_key)]
+        shape.node_selector = (*others, meant)
 
 
 class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
@@ -303,7 +322,7 @@ class NameScheduler(SmallChange, frozen=True):
 
 
 Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | RaiseMaxSkew | SoftenSpread | DropHostPort
-OnPod = Request | Tolerate | Relaxed | AllowPreemption | NameScheduler | Ungate
+OnPod = Request | Tolerate | RespellNodeSelector | Relaxed | AllowPreemption | NameScheduler | Ungate
 OnNode = Uncordon | RemoveTaint | Label
 Change = OnPod | OnNode | OnStorage | OnClaim | OnDevices | MovePod | FreeClaim | AddNode
 Fix = tuple[Change, ...]

@@ -137,9 +137,8 @@ class NodeAffinity(Plugin):
         return explained.explain(node, shape.node_selector, shape.required_node_affinity)
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Drop what the node does not meet, or label the node."""
-        shape = inquiry.pod.shape
-        return explained.fixes(inquiry.node(row), shape.node_selector, shape.required_node_affinity)
+        """Write what was perhaps meant, drop what the node does not meet, or label the node."""
+        return explained.fixes(inquiry.node(row), inquiry)
 
 
 def wanted_nodes(pod: Pod, nodes: Nodes) -> Bools | None:

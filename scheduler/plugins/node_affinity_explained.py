@@ -1,7 +1,11 @@
 """What NodeAffinity says of a node that it rejects: which requirements the node misses, and what would help."""
 
-from scheduler.framework.changes import Change, DropNodeSelector, DropRequirement, Fix, Label
-from scheduler.framework.explaining import Detail, said
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from scheduler.framework.changes import Change, DropNodeSelector, DropRequirement, Fix, Label, RespellNodeSelector
+from scheduler.framework.explaining import Detail, Inquiry, said
+from scheduler.framework.spelling import label_values, near_labels
 from scheduler.model.node import Node
 from scheduler.model.selectors import NOTHING_MISSED, NodeSelector, Requirement
 
@@ -28,8 +32,9 @@ def explain(node: Node, selector: tuple[Requirement, ...], required: NodeSelecto
     return f"{by}{nearest}{'; '.join(parts)}", {"failed": failed, "terms": terms}
 
 
-def fixes(node: Node, selector: tuple[Requirement, ...], required: NodeSelector | None) -> list[Fix]:
-    """Drop what the node does not meet, or label the node so that it does."""
+def fixes(node: Node, inquiry: Inquiry) -> list[Fix]:
+    """Write what was perhaps meant, drop what the node does not meet, or label the node so that it does."""
+    selector, required = inquiry.pod.shape.node_selector, inquiry.pod.shape.required_node_affinity
     own = [r for r in selector if not r.accepts(node.labels.get(r.key))]
     term, of_labels, of_fields = required.missed(node.name, node.labels) if required is not None else NOTHING_MISSED
     drop: list[Change] = [DropNodeSelector(r.key, next(iter(r.values))) for r in own]
@@ -40,4 +45,26 @@ def fixes(node: Node, selector: tuple[Requirement, ...], required: NodeSelector 
         for r in wanted
         if r.operator == "In" and r.values and not r.key.startswith(_FIXED_LABELS)
     )
-    return [fix for fix in (tuple(drop), labels if len(labels) == len(wanted) and not of_fields else ()) if fix]
+    respelt = () if of_labels or of_fields else tuple(_respelt(node, own, inquiry))
+    return [
+        fix for fix in (respelt, tuple(drop), labels if len(labels) == len(wanted) and not of_fields else ()) if fix
+    ]
+
+
+def _respelt(node: Node, missed: list[Requirement], inquiry: Inquiry) -> list[Change]:
+    """Other labels for all that the node misses, each spelt nearly so; none if one can't be respelt."""
+    known = inquiry.once("NodeAffinity labels", lambda: label_values(inquiry.cluster.nodes))
+    found: list[Change] = []
+    for requirement in missed:
+        near = inquiry.once(("NodeAffinity near", requirement), partial(_nearest, requirement, known))
+        if near is None or node.labels.get(near[0]) != near[1]:
+            return []
+        found.append(RespellNodeSelector(requirement.key, min(requirement.values), *near))
+    return found
+
+
+def _nearest(requirement: Requirement, known: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
+    """The key and the value of the label that was perhaps meant."""
+    for _, near in near_labels(requirement, known):
+        return (requirement.key, near) if requirement.key in known else (near, min(requirement.values))
+    return None

@@ -101,7 +101,11 @@ def readable(text: bytes) -> tuple[list[Document], list[str]]:
     found: list[Document] = []
     faults: list[str] = []
     try:
-        for each in _read(_decoded(text)):
+        text = _decoded(text)
+        if _looks_like_json(text) and (wrong := _not_utf8(text)):
+            faults.append(wrong)
+            text = text.decode(errors="replace").encode()
+        for each in _read(text):
             if isinstance(each, Fault):
                 faults.append(each.text)
             else:
@@ -120,6 +124,8 @@ def parse(text: bytes) -> Any:
     """
     text = _decoded(text)
     if _looks_like_json(text):
+        if wrong := _not_utf8(text):
+            raise ObjectError(wrong)
         try:
             return msgspec.json.decode(text)
         except msgspec.DecodeError as error:
@@ -142,6 +148,15 @@ def _decoded(text: bytes) -> bytes:
             except UnicodeError:
                 raise ObjectError(f"expected text: it begins as {encoding} and is not") from None
     return text
+
+
+def _not_utf8(text: bytes) -> str:
+    """Where a text is not UTF-8; empty where it is."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return f"{_position(text, error.start)}: expected UTF-8 text ({error.reason})"
+    return ""
 
 
 def _read(text: bytes) -> Iterator[Document | Fault]:

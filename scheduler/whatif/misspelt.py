@@ -1,33 +1,16 @@
 """Labels, nodes and device classes that a pod asks for and that are not there, where one that is is spelt nearly so."""
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import get_close_matches
 from itertools import islice
 
+from scheduler.framework.spelling import VALUES, label_values, near_labels, near_names
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import Requirement
 from scheduler.state.cluster import Cluster
 
-_VALUES = 2000
-"""Values of one label that are compared."""
 _REQUIREMENTS = 32
 _CLASSES = 8
-_NAMES = 20_000
-"""Names that are compared."""
-_ZEROS = re.compile(r"0+(?=[0-9])")
-
-
-def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Names that were perhaps meant, the likeliest first: with the same numbers (7, 07), then spelt nearly so."""
-    names = list(dict.fromkeys(known))
-    plain = _without_zeros(name)
-    same = [each for each in names if _without_zeros(each) == plain and each != name]
-    return list(dict.fromkeys([*same[:most], *get_close_matches(name, names[:_NAMES], n=most)]))[:most]
-
-
-def _without_zeros(name: str) -> str:
-    return _ZEROS.sub("", name.lower())
 
 
 def misspelt(pod: Pod, cluster: Cluster) -> Iterator[str]:
@@ -36,25 +19,14 @@ def misspelt(pod: Pod, cluster: Cluster) -> Iterator[str]:
     yield from _nodes(pod, cluster)
     yield from _of_pods(pod, cluster)
     asked = list(_asked(pod))[:_REQUIREMENTS]
-    if not asked:
-        return
-    values: dict[str, dict[str, None]] = {}
-    for _, node in cluster.nodes.live():
-        for key, value in node.labels.items():
-            known = values.setdefault(key, {})
-            if len(known) < _VALUES:
-                known[value] = None
+    known = label_values(cluster.nodes) if asked else {}
     for requirement in asked:
         key = requirement.key
-        if key not in values:
-            near = get_close_matches(key, values, n=1)
-            if near:
-                yield f"no node has the label {key}; did you mean {near[0]}?"
-        elif requirement.operator == "In" and not any(value in values[key] for value in requirement.values):
-            for value in sorted(requirement.values):
-                near = get_close_matches(value, values[key], n=1)
-                if near:
-                    yield f"no node has {key}={value}; did you mean {near[0]}?"
+        for value, near in near_labels(requirement, known):
+            if key not in known:
+                yield f"no node has the label {key}; did you mean {near}?"
+            else:
+                yield f"no node has {key}={value}; did you mean {near}?"
 
 
 def _nodes(pod: Pod, cluster: Cluster) -> Iterator[str]:
@@ -92,7 +64,7 @@ def _of_pods(pod: Pod, cluster: Cluster) -> Iterator[str]:
         known = values[requirement.key]
         if not any(value in known for value in requirement.values):
             for value in sorted(requirement.values):
-                near = get_close_matches(value, list(known)[:_VALUES], n=1)
+                near = get_close_matches(value, list(known)[:VALUES], n=1)
                 if near:
                     yield f"no pod has {requirement.key}={value}; did you mean {near[0]}?"
 

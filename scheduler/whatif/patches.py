@@ -58,6 +58,10 @@ def _operations(change: OnPod, spec: Spec, namespace: str) -> Iterator[Operation
         case changes.DropNodeSelector(key):
             if key in (spec.get("nodeSelector") or {}):
                 yield _remove("nodeSelector", key)
+        case changes.RespellNodeSelector(key, value, meant_key, meant_value):
+            if (spec.get("nodeSelector") or {}).get(key) == value:
+                yield _remove("nodeSelector", key)
+                yield _add(meant_value, "nodeSelector", meant_key)
         case changes.DropRequirement(term, requirement):
             yield from _drop_requirement(spec, term, requirement)
         case changes.DropPodTerm(anti, term):

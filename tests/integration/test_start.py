@@ -58,7 +58,7 @@ WRONG: dict[str, tuple[object, object, list[str], list[str]]] = {
         ["kubeconfig", "server", "'localhost'"],
     ),
     "log level": (configuration("b"), KUBECONFIG, ["--log-level=loud"], ["log-level", "loud"]),
-    "seed": (configuration("b"), KUBECONFIG, ["--seed=dice"], ["seed", "whole number", "'dice'"]),
+    "seed": (configuration("b"), KUBECONFIG, ["--seed=dice"], ["seed", "whole number", '"dice"']),
 }
 
 

@@ -37,8 +37,11 @@ from scheduler.state.column import Bools, Ints
 if TYPE_CHECKING:
     from scheduler.plugins.default_preemption.dry_run import DryRuns
 
-_CHUNK = 500
-"""Steps after which results are kept. If the slice ends earlier, the batch is gathered again."""
+_CHUNK = 2_000
+"""Steps after which results are kept, as many as an ordinary slice has: a batch costs 0.15 ms beside its rows. If the
+slice ends earlier, the batch is gathered again."""
+_CHUNK_WHOLE = 500
+"""The same, where pods of groups that go as a whole are among the victims: such rows are tried one by one."""
 _CHUNK_PLAIN = 64
 """Victims, where filters are asked."""
 _ROWS_A_STEP = 256
@@ -187,9 +190,10 @@ class DryRun:
         dry_runs, cluster, priority = self._dry_runs, self._cluster, self._pod.priority
         found = Batch()
         before = dry_runs.steps
+        groups = bool(len(cluster.pod_groups))
         for row in todo[:_CHUNK].tolist():
             lower = dry_runs.below(row, priority, cluster)
-            whole = dry_runs.whole_groups.of_row(lower, cluster)
+            whole = dry_runs.whole_groups.of_row(lower, cluster) if groups else None
             if whole is not None:
                 moved = sum(len(self._move(one)) for one in whole)
                 found.in_copy = plain and not self._lasting and moved > _MOVED_AT_ONCE
@@ -205,7 +209,8 @@ class DryRun:
             else:
                 found.without.append(row)
             steps = found.victims + _A_VICTIM * found.one_by_one + dry_runs.steps - before
-            if steps >= _CHUNK or (plain and found.victims >= _CHUNK_PLAIN) or found.in_copy:
+            enough = steps >= _CHUNK or (steps >= _CHUNK_WHOLE and bool(found.whole))
+            if enough or (plain and found.victims >= _CHUNK_PLAIN) or found.in_copy:
                 break
         return found
 

@@ -5,7 +5,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
@@ -40,37 +40,93 @@ def test_help_of_a_command(berth: Berth) -> None:
         assert words in found.out
 
 
-@pytest.mark.parametrize("arguments", [["-h"], ["explain", "-h"], ["policy", "eval", "-h"], ["config", "lint", "-h"]])
-def test_help_is_short_too(berth: Berth, arguments: list[str]) -> None:
-    """-h is --help, for every command."""
-    found = berth(*arguments)
-    assert (found.code, found.err) == (0, "")
-    assert found.out == berth(*arguments[:-1], "--help").out
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_can_be_imported_and_explains_itself(berth: Berth, name: str) -> None:
     """A command in the list has its module."""
     assert berth(name, "--help").code == 0
 
 
-def _commands(command: Any) -> Iterator[Any]:
-    """A command, or those of a group."""
+def _commands(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """A command, or those of a group, each with the words that name it."""
     below = getattr(command, "commands", None)
     if below is None:
-        yield command
-    for each in (below or {}).values():
-        yield from _commands(each)
+        yield path, command
+    for name, each in (below or {}).items():
+        yield from _commands(each, *path, name)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_answers_come_in_the_same_forms(name: str) -> None:
+def _tree() -> dict[tuple[str, ...], Any]:
+    found: dict[tuple[str, ...], Any] = {}
+    for name in COMMANDS:
+        found |= dict(_commands(typer.main.get_command(imported(name)), name))
+    return found
+
+
+TREE = _tree()
+LETTERS = {
+    "-A": "--all-namespaces",
+    "-f": "--filename",
+    "-l": "--selector",
+    "-n": "--namespace",
+    "-o": "--output",
+    "-s": "--scheduler-name",
+}
+"""What a letter stands for, as in kubectl; -s is of `berth bench` alone."""
+OF_A_SERVICE = {"--drain"}
+"""Of `berth admission`, where it is a time: what else has a name has one meaning."""
+ONE_TEXT = {"--context", "--request-timeout", "--scheduler", "--validate", "--log-level", "--cases", "--bind-address"}
+
+
+@pytest.mark.parametrize("path", [(), *TREE], ids=" ".join)
+def test_help_is_short_too(berth: Berth, path: tuple[str, ...]) -> None:
+    """-h is --help, for every command."""
+    found = berth(*path, "-h")
+    assert (found.code, found.err) == (0, "")
+    assert found.out == berth(*path, "--help").out
+
+
+def test_letters_mean_the_same_everywhere() -> None:
+    """Each stands for one long option; whoever has the long one has the letter."""
+    for path, command in TREE.items():
+        for option in command.params:
+            letters = {LETTERS[each] for each in option.opts if len(each) == 2}
+            assert letters == {each for each in option.opts if each in LETTERS.values()}, path
+
+
+def _taken(option: Any) -> object:
+    """What an option takes, once or several times."""
+    annotation = option.type_descriptor.annotation
+    return next(iter(get_args(annotation)), annotation)
+
+
+def test_options_of_one_name_are_of_one_kind() -> None:
+    """A flag is one everywhere, and what takes a number takes numbers everywhere; some have one text, too."""
+    kinds: dict[str, set[object]] = {}
+    texts: dict[str, set[str]] = {}
+    for option in (each for command in TREE.values() for each in command.params):
+        for name in (each for each in option.opts if each.startswith("--") and each not in OF_A_SERVICE):
+            kinds.setdefault(name, set()).add("a form" if name == "--output" else _taken(option))
+            texts.setdefault(name, set()).add(str(option.help))
+    assert {name: each for name, each in kinds.items() if len(each) > 1} == {}
+    assert {name: texts[name] for name in ONE_TEXT if len(texts[name]) > 1} == {}
+
+
+def test_who_asks_a_cluster_takes_its_context() -> None:
+    """--kubeconfig and --context come together; who reads a dump instead can say how long to wait for the cluster."""
+    for path, command in TREE.items():
+        names = {name for option in command.params for name in option.opts}
+        assert ("--kubeconfig" in names) == ("--context" in names), path
+        answers = {"--kubeconfig", "--cluster"} <= names and path != ("evictor",)
+        assert not answers or "--request-timeout" in names, path
+
+
+@pytest.mark.parametrize("path", TREE, ids=" ".join)
+def test_answers_come_in_the_same_forms(path: tuple[str, ...]) -> None:
     """Whatever has a form can be had as JSON and as YAML; what is no file by itself, as a table unless one asks."""
-    for command in _commands(typer.main.get_command(imported(name))):
-        for option in (each for each in command.params if "-o" in each.opts):
-            forms = set(map(str, option.type_descriptor.choices))
-            assert {"json", "yaml"} <= forms <= {"json", "yaml", "table", "html"}, command.name
-            assert str(option.default) == ("table" if "table" in forms else "yaml"), command.name
+    for option in (each for each in TREE[path].params if "-o" in each.opts):
+        forms = set(map(str, option.type_descriptor.choices))
+        assert {"json", "yaml"} <= forms <= {"json", "yaml", "table", "html"}
+        assert str(option.default) == ("table" if "table" in forms else "yaml")
 
 
 @pytest.mark.parametrize(

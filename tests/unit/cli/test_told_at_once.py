@@ -11,7 +11,7 @@ import yaml
 
 from scheduler.whatif.documents import Document
 from scheduler.whatif.judging import judge
-from tests.builders import configuration, node, pod, profile
+from tests.builders import configuration, namespace, node, pod, profile
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.fuzzed import DEPLOYMENT, POLICY, mangled
 from tests.unit.cli.test_judged import changed
@@ -185,8 +185,35 @@ def test_a_namespace_that_the_file_contradicts(berth: Berth, command: str) -> No
     _write("a.yaml", pod("p", "1", namespace="other"))
     found = berth(command, "-f", "a.yaml", "-n", "shop", "--cluster", "cluster.json")
     said = "metadata.namespace: other: expected shop, as --namespace says"
-    assert (found.code, found.out, found.err) == (2, "", f"berth: a.yaml: p: {said}\n")
+    assert (found.code, found.out) == (2, "")
+    _told(
+        found.err, f"a.yaml: p: {said}", "a.yaml: metadata.namespace: other: there is no such namespace in cluster.json"
+    )
     assert berth(command, "-f", "a.yaml", "-n", "other", "--cluster", "cluster.json").code != 2
+
+
+@pytest.mark.parametrize("command", ["explain", "simulate", "capacity"])
+def test_a_namespace_that_is_not_there(berth: Berth, command: str) -> None:
+    """The API server would refuse what is in it; it is said, unless a file makes it, or nothing is known of any."""
+    _write("a.yaml", pod("p", "1", namespace="gone"), *([] if command != "simulate" else [namespace("made")]))
+    found = berth(command, "-f", "a.yaml", "--cluster", "cluster.json")
+    assert found.err == "berth: a.yaml: metadata.namespace: gone: there is no such namespace in cluster.json\n"
+    _write("b.yaml", pod("p", "1", namespace="shop"))
+    assert berth(command, "-f", "b.yaml", "--cluster", "cluster.json").err == ""
+    Path("nodes.json").write_text(json.dumps({"kind": "List", "items": [node("n")]}))
+    assert berth(command, "-f", "b.yaml", "--cluster", "nodes.json").err == ""
+    if command == "simulate":
+        _write("c.yaml", pod("p", "1", namespace="made"))
+        assert berth(command, "-f", "a.yaml", "-f", "c.yaml", "--cluster", "cluster.json").err == found.err
+
+
+def test_an_object_of_no_namespace_meets_all_policies(berth: Berth) -> None:
+    """Elsewhere it would be in `default`: so eval says what it does."""
+    _write("pod.yaml", changed(POD, "metadata", {"name": "p"}))
+    _write("policy.yaml", POLICY)
+    asked = ("policy", "eval", "-f", "pod.yaml", "--policies", "policy.yaml")
+    assert berth(*asked).err.startswith("berth: pod.yaml: names no namespace, so it meets the policies of all")
+    assert berth(*asked, "-n", "shop").err == ""
 
 
 @pytest.mark.parametrize("command", ["eval", "compile"])

@@ -58,13 +58,13 @@ class Half:
         return sorted(found)
 
     def give_back(self, patch: Patch) -> None:
-        """A claim is freed, or a pod is taken out of it."""
-        change = patch.change["status"]
+        """A claim is freed, a pod is taken out of it, or it only gets another version."""
+        change = dict(patch.change)
         if patch.strategic:
-            out = {one["uid"] for one in change["reservedFor"]}
+            out = {one["uid"] for one in change["status"]["reservedFor"]}
             users = self.api.get(patch.key)["status"].get("reservedFor", ())
-            change = {"reservedFor": [one for one in users if one["uid"] not in out]}
-        self.api.edit(patch.key, status=change)
+            change = {"status": {"reservedFor": [one for one in users if one["uid"] not in out]}}
+        self.api.edit(patch.key, **change)
 
 
 def other(on: str) -> Object:

@@ -93,6 +93,14 @@ def test_nodes_without_victims_are_looked_at_some_at_a_time(monkeypatch: pytest.
     assert looks.most <= 100
 
 
+def test_nodes_that_sums_decide_are_tried_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch costs a dozen calls of NumPy beside its nodes: 600 nodes with a victim each are one batch."""
+    cluster = _full(600, priority=0)
+    looks = Looks(monkeypatch)
+    _asked(a_pod("q", 5, 4), cluster)
+    assert looks.most >= 600
+
+
 def test_nobody_looks_for_victims_where_no_pod_has_a_lower_priority(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods that fit nowhere are tried again and again, and most clusters have one priority: no node is looked at."""
     cluster = _full(40, priority=5, lower=False)

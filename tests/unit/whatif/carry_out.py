@@ -36,6 +36,9 @@ def _carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
             spec.setdefault("tolerations", []).append({"key": key, "value": value, "effect": effect})
         case changes.DropNodeSelector(key):
             del spec["nodeSelector"][key]
+        case changes.RespellNodeSelector(key, _, meant_key, meant_value):
+            del spec["nodeSelector"][key]
+            spec["nodeSelector"][meant_key] = meant_value
         case changes.DropRequirement(term, requirement):
             _drop_requirement(spec["affinity"]["nodeAffinity"], term, requirement)
         case changes.DropPodTerm(anti, text):

@@ -161,6 +161,7 @@ def test_kinds_of_changes() -> None:
         Request({"cpu": 1}, {"cpu": 2}),
         changes.Tolerate("k", "v", "NoSchedule"),
         changes.DropNodeSelector("k", "v"),
+        changes.RespellNodeSelector("k", "v", "k", "w"),
         changes.DropRequirement(0, "k in (v)"),
         changes.DropPodTerm(True, "t", "pods", "zone"),
         changes.SoftenSpread("zone"),
@@ -174,6 +175,6 @@ def test_kinds_of_changes() -> None:
     ]
     encoded = msgspec.json.encode([tuple(every)])
     assert msgspec.json.decode(encoded, type=list[Fix]) == [tuple(every)]
-    kinds = "request tolerate dropNodeSelector dropNodeAffinity dropPodTerm softenSpread dropHostPort ungate"
-    kinds += " uncordon removeTaint label movePod addNode"
+    kinds = "request tolerate dropNodeSelector respellNodeSelector dropNodeAffinity dropPodTerm softenSpread"
+    kinds += " dropHostPort ungate uncordon removeTaint label movePod addNode"
     assert " ".join(each["kind"] for each in msgspec.json.decode(encoded)[0]) == kinds

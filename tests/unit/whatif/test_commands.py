@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.apiserver.patch import PatchError, json_patch
-from scheduler.whatif.misspelt import near_names
+from scheduler.framework.spelling import near_names
 from tests.builders import namespace, node, pod
 from tests.unit.whatif.story import explained, framework, world
 
@@ -245,6 +245,36 @@ def test_misspelt_labels(select: dict[str, str], said: str | None) -> None:
     """A label that no node has is held against those that they do have."""
     answer = explained(pod("p", "9", select=select), [namespace("default"), node("n", labels={"pool": "general"})])
     assert [note for note in answer.notes if "did you mean" in note] == ([said] if said else [])
+
+
+HOST = "kubernetes.io/hostname"
+
+
+@pytest.mark.parametrize(
+    ("select", "meant"),
+    [
+        ({"pool": "generl"}, {"pool": "general"}),
+        ({"pol": "general"}, {"pool": "general"}),
+        ({HOST: "node-7"}, {HOST: "node-07"}),
+        ({"pol": "general", HOST: "node-7"}, {"pool": "general", HOST: "node-07"}),
+        ({"pool": "generl", "zone": "a"}, {"pool": "general", "zone": "a"}),
+        ({"pool": "xyz"}, None),
+        ({"pool": "spot", "zone": "b"}, None),
+        ({"pool": "genera", HOST: "s"}, None),
+    ],
+)
+def test_the_label_that_was_meant_is_offered(select: dict[str, str], meant: dict[str, str] | None) -> None:
+    """First of all changes, with a command; not what would open no node, nor where nodes have what is asked for."""
+    labels = {"pool": "general", "zone": "a", HOST: "node-07"}
+    there = [namespace("default"), node("node-07", labels=labels), node("s", labels={"pool": "spot", HOST: "s"})]
+    first, *others = explained(pod("p", select=select), there).remedies
+    assert not any(each.text.startswith("write ") for each in others)
+    assert first.text.startswith("write ") == (meant is not None)
+    if meant is not None:
+        words = shlex.split(first.commands[0])
+        patch = json.loads(next(word for word in words if word.startswith("[")))
+        patched = json_patch({"spec": {"nodeSelector": select}}, patch)
+        assert (first.nodes, patched) == (["node-07"], {"spec": {"nodeSelector": meant}})
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,16 @@ def test_an_object_without_kind_hides_no_other() -> None:
     assert [line.partition(":")[0] for line in faults] == ["document 1", "document 2"]
 
 
+def test_json_that_is_no_utf8() -> None:
+    """It is told with its place, and hides nothing else; also in a configuration."""
+    text = _pods(2).encode().replace(b'"b"', b'"\xff"').replace(b'"d"', b'"d')
+    found, faults = readable(text)
+    assert [one.place for one in found] == ["items[0]", "items[1]", "items[2]"]
+    assert [fault.partition(": ")[0] for fault in faults] == ["line 20, column 18", "items[3]"]
+    with pytest.raises(ObjectError, match="line 1, column 8: expected UTF-8 text"):
+        parse(b'{"a": "\xff"}')
+
+
 def test_what_follows_a_bracket_too_many_is_not_taken_for_an_object() -> None:
     """It may be a part of one: the rest of the list is told to be none, and no more."""
     faults = readable(_pods(None).replace('"b"', '"b"}').encode())[1]
