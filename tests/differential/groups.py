@@ -23,8 +23,8 @@ from tests.differential.groups_here import answer
 
 PER_SEED = 8
 ASKED_AGAIN = 60
-"""In some cases most answers are other ones: which pod comes first from a map decides when a tree has come, say, or it is
-left to chance which two of five equal pods go."""
+"""In some cases most answers are other ones: which pod comes first from a map decides when a tree has come, say, or
+it is left to chance which two of five equal pods go."""
 FAILS_UPSTREAM = re.compile(
     r'error in "DynamicResources" PodGroupPostFilter plugins: not found'
     r"|first placement status: pod group is unschedulable"
