@@ -154,9 +154,9 @@ class Events:
             self._unanswered = 0 if len(statuses) == len(events) else self._unanswered + 1
         again = events[len(statuses) :]
         for event, status in zip(events, statuses, strict=False):
-            if 200 <= status < 300:
+            if status == 201:
                 self._written.events += 1
-            elif status >= 500 or status in _LATER:
+            elif status >= 500 or 200 <= status < 300 or status in _LATER:  # 200 is a page of what stands between
                 again.append(event)
             else:  # for good; most often its namespace is being deleted
                 self._written.events_dropped += 1

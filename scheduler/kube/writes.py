@@ -319,16 +319,22 @@ async def bind(client: Client, pod: PodRef, node: str, on_send: Callable[[], Non
         answer = await client.create(
             *binding(pod, node), lane=BIND, timeout=BIND_SECONDS, patience=BIND_PATIENCE, on_send=on_send
         )
+    _not_a_page(answer)
+
+
+def _not_a_page(answer: bytes) -> None:
+    """Raise Unreachable for a proxy's page with a code that says yes."""
     if not answer.lstrip().startswith(b"{"):
-        raise Unreachable("the answer is none of an API server's")  # a proxy's page, with a code that says yes
+        raise Unreachable("the answer is none of an API server's")
 
 
 async def record(client: Client, event: Event) -> None:
-    """Create an event."""
+    """Create an event; returns when the server said yes."""
     path = EVENTS.path(event.about.namespace)
-    if client.protobuf and await _in_protobuf(client, path, event.protobuf(), EVENT) is not None:
-        return
-    await client.create(path, event.json(), lane=EVENT)
+    answer = await _in_protobuf(client, path, event.protobuf(), EVENT) if client.protobuf else None
+    if answer is None:
+        answer = await client.create(path, event.json(), lane=EVENT)
+    _not_a_page(answer)
 
 
 async def record_all(client: Client, events: Sequence[Event]) -> list[int]:

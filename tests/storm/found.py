@@ -66,6 +66,16 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
+        "a page in answer to events",
+        "200 with a proxy's page counted as an event that is there, and nobody was told that the pod is bound",
+        scene(
+            "page for events",
+            at(1.0, "want", namespace="blue", name="w1", cpu=100, replicas=5, gated=True),
+            at(50.0, "requests", what="create events", chance=0.5, seconds=20.0, code=200, page=True),
+            at(55.0, "ungate"),
+        ),
+    ),
+    Found(
         "a page in answer to a Binding",
         "200 with a proxy's page counted as yes, and the pod was assumed for ever",
         scene(

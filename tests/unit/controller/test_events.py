@@ -18,6 +18,9 @@ from scheduler.kube.writes import PodRef, event
 OK = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
 LAST = b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
 
+PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 19\r\n\r\n<html>Hello.</html>"
+"""What stands between says it to anything."""
+
 
 def answer(status: int, *headers: bytes, reason: bytes = b"Because") -> bytes:
     body = b'{"kind":"Status","message":"no","reason":"%b"}' % reason
@@ -194,6 +197,15 @@ async def test_what_is_refused_for_good_is_dropped_and_counted(world: World) -> 
     world.server.says = iter((OK, answer(403), OK))
     world.write(3)
     assert await world.written_all() == (2, 1)
+
+
+@pytest.mark.parametrize(("pages", "dropped"), [(1, 0), (2, 1)])
+async def test_a_page_for_people_is_no_event_that_was_taken(world: World, pages: int, dropped: int) -> None:
+    """It is written once more by itself, and counted as dropped if that gets a page, too."""
+    world.server.says = iter((OK, PAGE, OK, *(PAGE,) * (pages - 1)))
+    world.write(3)
+    assert await world.written_all() == (3 - dropped, dropped)
+    assert len(world.server.taken) == 3 - dropped
 
 
 async def test_nobody_listens(world: World) -> None:
