@@ -23,8 +23,8 @@ from tests.differential.groups_here import answer
 
 PER_SEED = 8
 ASKED_AGAIN = 60
-"""In some cases most answers are other ones: which pod comes first from a map decides when a tree has come, say, or it
-is left to chance which two of five equal pods go."""
+"""In some cases most answers are other ones: which pod comes first from a map decides when a tree has come, say, or
+it is left to chance which two of five equal pods go."""
 FAILS_UPSTREAM = re.compile(
     r'error in "DynamicResources" PodGroupPostFilter plugins: not found'
     r"|first placement status: pod group is unschedulable"
@@ -162,7 +162,9 @@ def judge(asked: Object, answered: Object) -> Verdict:
 def repelling(asked: Object, got: Sequence[Object], want: Sequence[Object]) -> bool:
     """Whether, in the first step in which other victims go, only such go here and not there as repel pods."""
     documents = [change["put"] for step in asked["steps"] for change in step if "put" in change]
-    repel = {one["metadata"]["name"] for one in documents if "podAntiAffinity" in one["spec"].get("affinity", {})}
+    repel = {
+        one["metadata"]["name"] for one in documents if "podAntiAffinity" in one.get("spec", {}).get("affinity", {})
+    }
     for ours, theirs in zip(got, want, strict=True):
         if ours["deleted"] != theirs["deleted"]:
             more = set(ours["deleted"]) - set(theirs["deleted"])

@@ -72,6 +72,7 @@ class Proxy:
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(30)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(30)
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())  # and what is still to be closed
         self._loop.close()
 
     def kubeconfig(self, path: Path) -> Path:
@@ -118,6 +119,10 @@ class Proxy:
         assert self._runner is not None
         assert self._session is not None
         await self._runner.cleanup()
+        answering = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in answering:
+            task.cancel()
+        await asyncio.gather(*answering, return_exceptions=True)
         await self._session.close()
 
     async def _pass(self, request: web.BaseRequest) -> web.StreamResponse:
