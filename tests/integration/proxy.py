@@ -118,15 +118,18 @@ class Proxy:
     async def _stop(self) -> None:
         assert self._runner is not None
         assert self._session is not None
+        # First, as it aborts what is under way; a connection over TLS that is only closed waits for the other end.
+        await self._session.close()
         await self._runner.cleanup()
         answering = asyncio.all_tasks() - {asyncio.current_task()}
         for task in answering:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)
-        await self._session.close()
 
     async def _pass(self, request: web.BaseRequest) -> web.StreamResponse:
         assert self._session is not None
+        if self._session.closed:
+            return web.Response(status=503)
         if request.path in self.refused and request.method == "GET":
             denied = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "the role was taken away"}
             return web.json_response(denied, status=403)
