@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -104,13 +105,20 @@ class World:
         return self.written.events, self.written.events_dropped
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
+@asynccontextmanager
+async def limited(qps: float, burst: int = 10) -> AsyncIterator[World]:
+    """A world whose client has such a rate."""
     server = ApiServer()
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    async with listening, Client(Connection(server.url), qps=-1, protobuf=True) as client:
+    async with listening, Client(Connection(server.url), qps=qps, burst=burst, protobuf=True) as client:
         yield World(server, client)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with limited(-1) as made:
+        yield made
 
 
 async def test_events_of_a_moment_share_a_connection(world: World) -> None:
@@ -135,11 +143,7 @@ async def test_one_alone(world: World) -> None:
 
 async def test_an_event_takes_one_turn_of_the_rate() -> None:
     """Whether it goes alone or not: three are let through here, and a fourth would wait for a quarter of an hour."""
-    server = ApiServer()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    async with listening, Client(Connection(server.url), qps=0.001, burst=3, protobuf=True) as client:
-        world = World(server, client)
+    async with limited(0.001, burst=3) as world:
         for i in range(3):
             world.write(1)
             assert await world.written_all() == (i + 1, 0)
@@ -147,11 +151,7 @@ async def test_an_event_takes_one_turn_of_the_rate() -> None:
 
 async def test_events_that_are_cut_off_are_counted() -> None:
     """Also those that nobody has begun to write."""
-    server = ApiServer()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    async with listening, Client(Connection(server.url), qps=0.001, burst=3, protobuf=True) as client:
-        world = World(server, client)
+    async with limited(0.001, burst=3) as world:
         world.write(3)
         assert await world.written_all() == (3, 0)
         world.write(40)
@@ -249,28 +249,20 @@ async def test_a_crowd_drops_its_own_events_only(world: World) -> None:
 
 async def test_namespaces_take_turns() -> None:
     """Five are let through here: those of the crowd that came first, and one that came behind a hundred of them."""
-    server = ApiServer()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    async with listening, Client(Connection(server.url), qps=0.001, burst=5, protobuf=True) as client:
-        world = World(server, client)
+    async with limited(0.001, burst=5) as world:
         world.write(100, "crowd")
         world.write(1, "other")
         assert await world.events.drain(1.0) == 96
     assert world.written.events == 5
-    assert sorted(server.of.values()) == [1, 4]
+    assert sorted(world.server.of.values()) == [1, 4]
 
 
 async def test_a_limited_rate_lets_a_few_through_at_once() -> None:
     """No more than the bucket holds go out together."""
-    server = ApiServer()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    async with listening, Client(Connection(server.url), qps=1000.0, burst=3, protobuf=True) as client:
-        world = World(server, client)
+    async with limited(1000.0, burst=3) as world:
         world.write(12)
         assert await world.written_all() == (12, 0)
-    assert 1 <= server.together <= 4
+    assert 1 <= world.server.together <= 4
 
 
 async def test_a_server_that_speaks_json_alone(world: World) -> None:
