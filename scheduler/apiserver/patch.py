@@ -134,7 +134,7 @@ def json_patch(document: Any, operations: list[Any]) -> Any:
 
 def _pointer(path: str) -> list[str]:
     if path and not path.startswith("/"):
-        raise PatchError(f"error in operation for path {path!r}: not a pointer")
+        raise PatchError(f'error in operation for path "{path}": not a pointer')
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
 
 

@@ -24,7 +24,7 @@ def _tokens(text: str) -> list[str]:
     while at < end:
         match = _TOKEN.match(text, at)
         if match is None:
-            raise ValueError(f"unable to parse requirement: found {text[at:]!r}")
+            raise ValueError(f"unable to parse requirement: found '{text[at:]}'")
         tokens.append(match["op"] or match["word"])
         at = match.end()
     return tokens
@@ -50,7 +50,7 @@ def requirement(key: str, operator: str, values: frozenset[str]) -> Matches:
         return lambda labels: key not in labels
     bound = _number(next(iter(values)))
     if bound is None:
-        raise ValueError(f"for 'Gt', 'Lt' operators, the value must be an integer, got {next(iter(values))!r}")
+        raise ValueError(f"for 'Gt', 'Lt' operators, the value must be an integer, got '{next(iter(values))}'")
 
     def compares(labels: Labels) -> bool:
         value = _number(labels.get(key))
@@ -77,7 +77,7 @@ class _Parser:
     def word(self) -> str:
         token = self.take()
         if not token or token in {"==", "!=", "=", "!", "(", ")", ",", ">", "<"}:
-            raise ValueError(f"unable to parse requirement: found {token!r}, expected: identifier")
+            raise ValueError(f"unable to parse requirement: found '{token}', expected: identifier")
         return token
 
     def values(self) -> frozenset[str]:
@@ -91,7 +91,7 @@ class _Parser:
             if closing == ")":
                 return frozenset(values)
             if closing != ",":
-                raise ValueError(f"unable to parse requirement: found {closing!r}, expected: ',' or ')'")
+                raise ValueError(f"unable to parse requirement: found '{closing}', expected: ',' or ')'")
 
     def requirement(self) -> Matches:
         if self.peek() == "!":
@@ -105,7 +105,7 @@ class _Parser:
         if operator in {"in", "notin"}:
             return requirement(key, operator, self.values())
         if operator not in {"=", "==", "!=", ">", "<"}:
-            raise ValueError(f"unable to parse requirement: found {operator!r}, expected: in, notin, =, ==, !=, gt, lt")
+            raise ValueError(f"unable to parse requirement: found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
         value = "" if self.peek() in {"", ","} else self.word()
         name = {"=": "in", "==": "in", "!=": "notin", ">": "gt", "<": "lt"}[operator]
         return requirement(key, name, frozenset({value}))
@@ -142,7 +142,7 @@ def label_selector(selector: JsonObject | None) -> Matches:
     for expression in selector.get("matchExpressions") or []:
         operator = _OPERATORS.get(expression.get("operator", ""))
         if operator is None:
-            raise ValueError(f"{expression.get('operator')!r} is not a valid label selector operator")
+            raise ValueError(f'"{expression.get("operator", "")}" is not a valid label selector operator')
         parts.append(requirement(expression["key"], operator, frozenset(expression.get("values") or [])))
     return lambda labels: all(matches(labels) for matches in parts)
 
@@ -157,7 +157,7 @@ def _field_terms(text: str) -> list[tuple[str, bool, str]]:
             continue
         match = _FIELD_TERM.fullmatch(part)
         if match is None:
-            raise bad_request(f"invalid selector: {text!r}; can't understand {part!r}")
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
         value = re.sub(r"\\([\\,=])", r"\1", match[3])
         terms.append((match[1].strip(), match[2] != "!=", value))
     return terms

@@ -23,6 +23,7 @@ from scheduler.kube.machine import Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import DEVICES, GROUPS, PODS, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder, Modelled
+from scheduler.model.mistakes import misfit
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup, api_of_kind
@@ -153,7 +154,7 @@ class ClusterWatch:
             log.warning(what, **{type(thing).__name__.lower(): str(thing.key)}, problems=list(problems)[:5])
 
     def _malformed(self, resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
-        log.error("an object can't be read and is left out", kind=resource.called, key=key, error=str(error)[:300])
+        log.error("an object can't be read and is left out", kind=resource.called, key=key, error=misfit(error)[:300])
 
     def _refused(self, resource: Resource, error: ApiError | None) -> None:
         log_refusal(resource, error)

@@ -26,6 +26,7 @@ from scheduler.framework.config import ConfigError, Extender, TLSConfig
 from scheduler.framework.durations import seconds
 from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Question, Scores, VictimsAnswer, VictimsQuestion
 from scheduler.framework.status import PluginError
+from scheduler.kube.errors import described
 from scheduler.model.mistakes import misfit
 from scheduler.model.pod import Pod
 
@@ -244,7 +245,7 @@ class Extenders:
             late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
             raise ExtenderError(f'Post "{url}": {late}') from error
         except aiohttp.ClientError as error:
-            raise ExtenderError(f'Post "{url}": {error}') from error
+            raise ExtenderError(f'Post "{url}": {described(error)}') from error
         except msgspec.DecodeError as error:
             raise ExtenderError(f"{verb} of extender at URL {url}: {error}") from error
 
@@ -355,7 +356,7 @@ def _tls_context(extender: Extender, index: int) -> ssl.SSLContext | None:
     except (OSError, ValueError) as error:  # ssl.SSLError and binascii.Error are such
         files = ", ".join(name for name in (given.ca_file, given.cert_file, given.key_file) if name) or "inline data"
         raise ConfigError(
-            f'{path}: Invalid value: "{files}": want certificates and a key in PEM form: {error}'
+            f'{path}: Invalid value: "{files}": want certificates and a key in PEM form: {described(error)}'
         ) from error
     return context
 

@@ -17,6 +17,7 @@ from scheduler.controller.scheduler import Scheduler
 from scheduler.framework.config import SchedulerConfiguration
 from scheduler.framework.runtime import Framework
 from scheduler.kube.lease import Elector
+from scheduler.model.mistakes import as_json
 from scheduler.telemetry.instruments import Asked, Counter, Instrument
 
 POLL_SECONDS = 2.0
@@ -148,7 +149,4 @@ def _differences(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]
 
 
 def _shown(value: Any) -> str:
-    if value is _NOTHING:
-        return "nothing"
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 200 else f"{text[:199]}…"
+    return "nothing" if value is _NOTHING else as_json(value, 200)

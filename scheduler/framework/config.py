@@ -3,7 +3,6 @@
 Mirrors kube-scheduler `apis/config/v1/defaults.go`, `default_plugins.go` and `apis/config/validation`.
 """
 
-import json
 import re
 from copy import deepcopy
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from scheduler.framework.durations import seconds
 from scheduler.model.fields import unknown_fields
+from scheduler.model.mistakes import as_json, in_words, kind_of
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
@@ -139,16 +139,6 @@ class SchedulerConfiguration(Strict, frozen=True):
     delay_cache_until_active: bool = False
 
 
-_KINDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a mapping",
-    "null": "nothing",
-}
-"""What msgspec calls the kinds of values, in words."""
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _WRONG = 50
 _OTHER = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.S)
@@ -160,11 +150,11 @@ def decode(document: Any) -> SchedulerConfiguration:
     Raises ConfigError naming the field and what was expected.
     """
     if not isinstance(document, dict):
-        raise ConfigError(f"Invalid value: want a mapping of kind {KIND}, got {_kind_of(document)}")
+        raise ConfigError(f"Invalid value: want a mapping of kind {KIND}, got {_kind(document)}")
     for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         given = document.get(name)
         if given != wanted:
-            problem = "Required value" if given is None else f"Unsupported value: {_shown(given)}"
+            problem = "Required value" if given is None else f"Unsupported value: {as_json(given)}"
             raise ConfigError(f'{name}: {problem}: supported values: "{wanted}"')
     config, wrong = _converted(without_nulls(document), SchedulerConfiguration, "")
     if config is None:
@@ -243,8 +233,7 @@ def _grammar(text: str, path: str, document: Any) -> str:
     if missing is not None:
         return f"{_join(where, missing[1])}: Required value"
     value = _value_at(document, (other and other["path"]) or "")
-    what = re.sub("`([a-z]+)`", lambda kind: _KINDS.get(kind[1], kind[0]), what)
-    return f"{where or 'configuration'}: Invalid value: {value}: {what[0].lower()}{what[1:]}"
+    return f"{where or 'configuration'}: Invalid value: {value}: {in_words(what)}"
 
 
 def _value_at(document: Any, path: str) -> str:
@@ -254,22 +243,15 @@ def _value_at(document: Any, path: str) -> str:
             document = document[int(index) if index else key]
         except (LookupError, TypeError):
             return "…"
-    return _shown(document)
+    return as_json(document)
 
 
-def _shown(value: object) -> str:
-    """A value as its author wrote it, as JSON; shortened."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else f"{text[:79]}…"
+def _kind(document: object) -> str:
+    return "an empty document" if document is None else kind_of(document)
 
 
 def _join(*parts: str) -> str:
     return ".".join(part for part in parts if part)
-
-
-def _kind_of(value: object) -> str:
-    names = {list: "a list", str: "text", bool: "true or false", type(None): "an empty document"}
-    return names.get(type(value), "a number" if isinstance(value, int | float) else "a date")
 
 
 def default_configuration() -> SchedulerConfiguration:

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Protocol
 
-from scheduler.framework.status import PluginError
+from msgspec import MsgspecError
+
+from scheduler.framework.status import PluginError, shown
+from scheduler.model.mistakes import misfit
 from scheduler.state.effort import Effort, SliceOver
 
 
@@ -93,8 +96,8 @@ def _words(error: BaseException) -> str:
     match error:
         case SystemExit():
             return f"it tried to end the process ({text})"
-        case KeyError():
-            return f"there is no entry {text}"
+        case KeyError(args=[key]):
+            return f"there is no entry {shown(key)}"
         case ModuleNotFoundError(name=str(name)):
             return f'there is no module "{name}"'
         case AttributeError(name=str(name)) if error.__class__ is AttributeError:
@@ -103,13 +106,16 @@ def _words(error: BaseException) -> str:
             return "it was interrupted"
         case RecursionError():
             return "its calls are nested too deeply"
+        case MsgspecError():
+            return misfit(error)
         case MemoryError():
             return "it ran out of memory"
         case NotImplementedError() if not text:
             return "it is not implemented"
         case BaseException() if type(error).__name__ == "CancelledError":  # asyncio's, which may not be imported here
             return "it was cancelled"
-    own = type(error).__module__.partition(".")[0] not in sys.stdlib_module_names
+    package = type(error).__module__.partition(".")[0]
+    own = package not in sys.stdlib_module_names and package != "numpy"
     return f"{type(error).__name__}: {text}" if own and text else type(error).__name__ if own else text
 
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from scheduler.kube.connection import Connection
-from scheduler.kube.errors import ApiError, ConfigError, Unreachable
+from scheduler.kube.errors import ApiError, ConfigError, Unreachable, described
 from scheduler.kube.exchange import Exchange
 from scheduler.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Throttle
 from scheduler.kube.streaming import Stream
@@ -225,7 +225,7 @@ class Client:
         try:
             context = None if connection.tls is None else connection.tls.context()
         except ConfigError as error:
-            raise Unreachable(f"no certificates: {_say(error)}", sent=False) from error
+            raise Unreachable(f"no certificates: {described(error)}", sent=False) from error
         return await exchange.send_many(messages, context, self._timeout, left)
 
     async def replace(self, path: str, body: bytes, *, lane: Lane = API) -> bytes:
@@ -308,7 +308,7 @@ class Client:
                     verb, message, context, seconds, left, patience=patience, on_send=on_send
                 )
         except ConfigError as error:
-            raise Unreachable(f"no certificates: {_say(error)}", sent=False) from error
+            raise Unreachable(f"no certificates: {described(error)}", sent=False) from error
         except Unreachable as error:
             if not error.timed_out:
                 connection.recheck_tls()  # TLS 1.3 tells of a refused client certificate only after the handshake
@@ -330,7 +330,7 @@ class Client:
             context = None if connection.tls is None else connection.tls.context()
             return await self._exchange.open(message, context, idle)
         except ConfigError as error:
-            raise Unreachable(f"no certificates: {_say(error)}", sent=False) from error
+            raise Unreachable(f"no certificates: {described(error)}", sent=False) from error
         except Unreachable as error:
             if not error.timed_out:
                 connection.recheck_tls()
@@ -351,7 +351,7 @@ class Client:
             except Exception as error:
                 # ConfigError by its contract; but a credential plugin that fails in a way of its own must not end us.
                 if credentials.header is None:
-                    raise Unreachable(f"no credentials: {_say(error)}", sent=False) from error
+                    raise Unreachable(f"no credentials: {described(error)}", sent=False) from error
                 return False
         self._authorize()
         return True
@@ -371,10 +371,6 @@ async def _rest(stream: Stream) -> bytes:
     while part := await stream.read():
         parts.append(part)
     return b"".join(parts)
-
-
-def _say(error: BaseException) -> str:
-    return str(error) or type(error).__name__
 
 
 def _one_line(value: str) -> str:

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from scheduler import __version__
 from scheduler.kube.connection import Connection, Tls, goes_direct
 from scheduler.kube.credentials import Credential, Credentials
-from scheduler.kube.errors import ConfigError
-from scheduler.kube.kubeconfig import Selected, select
+from scheduler.kube.errors import ConfigError, described
+from scheduler.kube.kubeconfig import Selected, select, written
 from scheduler.kube.settings import ServerSettings, plain, proxies, settings
 
 TOKEN_FILE_SECONDS = 10.0  # client-go re-reads about once a minute; a read costs less than one request
@@ -50,7 +50,7 @@ def connect(
         return from_kubeconfig([str(home)], context, user_agent=user_agent)
     if environ.get(SERVICE_HOST):
         if context:
-            raise ConfigError(f"context {context!r}: there is no kubeconfig, only the pod's own service account")
+            raise ConfigError(f"context {written(context)}: there is no kubeconfig, only the pod's own service account")
         return in_cluster(environ=environ, user_agent=user_agent)
     raise ConfigError(f"no cluster to talk to: no kubeconfig named, no KUBECONFIG, no {home}, and not in a pod")
 
@@ -179,7 +179,7 @@ def _token_file(path: Path) -> Credential:
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file; expected a token") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: expected a token ({error})") from error
+        raise ConfigError(f"{path}: expected a token ({described(error)})") from error
     if not token or len(token.split()) != 1:
         raise ConfigError(f"{path}: expected one token, found {'more' if token else 'nothing'}")
     return Credential(f"Bearer {token}", TOKEN_FILE_SECONDS)

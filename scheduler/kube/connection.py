@@ -16,7 +16,7 @@ from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from scheduler.kube.credentials import Credentials, anonymous
-from scheduler.kube.errors import ConfigError
+from scheduler.kube.errors import ConfigError, described
 
 CHECK_SECONDS = 1.0
 Signature: TypeAlias = tuple[tuple[str, int, int, int], ...]
@@ -96,7 +96,7 @@ class Tls:
         except FileNotFoundError as error:
             raise ConfigError(f"{self._ca_file}: no such file; expected the cluster's CA certificates") from error
         except OSError as error:  # ssl.SSLError is one
-            raise ConfigError(f"{self._ca_file}: expected CA certificates in PEM form ({_say(error)})") from error
+            raise ConfigError(f"{self._ca_file}: expected CA certificates in PEM form ({described(error)})") from error
         # Python 3.13 turned on RFC 5280 strictness, which many clusters' CAs (no key usage) do not meet; Go has none
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not self._verify:
@@ -111,7 +111,7 @@ class Tls:
             except (OSError, ValueError) as error:
                 raise ConfigError(
                     f"{self._cert_file}: expected a client certificate in PEM form that fits the key {self._key_file} "
-                    f"({_say(error)})"
+                    f"({described(error)})"
                 ) from error
         return context
 
@@ -194,7 +194,3 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def _no_password() -> str:
     """OpenSSL would ask the terminal; an encrypted key can't be used here."""
     raise ValueError("the key is encrypted")
-
-
-def _say(error: BaseException) -> str:
-    return str(error) or type(error).__name__

@@ -6,6 +6,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
+import ssl
 from typing import TypeVar
 
 import msgspec
@@ -44,6 +48,27 @@ def without_trace(error: AnyError) -> AnyError:
     """
     error.__traceback__ = error.__cause__ = error.__context__ = None
     return error
+
+
+def described(error: BaseException) -> str:
+    """Why a connection failed, in the operating system's or the TLS library's words, without Python's around them."""
+    # aiohttp's own text names its objects
+    cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)
+    if cause is not None:
+        return f"cannot connect to {getattr(error, 'host', '')}:{getattr(error, 'port', '')}: {described(cause)}"
+    if isinstance(error, ssl.SSLError):
+        return _BY_TLS.sub("", str(error)) or "TLS failed"
+    if isinstance(error, socket.gaierror):
+        return (error.strerror or "the name is not known").lower()
+    if isinstance(error, OSError):
+        number = error.errno or next(map(int, _NUMBER.findall(str(error))), 0)  # several addresses failed: the first
+        if number > 0:
+            return os.strerror(number).lower()
+    return str(error) or ("it took too long" if isinstance(error, TimeoutError) else "the connection ended")
+
+
+_BY_TLS = re.compile(r"^\[[^\]]*\] | ?\(_ssl\.c:\d+\)")
+_NUMBER = re.compile(r"\[Errno (\d+)\]")
 
 
 class Cause(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from scheduler.kube.errors import Unreachable, without_trace
+from scheduler.kube.errors import Unreachable, described, without_trace
 from scheduler.kube.line import Line, Response
 from scheduler.kube.streaming import DirectStream
 
@@ -301,7 +301,9 @@ class Exchange:
             raise Unreachable(f"no connection to {self._authority} in time", sent=False, timed_out=True) from error
         except (OSError, ssl.SSLError) as error:
             # Asyncio's frames refer to the connection, and to the future that has this error.
-            raise Unreachable(f"cannot connect to {self._authority}: {error}", sent=False) from without_trace(error)
+            raise Unreachable(
+                f"cannot connect to {self._authority}: {described(error)}", sent=False
+            ) from without_trace(error)
         keep_alive(transport.get_extra_info("socket"))
         return line
 

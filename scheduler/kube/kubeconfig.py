@@ -83,19 +83,22 @@ def select(paths: list[str], context: str | None) -> Selected:
     if not documents:
         raise ConfigError(f"{shown}: the file is empty; expected a kubeconfig")
     contexts, clusters, users = (_entries(documents, word) for word in ("context", "cluster", "user"))
+    for path, document in documents:
+        _check_words(document, ("current-context",), str(path))
     wanted = context or next((d["current-context"] for _, d in documents if d.get("current-context")), None)
     if not wanted:
         raise ConfigError(f"{shown}: no current-context; expected one of {_names(contexts)}, or name a context")
     if wanted not in contexts:
-        raise ConfigError(f"{shown}: no context {wanted!r}; there are {_names(contexts)}")
+        raise ConfigError(f"{shown}: no context {written(wanted)}; there are {_names(contexts)}")
     path, chosen = contexts[wanted]
     where = f"{path} (context {wanted})"
+    _check_words(chosen, ("cluster", "user", "namespace"), where)
     cluster_name = chosen.get("cluster")
     if not cluster_name or cluster_name not in clusters:
-        raise ConfigError(f"{where}: no cluster {cluster_name!r}; there are {_names(clusters)}")
+        raise ConfigError(f"{where}: no cluster {written(cluster_name)}; there are {_names(clusters)}")
     user_name = chosen.get("user") or ""
     if user_name and user_name not in users:
-        raise ConfigError(f"{where}: no user {user_name!r}; there are {_names(users)}")
+        raise ConfigError(f"{where}: no user {written(user_name)}; there are {_names(users)}")
     cluster_path, cluster = clusters[cluster_name]
     user_path, user = users.get(user_name, (path, {}))
     _check_cluster(cluster, cluster_path, f"{where}: clusters[{cluster_name}]")
@@ -136,7 +139,7 @@ def _document(path: Path) -> dict[str, Any]:
     if found is None:
         return {}
     if not isinstance(found, dict) or found.get("kind", "Config") != "Config":
-        what = f"kind {found['kind']}" if isinstance(found, dict) else _kind_of(found)
+        what = f"kind {written(found['kind'])}" if isinstance(found, dict) else _kind_of(found)
         raise ConfigError(f"{path}: expected a kubeconfig (kind Config), found {what}")
     return found
 
@@ -166,20 +169,18 @@ def _names(found: dict[str, Any]) -> str:
     return ", ".join(found) or "none"
 
 
-def _shown(value: object) -> str:
+def written(value: object) -> str:
     """A value as its author may have written it, in one line."""
-    if isinstance(value, str):
-        return repr(value)
     return "nothing" if value is None else json.dumps(value, default=str)[:200]
 
 
 def _check_cluster(cluster: dict[str, Any], path: Path, where: str) -> None:
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("http://", "https://")):
-        raise ConfigError(f"{where}.server: expected an http or https URL, found {_shown(server)}")
+        raise ConfigError(f"{where}.server: expected an http or https URL, found {written(server)}")
     skip = cluster.get("insecure-skip-tls-verify", False)
     if not isinstance(skip, bool):
-        raise ConfigError(f"{where}.insecure-skip-tls-verify: expected true or false, found {_shown(skip)}")
+        raise ConfigError(f"{where}.insecure-skip-tls-verify: expected true or false, found {written(skip)}")
     _check_words(cluster, ("tls-server-name", "proxy-url"), where)
     given = _check_file(cluster, "certificate-authority", path, where)
     if skip and given:
@@ -196,14 +197,14 @@ def _check_user(user: dict[str, Any], path: Path, where: str) -> None:
     if provider is not None:
         name = provider.get("name") if isinstance(provider, dict) else provider
         if name not in ("gcp", "oidc"):
-            raise ConfigError(f"{where}.auth-provider: {_shown(name)}: {GONE_PROVIDERS}")
+            raise ConfigError(f"{where}.auth-provider: {written(name)}: {GONE_PROVIDERS}")
     plugin = user.get("exec")
     if plugin is not None:
         if not isinstance(plugin, dict):
             raise ConfigError(f"{where}.exec: expected a mapping, found {_kind_of(plugin)}")
         for word in ("command", "apiVersion"):
             if not isinstance(plugin.get(word), str) or not plugin[word]:
-                raise ConfigError(f"{where}.exec.{word}: expected text, found {_shown(plugin.get(word))}")
+                raise ConfigError(f"{where}.exec.{word}: expected text, found {written(plugin.get(word))}")
 
 
 def _check_words(entry: dict[str, Any], words: tuple[str, ...], where: str) -> None:

@@ -9,7 +9,7 @@ from typing import cast
 from httptools import HttpParserError, HttpResponseParser
 from msgspec import Struct
 
-from scheduler.kube.errors import Unreachable
+from scheduler.kube.errors import Unreachable, described
 
 _HEADER_LENGTHS = frozenset(map(len, ("Content-Length", "Transfer-Encoding", "Retry-After", "Content-Encoding")))
 """Answers have eight headers and more; most of them are none of ours, which their length already tells."""
@@ -155,7 +155,7 @@ class Line(asyncio.Protocol):
         elif self.heard:
             self._fail(Unreachable("the answer stopped half way"))
         else:
-            self._fail(Unreachable(str(error) if error else "server disconnected"))
+            self._fail(Unreachable(described(error) if error else "server disconnected"))
 
     # -- httptools' calls ----------------------------------------------------------------------------------------
 

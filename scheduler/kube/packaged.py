@@ -24,7 +24,7 @@ from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
 from scheduler.kube.connection import Tls
 from scheduler.kube.credentials import Credential
 from scheduler.kube.errors import ConfigError, one_line
-from scheduler.kube.kubeconfig import Selected
+from scheduler.kube.kubeconfig import Selected, written
 from scheduler.kube.settings import ServerSettings, as_file
 
 EXPIRY_SKEW = 10.0  # s; renew an exec plugin's token this long before it ends
@@ -41,9 +41,8 @@ def settings(chosen: Selected) -> ServerSettings:
     except OSError as error:
         raise ConfigError(f"{chosen.where}: {one_line(error.strerror or str(error))}") from error
     except (ValueError, LookupError, TypeError) as error:
-        raise ConfigError(
-            f"{chosen.where}: expected a user or cluster as kubectl reads it: {one_line(str(error))}"
-        ) from error
+        why = f": {one_line(str(error))}" if isinstance(error, ValueError) else ""
+        raise ConfigError(f"{chosen.where}: expected a user or cluster as kubectl reads it{why}") from error
     header = found.get_api_key_with_prefix("BearerToken")
     return ServerSettings(
         host=found.host,
@@ -84,7 +83,7 @@ def run_exec(chosen: Selected, tls: Tls | None) -> Credential:
     nodes = KubeConfigMerger(os.pathsep.join(chosen.paths)).config
     cluster = nodes["clusters"].get_with_name(chosen.cluster_name)["cluster"]
     plugin = nodes["users"].get_with_name(chosen.user_name)["user"]["exec"]
-    where = f"{chosen.where}: exec plugin {plugin.value.get('command')!r}"
+    where = f"{chosen.where}: exec plugin {written(plugin.value.get('command'))}"
     try:
         status = ExecProvider(plugin, str(chosen.user_base), cluster).run()
     except ConfigException as error:

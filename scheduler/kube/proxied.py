@@ -6,7 +6,6 @@ Imported only where there is a proxy: importing aiohttp takes a third of what a 
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 from collections.abc import Callable
 
@@ -14,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from scheduler.kube.connection import Connection
-from scheduler.kube.errors import Unreachable
+from scheduler.kube.errors import Unreachable, described
 from scheduler.kube.exchange import CONNECT_SECONDS, KEEPALIVE_SECONDS, keep_alive
 from scheduler.kube.line import Response
 
@@ -93,7 +92,7 @@ class Proxied:
         except TimeoutError as error:
             raise Unreachable("the answer stopped half way", timed_out=True) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(_say(error)) from error
+            raise Unreachable(described(error)) from error
         return Response(response.status, found, response.headers.get("Retry-After"))
 
     async def open(self, target: str, headers: list[tuple[str, str]], idle: float) -> ProxiedStream:
@@ -124,11 +123,11 @@ class Proxied:
             )
         except (aiohttp.ClientConnectorError, aiohttp.ClientSSLError, aiohttp.ConnectionTimeoutError) as error:
             connection.recheck_tls()
-            raise Unreachable(_say(error), sent=False, timed_out=isinstance(error, TimeoutError)) from error
+            raise Unreachable(described(error), sent=False, timed_out=isinstance(error, TimeoutError)) from error
         except TimeoutError as error:
             raise Unreachable(f"no answer in time from {connection.host}", timed_out=True) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(_say(error)) from error
+            raise Unreachable(described(error)) from error
 
 
 class ProxiedStream:
@@ -146,16 +145,11 @@ class ProxiedStream:
         except TimeoutError as error:
             raise Unreachable("the stream fell silent", timed_out=True) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(_say(error)) from error
+            raise Unreachable(described(error)) from error
 
     def abort(self) -> None:
         """See Stream."""
         self._response.close()
-
-
-def _say(error: BaseException) -> str:
-    # aiohttp names the SSLContext object by its address, which tells a reader nothing.
-    return re.sub(r" ssl:(?:<[^>]*>|\w+)", "", str(error)) or type(error).__name__
 
 
 def _keepalive_socket(address: tuple[object, ...]) -> socket.socket:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from httptools import HttpParserError, HttpResponseParser
 
-from scheduler.kube.errors import Unreachable
+from scheduler.kube.errors import Unreachable, described
 
 MOST_WAITING = 2 << 20
 """Bytes that wait to be read before the connection is read no further."""
@@ -130,7 +130,7 @@ class DirectStream(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if error is None and self.status and not self._framed:
             self._over = True  # a body that lasts until the end of the connection
-        self._fail(Unreachable(str(error) if error else "server disconnected"))
+        self._fail(Unreachable(described(error) if error else "server disconnected"))
         self._lost = True
         del self._parser  # which refers to us: without it nobody has to collect us, or our transport
 

@@ -12,6 +12,7 @@ import msgspec
 from scheduler.model import wire
 from scheduler.model.affinity import parse_affinity_term
 from scheduler.model.fields import unknown_fields
+from scheduler.model.mistakes import as_json, misfit
 from scheduler.model.selectors import SelectorError, is_qualified_name, parse_node_selector_term
 
 AFFINITY = "scheduler.alpha.kubernetes.io/affinity"
@@ -23,7 +24,6 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _ALSO_REQUIRED = "requiredDuringSchedulingRequiredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _MARK = AFFINITY.encode()
-_SHOWN = 60
 _TERMS = 1000
 """Bound on what two lists of ORed terms may multiply to."""
 
@@ -65,7 +65,7 @@ def affinity_of(annotations: bytes, own: bytes, namespace: str, usual: Mode) -> 
     except (ValueError, RecursionError) as error:
         raise AnnotationError(f"annotation {AFFINITY}: {_told(error)}") from None
     if mode not in MODES:
-        raise AnnotationError(f"annotation {MODE}: {_short(mode)}: expected replace or add")
+        raise AnnotationError(f"annotation {MODE}: {as_json(mode)}: expected replace or add")
     return msgspec.json.encode(there | given)
 
 
@@ -79,7 +79,7 @@ def _parsed(text: str, namespace: str) -> dict[str, Any]:
     """
     document = msgspec.json.decode(text)
     if not isinstance(document, dict):
-        raise ValueError(f"{_short(text)}: expected the JSON of an Affinity, an object")
+        raise ValueError(f"{as_json(text)}: expected the JSON of an Affinity, an object")
     for path, meant in unknown_fields(document, _Affinity):
         raise ValueError(f"{path}: unknown field{f' (did you mean {meant}?)' if meant else ''}")
     affinity = msgspec.convert(document, _Affinity)
@@ -121,7 +121,7 @@ def _check_pod_affinity(affinity: wire.PodAffinity, namespace: str, field: str) 
         terms.append((preferred.pod_affinity_term, f"{where}.podAffinityTerm"))
     for term, where in terms:
         if not is_qualified_name(term.topology_key):
-            raise ValueError(f"{where}.topologyKey: {_short(term.topology_key)}: expected a label key")
+            raise ValueError(f"{where}.topologyKey: {as_json(term.topology_key)}: expected a label key")
         parse_affinity_term(term, namespace, where)
 
 
@@ -164,20 +164,11 @@ def _anded(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dic
     ]
 
 
-def _short(text: str) -> str:
-    shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
-    return repr(shown)
-
-
 def _told(error: Exception) -> str:
     if isinstance(error, SelectorError):
         return str(error)
-    if isinstance(error, RecursionError):
-        return "nested too deep"
-    if isinstance(error, msgspec.ValidationError):
-        what, _, where = str(error).partition(" - at `$.")
-        what = f"{what[:1].lower()}{what[1:]}".replace("`", "")
-        return f"{where.rstrip('`')}: {what}" if where else what
+    if isinstance(error, (RecursionError, msgspec.ValidationError)):
+        return misfit(error)
     if isinstance(error, msgspec.DecodeError):
         return f"not JSON: {error}"
     return str(error)

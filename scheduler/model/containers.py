@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from scheduler.model import wire
+from scheduler.model.mistakes import misfit
 from scheduler.model.once import hashed_once
 from scheduler.model.packed import packed, unpacked
 from scheduler.model.pod_devices import device_containers, required_features
@@ -134,7 +135,7 @@ class WrittenSpec:
             shape.requests, shape.scoring, shape.nonzero = {}, {}, (0, 0)
             shape.host_ports, shape.images = (), ()
             shape.volumes, shape.containers, shape.features = NO_VOLUMES, (), frozenset()
-            shape.warnings = (f"{UNREADABLE}: {error}",)
+            shape.warnings = (f"{UNREADABLE}: {misfit(error)}",)
 
 
 def _decoded(text: bytes, decoder: msgspec.json.Decoder[Thing]) -> Generator[int, None, list[Thing]]:

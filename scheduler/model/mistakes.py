@@ -1,7 +1,10 @@
 """What is wrong with a document, in words that its author knows: no names of Python's types and exceptions."""
 
+import json
 import re
 
+SHOWN = 80
+"""Characters of a value that a message shows."""
 WORDS = {
     "object": "a mapping",
     "array": "a list",
@@ -13,6 +16,9 @@ WORDS = {
 }
 """The decoder's names of types."""
 _TEXT = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>[^`]*)`)?", re.DOTALL)
+_FIELD = re.compile(r"Object (missing required|contains unknown) field `([^`]*)`")
+_FIELDS = {"missing required": "missing the field", "contains unknown": "unknown field"}
+_CHOICE = re.compile(r"Invalid enum value (?:'(.*)'|(.*))", re.DOTALL)
 _DEEP = "it is nested too deeply"
 
 
@@ -23,7 +29,17 @@ def kind_of(value: object) -> str:
     for kind, word in ((bool, "true or false"), (int | float, "a number"), (str, "text"), (dict, "a mapping")):
         if isinstance(value, kind):
             return word
-    return "a list"
+    return "a list" if isinstance(value, list | tuple) else "a date"
+
+
+def as_json(value: object, most: int = SHOWN) -> str:
+    """A value as its author may have written it: as JSON, in one line, cut after `most` characters."""
+    if isinstance(value, str) and len(value) > most:
+        value = f"{value[: most - 1]}…"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    return text if isinstance(value, str) or len(text) <= most else f"{text[: most - 1]}…"
 
 
 def misfit(error: Exception, where: str = "") -> str:
@@ -34,10 +50,17 @@ def misfit(error: Exception, where: str = "") -> str:
         return f"{where}: it is not UTF-8" if where else "it is not UTF-8"
     found = _TEXT.fullmatch(" ".join(str(error).split()))
     assert found is not None
-    what = re.sub(r"`([^`]*)`", _word, found["what"]).replace("Object missing required field", "missing the field")
+    what = in_words(found["what"])
     path = (where + (found["path"] or "")).removeprefix(".")
-    what = f"{what[:1].lower()}{what[1:]}" if what.startswith(("Expected", "Object", "Invalid")) else what
     return f"{path}: {what}" if path else what
+
+
+def in_words(complaint: str) -> str:
+    """What the decoder complains of, with its types in words."""
+    what = _FIELD.sub(lambda found: f"{_FIELDS[found[1]]} {found[2]}", complaint)
+    what = _CHOICE.sub(lambda found: f"{as_json(found[1] or found[2])}: not one of the values that it may have", what)
+    what = re.sub(r"`([^`]*)`", _word, what)
+    return f"{what[:1].lower()}{what[1:]}" if what.startswith(("Expected", "Object", "Invalid")) else what
 
 
 def _word(match: re.Match[str]) -> str:

@@ -8,6 +8,8 @@ or a decimal exponent (e3, E-2). Anything finer than nano is rounded up, and no 
 import re
 from functools import lru_cache
 
+from scheduler.model.mistakes import as_json
+
 NANO = 10**9
 MILLI = 10**6
 
@@ -58,7 +60,7 @@ def _parse(text: str | int | float) -> int:
     match = _NUMBER.fullmatch(source)
     if match is None or not source or not source.isascii():
         raise QuantityError(
-            f"{source[:64]!r} is not a quantity: want a number with an optional suffix such as 500m, 2Gi"
+            f"{as_json(source)} is not a quantity: want a number with an optional suffix such as 500m, 2Gi"
         )
     sign, digits, suffix = match.groups()
     whole, _, fraction = digits.partition(".")
@@ -70,7 +72,7 @@ def _parse(text: str | int | float) -> int:
     if suffix is not None and suffix not in _SCALE:
         exponent = int(suffix[1:])
         if abs(exponent) > _MAX_EXPONENT:
-            raise QuantityError(f"{source[:64]!r} is not a quantity: exponent beyond ±{_MAX_EXPONENT}")
+            raise QuantityError(f"{as_json(source)} is not a quantity: exponent beyond ±{_MAX_EXPONENT}")
         scale = NANO * 10 ** max(exponent, 0)
         divisor *= 10 ** max(-exponent, 0)
     else:

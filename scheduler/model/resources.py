@@ -12,6 +12,7 @@ from functools import lru_cache
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from scheduler.model.mistakes import as_json
 from scheduler.model.quantity import QuantityError, is_absurd, milli_units, parse_nano, units
 from scheduler.model.selectors import is_qualified_name
 from scheduler.model.wire import Amounts
@@ -98,7 +99,7 @@ def parse_amounts(amounts: Amounts | None, path: str) -> tuple[Nano, list[str]]:
             problems.append(f"{path}[{name[:64]}]: Invalid value: {error}")
             continue
         if is_absurd(nano[name]):
-            problems.append(f"{path}[{name[:64]}]: Invalid value: {str(text)[:64]!r}: beyond what a machine can have")
+            problems.append(f"{path}[{name[:64]}]: Invalid value: {as_json(text)}: beyond what a machine can have")
     return nano, problems
 
 

@@ -6,7 +6,6 @@ absent key, Gt and Lt parse as strconv.ParseInt does, a null selector selects no
 and an empty one everything, an empty node selector term selects no node.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from scheduler.model import wire
 from scheduler.model.conditions import ByKey, Condition, conditions_in_parts, conditions_of, values_in
+from scheduler.model.mistakes import as_json
 from scheduler.model.once import once
 from scheduler.model.parts import Parts, some_of, whole
 
@@ -108,27 +108,28 @@ def parse_requirement(
     Raises SelectorError naming the field path.
     """
     if not is_qualified_name(key):
-        raise SelectorError(f"{path}.key: Invalid value: {key[:80]!r}: not a legal label key")
+        raise SelectorError(f"{path}.key: Invalid value: {as_json(key)}: not a legal label key")
     match operator:
         case "In" | "NotIn":
             if not values:
                 raise SelectorError(f"{path}.values: Invalid value: []: for {operator} the values can't be empty")
         case "Exists" | "DoesNotExist":
             if values:
-                raise SelectorError(f"{path}.values: Invalid value: {_shown(values)}: must be empty for {operator}")
+                raise SelectorError(f"{path}.values: Invalid value: {as_json(values)}: must be empty for {operator}")
         case "Gt" | "Lt":
             if len(values) != 1:
-                raise SelectorError(f"{path}.values: Invalid value: {_shown(values)}: {operator} takes one value")
+                raise SelectorError(f"{path}.values: Invalid value: {as_json(values)}: {operator} takes one value")
         case _:
-            raise SelectorError(
-                f"{path}.operator: Unsupported value: {operator[:40]!r}: want In, NotIn, Exists, DoesNotExist, Gt or Lt"
-            )
+            wanted = "want In, NotIn, Exists, DoesNotExist, Gt or Lt"
+            raise SelectorError(f"{path}.operator: Unsupported value: {as_json(operator)}: {wanted}")
     if checks_values:
         check_values(values, path)
     if operator in ("Gt", "Lt"):
         number = parse_go_int(values[0])
         if number is None:
-            raise SelectorError(f"{path}.values[0]: Invalid value: {values[0]!r}: for {operator} it must be an integer")
+            raise SelectorError(
+                f"{path}.values[0]: Invalid value: {as_json(values[0])}: for {operator} it must be an integer"
+            )
         return Requirement(key, operator, frozenset(), number)
     return Requirement(key, operator, frozenset(values))
 
@@ -139,7 +140,7 @@ def check_values(values: Sequence[str], path: str, before: int = 0) -> None:
         return
     for i, value in enumerate(values, before):
         if not is_label_value(value):
-            raise SelectorError(f"{path}.values[{i}]: Invalid value: {value[:80]!r}: not a legal label value")
+            raise SelectorError(f"{path}.values[{i}]: Invalid value: {as_json(value)}: not a legal label value")
 
 
 class LabelSelector(Struct, frozen=True, dict=True):
@@ -217,11 +218,6 @@ NOTHING = LabelSelector(nothing=True)
 EVERYTHING = LabelSelector()
 
 
-def _shown(values: Sequence[str]) -> str:
-    """Values as JSON, as their author wrote them."""
-    return json.dumps(list(values), ensure_ascii=False)
-
-
 def parse_label_selector(selector: wire.LabelSelector | None, path: str) -> LabelSelector:
     """Parse metav1.LabelSelector; None selects nothing.
 
@@ -246,7 +242,7 @@ def parse_label_selector(selector: wire.LabelSelector | None, path: str) -> Labe
 def check_operator(operator: str, path: str) -> None:
     """Raise SelectorError for one that only selectors of nodes have."""
     if operator in ("Gt", "Lt"):
-        raise SelectorError(f"{path}.operator: Unsupported value: {operator!r}")
+        raise SelectorError(f"{path}.operator: Unsupported value: {as_json(operator)}")
 
 
 def requirements_of(labels: Labels, path: str) -> list[Requirement]:
@@ -344,9 +340,9 @@ def node_selector_term_in_parts(term: wire.NodeSelectorTerm, path: str) -> Parts
         values = r.values or ()
         where = f"{path}.matchFields[{i}]"
         if r.operator not in ("In", "NotIn"):
-            errors.append(f"{where}.operator: Unsupported value: {r.operator!r}: want In or NotIn")
+            errors.append(f"{where}.operator: Unsupported value: {as_json(r.operator)}: want In or NotIn")
         elif len(values) != 1:
-            errors.append(f"{where}.values: Invalid value: {_shown(values)}: must have one element")
+            errors.append(f"{where}.values: Invalid value: {as_json(values)}: must have one element")
         else:
             fields.append(FieldRequirement(r.key, r.operator, values[0]))
         if r.key == "metadata.name" and r.operator == "In":

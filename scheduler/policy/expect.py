@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scheduler.model.mistakes import kind_of
+from scheduler.model.mistakes import as_json, kind_of
 from scheduler.policy import objects
 from scheduler.policy.cases import CaseError, request
 from scheduler.policy.evaluate import evaluate
@@ -13,6 +13,8 @@ from scheduler.policy.spec import Policies
 from scheduler.policy.verdict import Verdict
 
 CASE = ("name", "operation", "object", "oldObject", "options", "expect")
+_SHOWN = 1000
+"""Characters of a text that are shown; the message of a rejection has at most 1,024."""
 EXPECT = ("allowed", "code", "message", "labels", "annotations", "schedulerName", "warnings", "changed")
 
 
@@ -86,11 +88,4 @@ def _known(item: Any, path: str, names: tuple[str, ...] = ()) -> None:
 
 
 def _shown(value: Any) -> str:
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return f'"{value}"'
-    return str(value)
+    return "none" if value is None else as_json(value, _SHOWN)

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from scheduler.model.mistakes import kind_of
+from scheduler.model.mistakes import as_json, kind_of
 from scheduler.policy import keys
 
 JsonObject = dict[str, Any]
@@ -38,7 +38,7 @@ def check(obj: Any) -> JsonObject:
             raise ShapeError(f"metadata.{field}: want a map, got {kind_of(found)}")
         for key, value in (found or {}).items():
             if not isinstance(key, str) or not isinstance(value, str):
-                raise ShapeError(f"metadata.{field}[{str(key)[:80]}]: Invalid value: {str(value)[:80]}: want a text")
+                raise ShapeError(f"metadata.{field}[{str(key)[:80]}]: Invalid value: {as_json(value)}: want a text")
     return obj
 
 

@@ -7,6 +7,7 @@ an older schema, and for files that never meet an API server. Next stage: `sched
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+from scheduler.model.mistakes import as_json
 from scheduler.model.selectors import Requirement
 from scheduler.policy import keys
 from scheduler.policy.spec import (
@@ -269,14 +270,8 @@ def _cut(text: str) -> str:
 
 def _shown(value: Any) -> str:
     match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return '"' + _cut(value) + '"'
         case dict():
             return "a map"
         case list():
             return "a list"
-    return _cut(str(value))
+    return as_json(value)

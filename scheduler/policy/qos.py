@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+from scheduler.model.mistakes import as_json
 from scheduler.model.quantity import MILLI, QuantityError, parse_nano
 from scheduler.model.resources import ContainerRequests, Nano, PodResources, is_pod_level, pod_requests
 
@@ -118,7 +119,7 @@ def _rounded(amount: Any) -> int:
     if amount is None:
         return 0
     if not isinstance(amount, str | int | float) or isinstance(amount, bool):
-        raise QuantityError(f"{str(amount)[:64]!r} is not a quantity")
+        raise QuantityError(f"{as_json(amount)} is not a quantity")
     return _known(amount) if isinstance(amount, str) and len(amount) < _KNOWN_LENGTH else _parsed(amount)
 
 

@@ -11,18 +11,11 @@ from typing import Any
 import msgspec
 
 from scheduler.model import wire
-from scheduler.model.mistakes import misfit
+from scheduler.model.mistakes import as_json, in_words, misfit
 
 _TEXT = re.compile(r"(?P<what>.*?)(?: - at `(?P<key>key in )?\$(?P<path>[^`]*)`)?$", re.S)
-_WORDS = {
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a mapping",
-    "null": "null",
-}
+_AMOUNT = re.compile(r"`(?=[^`]*\bstr\b)(?=[^`]*\bint\b)(?=[^`]*\bfloat\b)[^`]*`")
+"""The decoder's name of the type of a quantity."""
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
 _SHOWN = 60
 
@@ -96,10 +89,10 @@ def _said(document: Any, text: str, prefix: str) -> str:
     if path.endswith("[...]") and not match["key"]:
         path = _which(document, path.removesuffix("[...]"), text)
     value = _at(document, path)
-    what = re.sub(r"`([^`]*)`", _word, match["what"]).partition(", got ")[0]
+    what = in_words(_AMOUNT.sub("a quantity such as 500m or 2Gi", match["what"])).partition(", got ")[0]
     where = path.removeprefix(".") or "object"
-    shown = f"{_shown(value)}: " if path and value is not None else ""
-    return _one_line(f"{where}: {shown}{what[:1].lower()}{what[1:]}")
+    shown = f"{as_json(value, _SHOWN)}: " if path and value is not None else ""
+    return _one_line(f"{where}: {shown}{what.removeprefix(shown)}")
 
 
 def _which(document: Any, path: str, text: str) -> str:
@@ -131,21 +124,9 @@ def _at(document: Any, path: str) -> Any:
     return value
 
 
-def _word(match: re.Match[str]) -> str:
-    words = [word.strip() for word in match[1].split("|")]
-    if {"str", "int", "float"} <= set(words):
-        return "a quantity such as 500m or 2Gi"
-    return " or ".join(_WORDS.get(word, f"`{word}`") for word in words if word != "null" or len(words) == 1)
-
-
 def _type_of(value: Any) -> str:
     names = {str: "str", bool: "bool", int: "int", float: "float", list: "array", dict: "object", type(None): "null"}
     return names.get(type(value), "")
-
-
-def _shown(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def _one_line(text: str) -> str:

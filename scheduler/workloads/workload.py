@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from scheduler.model.mistakes import as_json
 from scheduler.whatif.documents import ObjectError, parse
 from scheduler.whatif.places import complaint
 from scheduler.workloads import template
@@ -189,7 +190,7 @@ def read(text: bytes) -> Workload:
 
 def _problems(workload: Workload) -> Iterator[str]:
     if not _NAME.fullmatch(workload.name):
-        yield f"name: {workload.name!r}: expected lower-case letters, digits and dashes"
+        yield f"name: {as_json(workload.name)}: expected lower-case letters, digits and dashes"
     if not workload.modes:
         yield f"modes: []: expected some of {', '.join(Mode)}"
     if workload.patience <= 0:
@@ -222,7 +223,7 @@ def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, 
     for field in ("name", "namespace"):
         name = getattr(operation, field, None)
         if name is not None and not _NAME.fullmatch(name):
-            yield field, f"{name!r}: expected lower-case letters, digits and dashes, at most 32"
+            yield field, f"{as_json(name)}: expected lower-case letters, digits and dashes, at most 32"
     match operation:
         case CreatePods():
             if (operation.namespace is None) == (operation.namespaces is None):
@@ -230,7 +231,7 @@ def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, 
             if operation.namespaces is not None and operation.namespaces not in namespaces:
                 yield (
                     "namespaces",
-                    f"{operation.namespaces!r}: expected the name of an earlier createNamespaces",
+                    f"{as_json(operation.namespaces)}: expected the name of an earlier createNamespaces",
                 )
             if operation.rate is not None and operation.rate <= 0:
                 yield "rate", f"{operation.rate:g}: expected more than 0 pods a second"
@@ -268,7 +269,7 @@ def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, 
 def _object_problems(path: str, document: Document, namespace: str | None) -> Iterator[tuple[str, str]]:
     kind = document.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        yield f"{path}.kind", f"{kind!r}: expected one of {', '.join(sorted(KINDS))}"
+        yield f"{path}.kind", f"{as_json(kind)}: expected one of {', '.join(sorted(KINDS))}"
         return
     if KINDS[kind].namespaced and namespace is None:
         yield "namespace", f"a {kind} lives in one: expected its name"

@@ -27,6 +27,7 @@ from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import DEVICES, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder
+from scheduler.model.mistakes import misfit
 
 log = structlog.get_logger("evictor")
 
@@ -201,7 +202,7 @@ class Watcher:
 
 
 def _malformed(resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
-    log.error("an object can't be read and is left out", kind=resource.kind, key=key, error=str(error)[:300])
+    log.error("an object can't be read and is left out", kind=resource.kind, key=key, error=misfit(error)[:300])
 
 
 def _totals(counts: Counts) -> dict[str, int]:

@@ -27,6 +27,7 @@ from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector, follow
 from scheduler.kube.resources import Resource
 from scheduler.kube.wire import MarkedMeta, Partial
+from scheduler.model.mistakes import misfit
 from scheduler.policy.native.compile import NAMESPACE_LABEL, POLICIES, RELEASE_LABEL, label_of
 from scheduler.policy.native.likeness import same
 
@@ -204,7 +205,7 @@ class Natives:
                 return f"the operator may not list admission policies: {str(error)[:300]}"
             raise
         except msgspec.MsgspecError as error:
-            raise Unreachable(f"what answers for {root} is no API server: {str(error)[:300]}") from error
+            raise Unreachable(f"what answers for {root} is no API server: {misfit(error)[:300]}") from error
         return ""
 
     def _forget(self) -> None:

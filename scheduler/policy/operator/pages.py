@@ -10,6 +10,7 @@ import msgspec
 from scheduler.kube.client import Client
 from scheduler.kube.errors import Unreachable
 from scheduler.kube.resources import Resource
+from scheduler.model.mistakes import misfit
 from scheduler.policy.objects import JsonObject
 
 FIRST, MOST, PAGE_BYTES = 5, 100, 1_000_000
@@ -60,7 +61,7 @@ async def bodies(
         try:
             page = msgspec.json.decode(body, type=_Counted)
         except msgspec.MsgspecError as error:
-            raise Unreachable(f"the answer is no list: {error}") from error  # a proxy's page, or such
+            raise Unreachable(f"the answer is no list: {misfit(error)}") from error  # a proxy's page, or such
         items = page.items or []
         yield body, items
         if not page.metadata.next:

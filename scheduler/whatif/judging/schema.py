@@ -4,7 +4,6 @@ A type is a few characters: `string`, `int32`, `quantity`, `[T]` a list, `{T}` a
 `&core.v1.PodSpec` a mapping with known fields, `=A|B` one of these texts. `any` is anything.
 """
 
-import json
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from scheduler.model.mistakes import kind_of
+from scheduler.model.mistakes import as_json, kind_of
 from scheduler.model.quantity import QuantityError, parse_nano
 
 _RANGES = {"int32": 31, "int64": 63}
@@ -100,8 +99,7 @@ def shown(value: Any) -> str:
     """A value as JSON, shortened; of a mapping or list what it is."""
     if isinstance(value, dict | list):
         return kind_of(value)
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return as_json(value, _SHOWN)
 
 
 def meant(word: str, known: Any) -> str:

@@ -130,7 +130,7 @@ def test_problems_of_the_dump_are_told_and_the_rest_is_answered(berth: Berth) ->
     file = write("odd.yaml", node("bad", cpu="lots"), node("good"), pod("p", "1"))
     found = berth("explain", "p", "--cluster", file)
     assert found.code == 0
-    assert found.err.startswith("berth: Node bad: status.allocatable[cpu]: Invalid value: 'lots' is not a quantity")
+    assert found.err.startswith('berth: Node bad: status.allocatable[cpu]: Invalid value: "lots" is not a quantity')
     assert len(found.err.splitlines()) == 1
 
 

@@ -28,8 +28,8 @@ FIT = {"scoringStrategy": {"type": "MostAllocated"}}
             {"profiles": [profile("berth")]},
             {"profiles": [profile("berth", NodeResourcesFit=FIT)]},
             [
-                'profiles[0].pluginConfig[0]: nothing → {"name":"NodeResourcesFit",'
-                '"args":{"scoringStrategy":{"type":"MostAllocated"}}}'
+                'profiles[0].pluginConfig[0]: nothing → {"name": "NodeResourcesFit", '
+                '"args": {"scoringStrategy": {"type": "MostAllocated"}}}'
             ],
         ),
         (

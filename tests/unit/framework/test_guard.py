@@ -99,7 +99,7 @@ class OwnError(Exception):
 @pytest.mark.parametrize(
     ("raises", "words"),
     [
-        (lambda: dict[str, int]()["zone"], "there is no entry 'zone'"),
+        (lambda: dict[str, int]()["zone"], 'there is no entry "zone"'),
         (lambda: "text".rows, 'it uses "rows", which a value of the kind str does not have'),  # type: ignore[attr-defined]
         (lambda: 1 / 0, "division by zero"),
         (lambda: [].pop(), "pop from empty list"),

@@ -226,7 +226,7 @@ ARGS: list[tuple[Object, list[str]]] = [
         {"NodeAffinity": {"addedAffinity": ADDED}},
         [
             "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]."
-            "matchExpressions[0].values[0]: Invalid value: 'x'"
+            'matchExpressions[0].values[0]: Invalid value: "x"'
         ],
     ),
 ]

@@ -215,7 +215,7 @@ def test_a_broken_plugin_is_one_line(tmp_path: Path, body: str, want: str) -> No
     """What the plugin said, which one, and whose it is."""
     line = refusal(lambda: config.connect(kubeconfig(tmp_path, user={"exec": plugin(tmp_path, body)})))
     assert want in line
-    assert "exec plugin './plugin.py'" in line
+    assert 'exec plugin "./plugin.py"' in line
 
 
 def refusal(attempt: Callable[[], object]) -> str:
@@ -235,16 +235,16 @@ HTTPS = {"server": "https://10.0.0.1"}
     ("fields", "want"),
     [
         ({"current-context": ""}, "no current-context; expected one of one, or name a context"),
-        ({"current-context": "prod"}, "no context 'prod'; there are one"),
-        ({"contexts": [{"name": "one", "context": {"cluster": "zz", "user": "u"}}]}, "no cluster 'zz'; there are c"),
-        ({"contexts": [{"name": "one", "context": {"cluster": "c", "user": "zz"}}]}, "no user 'zz'; there are u"),
+        ({"current-context": "prod"}, 'no context "prod"; there are one'),
+        ({"contexts": [{"name": "one", "context": {"cluster": "zz", "user": "u"}}]}, 'no cluster "zz"; there are c'),
+        ({"contexts": [{"name": "one", "context": {"cluster": "c", "user": "zz"}}]}, 'no user "zz"; there are u'),
         ({"contexts": {"one": {}}}, "contexts: expected a list, found a mapping"),
         ({"clusters": [{"cluster": {}}]}, "clusters[0]: expected a mapping with a name"),
         ({"users": [{"name": "u", "user": "me"}]}, "users[0].user: expected a mapping, found text"),
-        ({"kind": "Pod"}, "expected a kubeconfig (kind Config), found kind Pod"),
-        ({"cluster": {"server": "10.0.0.1"}}, "clusters[c].server: expected an http or https URL, found '10.0.0.1'"),
+        ({"kind": "Pod"}, 'expected a kubeconfig (kind Config), found kind "Pod"'),
+        ({"cluster": {"server": "10.0.0.1"}}, 'clusters[c].server: expected an http or https URL, found "10.0.0.1"'),
         ({"cluster": {"server": None}}, "clusters[c].server: expected an http or https URL, found nothing"),
-        ({"cluster": {"insecure-skip-tls-verify": "yes"}}, "expected true or false, found 'yes'"),
+        ({"cluster": {"insecure-skip-tls-verify": "yes"}}, 'expected true or false, found "yes"'),
         ({"cluster": {**HTTPS, "certificate-authority": "no.crt"}}, "no.crt: no such file"),
         ({"cluster": {**HTTPS, "certificate-authority-data": "%%%"}}, "certificate-authority-data: expected base64"),
         ({"cluster": {**HTTPS, "certificate-authority-data": "aGVsbG8="}}, "expected base64 of PEM"),
@@ -261,7 +261,7 @@ HTTPS = {"server": "https://10.0.0.1"}
             {"cluster": HTTPS, "user": {"client-certificate": "bad.crt", "client-key": "bad.crt"}},
             "bad.crt: expected a client certificate in PEM form",
         ),
-        ({"user": {"auth-provider": {"name": "azure"}}}, "auth-provider: 'azure': client-go no longer knows it"),
+        ({"user": {"auth-provider": {"name": "azure"}}}, 'auth-provider: "azure": client-go no longer knows it'),
         ({"user": {"exec": {"command": "x"}}}, "users[u].exec.apiVersion: expected text, found nothing"),
         (
             {
@@ -273,7 +273,7 @@ HTTPS = {"server": "https://10.0.0.1"}
                     }
                 }
             },
-            "exec plugin './absent': No such file or directory (buy)",
+            'exec plugin "./absent": No such file or directory (buy)',
         ),
         ({"user": {"as-groups": ["a"]}}, "need `as`"),
     ],

@@ -137,7 +137,7 @@ def test_what_a_pod_asks_for_is_not_read_again_when_it_is_bound() -> None:
 def test_what_can_not_be_read_refuses_the_pod() -> None:
     """The API server takes no such thing; where something else did, the pod's own attempt says what is wrong."""
     found = _decoded("nothing", containers=[{"name": 7}])
-    assert "containers and volumes can't be read: Expected `str`" in (found.shape.problem or "")
+    assert "containers and volumes can't be read: name: expected text" in (found.shape.problem or "")
     assert (found.shape.requests, found.shape.images) == ({}, ())
     with pytest.raises(msgspec.ValidationError):
         _decoded("nothing", containers=[{"name": 7}], nodeName="n1")

@@ -204,7 +204,7 @@ def test_an_unreadable_request_keeps_the_pod_from_being_placed() -> None:
     """It is named with its path; nothing raises."""
     found = shape(pod("p", cpu="lots"))
     assert found.problem is not None
-    assert found.problem.startswith("spec.containers[0].resources.requests[cpu]: Invalid value: 'lots'")
+    assert found.problem.startswith('spec.containers[0].resources.requests[cpu]: Invalid value: "lots"')
 
 
 def test_an_absurd_amount_of_a_node_is_marked_and_bounded() -> None:

@@ -201,7 +201,7 @@ def test_unreadable_amount() -> None:
     """An amount that is no quantity is the API server's to refuse; we warn and go on."""
     found = verdict(obj=pod(resources={"limits": {"cpu": "much"}}))
     assert of(found)["metadata"]["annotations"] == {QOS: "Burstable"}
-    assert found.warnings[0].startswith("QoS class Burstable assumed: 'much' is not a quantity")
+    assert found.warnings[0].startswith('QoS class Burstable assumed: "much" is not a quantity')
 
 
 @pytest.mark.parametrize("spec", [{}, {"schedulerName": "default-scheduler"}], ids=["absent", "set"])

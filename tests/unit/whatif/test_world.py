@@ -127,7 +127,7 @@ def test_unreadable_quantities_of_nodes_are_named_and_the_rest_counts() -> None:
     made = world(node("n", cpu="lots", memory="4Gi"), node("m"))
     assert made.cluster.nodes.count == 2
     [problem] = made.problems
-    assert problem.startswith("Node n: status.allocatable[cpu]: Invalid value: 'lots'")
+    assert problem.startswith('Node n: status.allocatable[cpu]: Invalid value: "lots"')
 
 
 def test_nominated_pods_are_known() -> None:

@@ -37,8 +37,8 @@ def pods(**more: Any) -> Any:
     [
         pytest.param(b"", "object: expected a mapping", id="empty"),
         pytest.param(b"a: [", "not YAML", id="no YAML"),
-        pytest.param(workload(nmae="x"), "unknown field `nmae`", id="unknown field"),
-        pytest.param(workload(name="A b"), "name: 'A b': expected lower-case", id="name"),
+        pytest.param(workload(nmae="x"), "unknown field nmae", id="unknown field"),
+        pytest.param(workload(name="A b"), 'name: "A b": expected lower-case', id="name"),
         pytest.param(workload(modes=["later"]), 'modes[0]: "later"', id="mode"),
         pytest.param(workload(modes=[]), "modes: []: expected some of backlog, stream", id="no mode"),
         pytest.param(
@@ -63,7 +63,7 @@ def pods(**more: Any) -> Any:
         ),
         pytest.param(
             workload(NODES, pods(namespace=None, namespaces="x")),
-            "steps[1].createPods.namespaces: 'x': expected the name of an earlier createNamespaces",
+            'steps[1].createPods.namespaces: "x": expected the name of an earlier createNamespaces',
             id="unknown namespaces",
         ),
         pytest.param(
@@ -78,7 +78,7 @@ def pods(**more: Any) -> Any:
         ),
         pytest.param(
             workload(NODES, PODS, {"createObjects": {"count": 1, "object": {"kind": "Secret"}}}),
-            "steps[2].createObjects.object.kind: 'Secret': expected one of",
+            'steps[2].createObjects.object.kind: "Secret": expected one of',
             id="kind",
         ),
         pytest.param(
