@@ -1,9 +1,8 @@
 """Lists and watches one kind, and calls back with every change.
 
-`listwatch` decides what to do next; this sends the requests and sleeps. Decoding takes at most 4 ms and one object more
-in each turn of the event loop. Large objects are decoded in a thread (`beside`), and what comes after one waits for it,
-so the order stays. A batch is a part of a complete list, or one read from the stream; the controller gives it to the
-engine.
+`listwatch` decides what to do next; this sends the requests and sleeps. `slices` has objects decoded without holding
+the event loop for long. A batch is a part of a complete list, or one read from the stream; the controller gives it to
+the engine.
 
 Silence: kube-apiserver sends a bookmark about each minute (storage/cacher: one minute plus 1.25 s of timer jitter at
 most), so 67 s without a byte means that the path is dead, and it is found within 70 s. It sends none, though, while
@@ -15,15 +14,13 @@ costs one request a kind and minute from the same version, no list, and is what 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic
 
 import msgspec
 
-from scheduler.kube.beside import LARGE_BYTES, beside
 from scheduler.kube.changes import Change, Counts, Key, T
 from scheduler.kube.client import Client
 from scheduler.kube.cross_check import Back, CrossCheck, Lost
@@ -31,15 +28,10 @@ from scheduler.kube.errors import ApiError, Unreachable, without_trace
 from scheduler.kube.flow import CHECK, WATCH
 from scheduler.kube.listwatch import AskVersion, FetchPage, ListWatch, OpenWatch, Pause, Phase, object_of
 from scheduler.kube.resources import Resource
+from scheduler.kube.slices import Slices
 from scheduler.kube.streaming import Stream
-from scheduler.kube.wire import MALFORMED
-
-Bytes = TypeVar("Bytes", bytes, msgspec.Raw)
 
 IDLE_SECONDS = 67.0
-SLICE_SECONDS = 0.004
-SLICE_OBJECTS = 32  # the clock is looked at after so many objects,
-SLICE_BYTES = 16 << 10  # or after so many bytes of them
 BATCH_OBJECTS = 1000  # a list is delivered in parts, with a turn for the event loop between them
 
 
@@ -86,8 +78,7 @@ class Reflector(Generic[T]):
         self.last_error: ApiError | Unreachable | None = None
         self._client = client
         self._path = resource.path(namespace)
-        self._decode_large = decode_large
-        self._doubts = 0
+        self._slices: Slices[T] = Slices(decode_large, clock)
         self._deliver = deliver
         self._idle = idle
         self._on_refused = on_refused
@@ -196,7 +187,7 @@ class Reflector(Generic[T]):
 
     def redeliver(self) -> None:
         """List again now and deliver everything as updated, for a receiver that now reads objects differently."""
-        self._doubts += 1
+        self._slices.doubt()
         self._machine.objects.doubt()
         self.resync()
 
@@ -274,7 +265,7 @@ class Reflector(Generic[T]):
             return
         items = machine.page(body, self._clock())
         self._tell_back()
-        await self._in_slices(items, _itself, machine.objects.listed)
+        await self._slices.each(items, _itself, machine.objects.listed)
         if machine.page_done():
             changes = machine.take()
             self._deliver(changes[:BATCH_OBJECTS], True)
@@ -313,52 +304,7 @@ class Reflector(Generic[T]):
             if machine.phase is Phase.WATCHING:
                 machine.line(line, clock(), decode)
 
-        await self._in_slices(lines, object_of, apply, flush=True)
-
-    async def _in_slices(
-        self,
-        things: Iterable[Bytes],
-        object_in: Callable[[Bytes], msgspec.Raw | None],
-        do: Callable[[Bytes, Callable[[msgspec.Raw], T] | None], None],
-        *,
-        flush: bool = False,
-    ) -> None:
-        """Do each thing, giving the event loop a turn after every slice; with `flush` deliver before each turn.
-
-        `do` is given how to decode the object when that was done beside the loop, else None.
-        """
-        started = self._clock()
-        count = seen = 0
-        for thing in things:
-            size = len(thing) if isinstance(thing, bytes) else len(memoryview(thing))
-            count += 1
-            seen += size
-            if size > LARGE_BYTES and self._decode_large is not None and (raw := object_in(thing)) is not None:
-                if flush:
-                    self._flush()
-                do(thing, await self._decoded_beside(raw, self._decode_large))
-            else:
-                do(thing, None)
-            if count < SLICE_OBJECTS and seen < SLICE_BYTES:
-                continue
-            count = seen = 0
-            if self._clock() - started > SLICE_SECONDS:
-                if flush:
-                    self._flush()
-                await asyncio.sleep(0)
-                started = self._clock()
-        if flush:
-            self._flush()
-
-    async def _decoded_beside(self, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], T]) -> Callable[[msgspec.Raw], T]:
-        """Decode an object in the thread. What comes back gives the object, or raises what made it malformed."""
-        while True:
-            doubts = self._doubts
-            done = beside(decode, raw)
-            with contextlib.suppress(*MALFORMED):
-                await done
-            if doubts == self._doubts:  # else it may have been read by rules that no longer hold
-                return lambda _: done.result()
+        await self._slices.each(lines, object_of, apply, self._flush)
 
     def _flush(self) -> None:
         if changes := self._machine.take():

@@ -12,20 +12,14 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 
-from scheduler.model.mistakes import kind_of, misfit
+from scheduler.model.mistakes import kind_of
 from scheduler.whatif.broken_json import Span, outlines
-from scheduler.whatif.yaml_loader import DIGITS, Loader
+from scheduler.whatif.yaml_documents import Fault, lowered, yaml_documents, yaml_parts
+from scheduler.whatif.yaml_documents import ObjectError as ObjectError
 
 _READABLE = "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them"
 _SMALL = 1 << 20
-_NODES = 20_000_000
-"""Bound on what a document may expand to through its aliases (a bomb of YAML anchors is a few hundred bytes)."""
-
-
-class ObjectError(ValueError):
-    """Objects that can't be read: each line of the text says where, which field, and what was expected."""
 
 
 class Document(NamedTuple):
@@ -34,12 +28,6 @@ class Document(NamedTuple):
     kind: str
     raw: bytes | msgspec.Raw
     place: str
-
-
-class Fault(NamedTuple):
-    """Why a part of a text is no object."""
-
-    text: str
 
 
 class _Envelope(msgspec.Struct):
@@ -57,14 +45,10 @@ _ENCODINGS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 """What a text begins with that some editors and shells write."""
-_BEGINS = re.compile(rb"^---(?=\s|\Z)", re.MULTILINE)
-"""Where a YAML document begins: in no document a line begins so."""
-_DIRECTIVE = re.compile(rb"^%", re.MULTILINE)
 _QUOTED = re.compile(rb"\s*\{\s*\"")
 """What begins so is JSON, or nobody's YAML."""
 _LINE_END = re.compile(rb"\n")
 _VISIBLE = re.compile(rb"[^\n]")
-_COMMENTS = re.compile(rb"\s*(?:#[^\n]*(?:\n\s*|\Z))*")
 _envelope = msgspec.json.Decoder(_Envelope)
 _trailing = re.compile(r"trailing characters \(byte (\d+)\)")
 _byte = re.compile(r" ?\(byte (\d+)\)")
@@ -78,7 +62,7 @@ def plain(document: Document) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(document.raw)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ObjectError(_join(document.place, document.kind, _lowered(error))) from None
+        raise ObjectError(_join(document.place, document.kind, lowered(error))) from None
     assert isinstance(found, dict)
     return found
 
@@ -133,7 +117,7 @@ def parse(text: bytes) -> Any:
                 raise ObjectError(_json_problem(text, error)) from None
         except RecursionError:
             raise ObjectError("is nested too deep") from None
-    documents = [document for document in _yaml(text) if document is not None]
+    documents = [document for document in yaml_documents(text) if document is not None]
     if len(documents) > 1:
         raise ObjectError(f"expected one YAML document, got {len(documents)}")
     return documents[0] if documents else None
@@ -172,7 +156,7 @@ def _read(text: bytes) -> Iterator[Document | Fault]:
                 return
         except RecursionError:
             raise ObjectError("is nested too deep") from None
-    documents = _yaml_parts(text)
+    documents = yaml_parts(text)
     if _QUOTED.match(text) and len(documents) == 1 and isinstance(documents[0], Fault):
         yield from _one_by_one(text, whole)
         return
@@ -189,7 +173,7 @@ def _read(text: bytes) -> Iterator[Document | Fault]:
                 raw = msgspec.json.encode(document)
                 yield from _flat(raw, place)
             except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-                yield Fault(_join(place, f"{_READABLE}: {_lowered(error)}"))
+                yield Fault(_join(place, f"{_READABLE}: {lowered(error)}"))
 
 
 def _read_json(text: memoryview) -> Iterator[Document | Fault]:
@@ -299,74 +283,12 @@ def _flat(
         try:
             kind = _envelope.decode(item).kind or implied
         except msgspec.DecodeError as error:
-            yield Fault(_join(place, f"items[{i}]", f"expected an API object: {_lowered(error)}"))
+            yield Fault(_join(place, f"items[{i}]", f"expected an API object: {lowered(error)}"))
             continue
         if kind:
             yield Document(kind, item, _join(place, f"items[{i}]"))
         else:
             yield Fault(_join(place, f"items[{i}]", "kind: Required value"))
-
-
-def _yaml_parts(text: bytes) -> list[Any]:
-    """The documents of a text, with a Fault for each that can't be read."""
-    try:
-        return _yaml(text)
-    except ObjectError as error:
-        whole = Fault(str(error))
-    found: list[Any] = []
-    parts = list(_parts(text))
-    for line, part in parts if len(parts) > 1 else ():
-        try:
-            found += _yaml(part, line) or [None]
-        except ObjectError as error:
-            found.append(Fault(str(error)))
-    return found if any(isinstance(each, Fault) for each in found) else [whole]
-
-
-def _parts(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """The documents of a text before they are read, with the number of lines before each; none if that is not sure."""
-    if _DIRECTIVE.search(text):
-        return
-    begins = [found.start() for found in _BEGINS.finditer(text)]
-    if not begins or not _COMMENTS.fullmatch(text[: begins[0]]):
-        begins.insert(0, 0)
-    line = text[: begins[0]].count(b"\n")
-    for begin, end in zip(begins, [*begins[1:], len(text)], strict=True):
-        yield line, text[begin:end]
-        line += text[begin:end].count(b"\n")
-
-
-def _yaml(text: bytes, before: int = 0) -> list[Any]:
-    """The documents of a text. `before`: the lines before it. Raises ObjectError."""
-    try:
-        documents = list(yaml.load_all(text, Loader=Loader))
-        if b"&" in text and _size(documents, {}) > _NODES:
-            raise ObjectError("its aliases expand beyond all bounds")
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"line {before + mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise ObjectError(f"{where}not YAML: {error.problem or error.context}") from None
-    except yaml.reader.ReaderError as error:
-        raise ObjectError(f"expected text, got a binary file ({error.reason} at byte {error.position})") from None
-    except yaml.YAMLError as error:
-        raise ObjectError(f"not YAML: {_lowered(error)}") from None
-    except UnicodeDecodeError as error:
-        raise ObjectError(f"expected UTF-8 text ({error.reason} at byte {error.start})") from None
-    except (RecursionError, MemoryError):
-        raise ObjectError("is nested too deep") from None
-    return documents
-
-
-def _size(value: Any, sizes: dict[int, int]) -> int:
-    """Values in a tree, counted as often as aliases repeat them; beyond the bound for one that holds itself."""
-    if not isinstance(value, dict | list):
-        return 1
-    size = sizes.get(id(value))
-    if size is None:
-        sizes[id(value)] = _NODES + 1
-        inner = value.values() if isinstance(value, dict) else value
-        size = sizes[id(value)] = 1 + sum(_size(each, sizes) for each in inner)
-    return size
 
 
 def _looks_like_json(text: bytes) -> bool:
@@ -378,7 +300,7 @@ def _json_problem(text: bytes, error: msgspec.DecodeError | RecursionError, begi
     if isinstance(error, RecursionError):
         return "is nested too deep"
     if isinstance(error, msgspec.ValidationError):
-        said = "got a list" if text[begin:].lstrip()[:1] == b"[" else _lowered(error).replace("`", "")
+        said = "got a list" if text[begin:].lstrip()[:1] == b"[" else lowered(error).replace("`", "")
         return f"{_READABLE}, {said}"
     found = _byte.search(str(error))
     said = _byte.sub("", str(error)).removeprefix("JSON is malformed: ")
@@ -399,14 +321,6 @@ def _position(text: bytes, at: int) -> str:
 def _line_ends(text: bytes) -> list[int]:
     """Where lines end. Kept, as thousands of faults may be in one text."""
     return [found.start() for found in _LINE_END.finditer(text)]
-
-
-def _lowered(error: BaseException) -> str:
-    ours = isinstance(error, RecursionError | msgspec.DecodeError)
-    text = misfit(error) if ours and isinstance(error, Exception) else " ".join(str(error).split())
-    if DIGITS in text:
-        return "a number has too many digits"
-    return f"{text[:1].lower()}{text[1:]}"
 
 
 def _join(*parts: str) -> str:
