@@ -4,7 +4,7 @@ from scheduler.cli.errors import about, complain
 from scheduler.cli.inputs import named
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
-from scheduler.model.namespaced import Namespace, Selecting
+from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.report.wording import count
 from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch, batches, refuse_twins
@@ -31,7 +31,7 @@ class Asked:
     @property
     def empty(self) -> bool:
         """Whether there is nothing of which a simulation would show anything."""
-        return not self.batches and all(isinstance(each, Selecting | Namespace) for each in self.added)
+        return not self.batches and all(isinstance(each, SelectingObject | Namespace) for each in self.added)
 
     def add(self, file: str, held: list[Document]) -> None:
         """Add what a file holds. Raises InputError."""

@@ -3,7 +3,8 @@
 All plugins run on the loop, so one that blocks holds up every pod, the Lease and the health endpoints. Only in-tree
 plugins may write to the columns, and they are never interrupted; a third-party plugin is, by a signal to the main
 thread, which raises `Overdue` in it. That reaches Python code, `time.sleep`, locks and sockets, but no C code that does
-not return: then the plugin is named in the log, and liveness probes, which nobody answers, end the process.
+not return, and a plugin may swallow what is raised in it. Such a plugin is named in the log again and again, until the
+liveness probes, which nobody answers, end the process.
 """
 
 import signal
@@ -27,7 +28,7 @@ LIMIT_SECONDS = 5.0
 """A third-party plugin that takes longer is interrupted. Less than the leader's renew deadline (10 s)."""
 _SAMPLE_SECONDS = 0.25
 _SIGNAL = signal.SIGURG
-"""Ignored by default, so that one too many does no harm."""
+"""A process that does not handle this signal ignores it, so one that comes too late does no harm."""
 
 
 class Watchdog:
@@ -42,7 +43,7 @@ class Watchdog:
         self._before: Any = None
         self._armed = False
         self.held_seconds = 0.0
-        """How long the plugin that is being asked has been at it, as far as it was noticed; 0: none is."""
+        """How long the plugin that is running now has been running, as far as was seen; 0: none is running."""
 
     def __enter__(self) -> "Watchdog":
         self._armed = threading.current_thread() is threading.main_thread()
@@ -78,9 +79,11 @@ class Watchdog:
             self.held_seconds = now - since
             if self.held_seconds >= SLOW_SECONDS and not told:
                 told = True
-                log.warning("a plugin holds the loop", plugin=question[0].name, point=point_name(question))
+                log.warning("a plugin holds the loop", **_named(question))
             if self._armed and self.held_seconds >= due and isinstance(question[0], Foreign):
-                # Not again before long: one that is on its way out must not be hit twice.
+                if due > self._limit:
+                    log.error("a plugin goes on although it was interrupted", **_named(question))
+                # Not again soon: a plugin that is already ending must not be interrupted twice.
                 due += self._limit
                 self._overdue = question
                 signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
@@ -90,3 +93,7 @@ class Watchdog:
         overdue, self._overdue = self._overdue, None
         if overdue is not None and self._running() is overdue:
             raise Overdue(f"held the scheduler for {text(self._limit)} without an answer")
+
+
+def _named(question: PluginCall) -> dict[str, str]:
+    return {"plugin": question[0].name, "point": point_name(question)}

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from scheduler.engine import instructions, story_entries, story_writer, wakes
-from scheduler.engine.binding_held import IDLE, Held
+from scheduler.engine.binding_held import IDLE, BindingPods
 from scheduler.engine.binding_record import BindingCycle, event_of
 from scheduler.engine.binding_table import ASKING, TABLE, Action, Event, State
 from scheduler.engine.instructions import UNSCHEDULABLE, Misbehaved
@@ -43,7 +43,7 @@ _POINTS = dict(zip(ASKING, ("reserve", "permit", "pre_bind", "bind"), strict=Tru
 _AFTER = {state: TABLE[state][Event.SUCCESS].next for state in State}
 
 
-class BindingCycles(Held):
+class BindingCycles(BindingPods):
     """All pods in their binding cycle, by UID: what happens to them."""
 
     def assume(

@@ -28,7 +28,7 @@ TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING, State.GROUP_GATHERING)
 IDLE = frozenset((*TIMED, State.GROUP_DECIDING, *CALLING))
 
 
-class Held:
+class BindingPods:
     """All pods in their binding cycle, by UID, with what is held for them."""
 
     def __init__(self, cluster: Cluster, queue: Queue, outbox: Outbox) -> None:

@@ -9,7 +9,7 @@ from scheduler.framework.binding import ObjectKey
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.model.devices import DeviceClass, DeviceKind, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.model.kinds import Modelled
-from scheduler.model.namespaced import Selecting
+from scheduler.model.namespaced import SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
@@ -132,7 +132,7 @@ def device_changes(old: DeviceKind | None, new: DeviceKind | None) -> ClusterEve
 
 def key_of(thing: Modelled) -> ObjectKey:
     """The key under which a pod may wait for a change of an object."""
-    kind = thing.kind if isinstance(thing, (Selecting, PodGroup)) else type(thing).__name__
+    kind = thing.kind if isinstance(thing, (SelectingObject, PodGroup)) else type(thing).__name__
     return kind, thing.namespace, thing.name
 
 

@@ -1,4 +1,4 @@
-"""Which of several equally good nodes a pod takes: by the seed and the pod only, so that a run can be repeated."""
+"""Chooses one of several equally good nodes by the seed and the pod alone, so that a run can be repeated."""
 
 import zlib
 

@@ -26,7 +26,7 @@ from scheduler.model.devices import (
     ResourceSlice,
 )
 from scheduler.model.kinds import Modelled
-from scheduler.model.namespaced import Namespace, Selecting
+from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
@@ -69,7 +69,7 @@ class ObjectChanges:
             case Namespace():
                 if cluster.put_namespace(thing) != thing.labels:
                     wakes.everyone(queue, ClusterEvent.NAMESPACE, now, thing)
-            case Selecting():
+            case SelectingObject():
                 cluster.put_selecting(thing)
                 wakes.everyone(queue, ClusterEvent.SELECTING, now, thing)
             case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():

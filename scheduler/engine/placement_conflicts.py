@@ -35,13 +35,13 @@ STEPS = 2_000
 _LEAST = 20
 """What an ordinary look costs."""
 _TRIES = 20
-"""How often a look is tried again that cost too much. What is found by then is kept, so the next one gets further."""
+"""How often a look that cost too much is repeated. What it found is kept, so each repetition gets further."""
 _MOST_LOOKS = 20_000
 """Pods that may wait for one look; of more, those that waited longest are not looked at."""
 _OF_A_NAMESPACE, _NAMESPACES = 256, 512
 """Others' pods that are remembered: the latest of so many namespaces."""
 _MOST_KEPT, _MOST_NAMED = 16, 3
-"""Others of one conflict that are remembered, and that a message names."""
+"""How many pods of others are remembered for a conflict, and how many its message names."""
 _UNNAMED = "a pod of another namespace"
 
 
@@ -59,7 +59,7 @@ class Conflict(Struct, frozen=True):
 
 
 class PlacementConflicts:
-    """Looks at placed pods again.
+    """Looks again at pods that were placed, for conflicts with pods that other schedulers placed.
 
     `all_others`: remember others' pods however long ago they were bound; otherwise those of the last seconds.
     """

@@ -66,7 +66,7 @@ class PodChanges:
             self._cluster.devices.rivals.has_pod(self._cluster.devices.wall)
 
     def only_waits(self, pod: Pod) -> bool:
-        """Whether this pod waits, and takes part in nothing that decisions about other pods go by."""
+        """Whether this pod only waits, so that no decision about another pod depends on it."""
         cluster, uid = self._cluster, pod.uid
         return not (
             pod.node_name
@@ -83,7 +83,7 @@ class PodChanges:
         )
 
     def leave(self, pod: Pod, now: float) -> None:
-        """A waiting pod is to wait anew, as a member of another group or of none."""
+        """Take a waiting pod out of the queue and its group: it comes again as a member of another group or none."""
         if self._groups.drop(pod.uid) is not None:
             self._binding.give_back(pod.uid, now, quietly=False)
         self._extender_calls.drop(pod.uid)

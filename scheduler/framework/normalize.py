@@ -1,4 +1,4 @@
-"""How raw scores become 0..100: the usual ways, of which Berth knows enough to keep normalised scores.
+"""The usual ways to bring scores to 0..100. Berth knows what they depend on, and so can keep normalised scores.
 
 Upstream: plugins/helper/normalize_score.go (DefaultNormalizeScore) and plugins/interpodaffinity (NormalizeScore).
 """
@@ -14,7 +14,7 @@ MAX_SCORE = 100
 
 
 class Normalizer:
-    """Its result for a score depends on that score and on the lowest and highest one, and on nothing else."""
+    """A way to normalise in which a result depends only on the score itself and on the lowest and highest score."""
 
     __name__ = "normalize"
 

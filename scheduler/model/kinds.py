@@ -6,13 +6,13 @@ from contextlib import suppress
 from scheduler.model import devices_parse, pod_group_parse, storage_parse, wire
 from scheduler.model.annotated import Mode
 from scheduler.model.devices import DEVICE_KINDS, DeviceKind
-from scheduler.model.namespaced import Namespace, Selecting, parse_namespace, parse_selecting
+from scheduler.model.namespaced import Namespace, SelectingObject, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
 from scheduler.model.pod import BOUND, NO_MODES, Interner, NeededNowError, Pod, may_be_read_later, parse_pod
 from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, PodGroup
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
 
-Modelled = Pod | Node | Namespace | Selecting | StorageKind | DeviceKind | PodGroup
+Modelled = Pod | Node | Namespace | SelectingObject | StorageKind | DeviceKind | PodGroup
 _PARSERS: Mapping[str, Callable[[bytes, Interner], "StorageKind | DeviceKind | PodGroup"]] = {
     **storage_parse.PARSERS,
     **devices_parse.PARSERS,

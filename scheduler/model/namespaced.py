@@ -31,7 +31,7 @@ class Namespace(Struct, gc=False):
     """Empty: namespaces are cluster-scoped."""
 
 
-class Selecting(Struct, gc=False):
+class SelectingObject(Struct, gc=False):
     """An object that selects pods of its namespace."""
 
     kind: str
@@ -53,7 +53,7 @@ def parse_namespace(namespace: wire.Namespace, interner: Interner) -> Namespace:
     return Namespace(meta.name, meta.uid, meta.resource_version, interner.labels(meta.labels))
 
 
-def parse_selecting(kind: str, wired: wire.PodSelecting) -> Selecting:
+def parse_selecting(kind: str, wired: wire.PodSelecting) -> SelectingObject:
     """Build a selecting object; a selector that does not parse selects nothing and is named in `problem`."""
     meta = wired.metadata
     text = wire.present(wired.spec.selector)
@@ -71,7 +71,7 @@ def parse_selecting(kind: str, wired: wire.PodSelecting) -> Selecting:
             problem = str(error)
     if len(selector.requirements) > _MANY:
         whole(selector.working_out())  # now: so large an object is decoded beside the loop
-    built = Selecting(kind, meta.namespace, meta.name, meta.uid, meta.resource_version, selector, problem)
+    built = SelectingObject(kind, meta.namespace, meta.name, meta.uid, meta.resource_version, selector, problem)
     if kind == "PodDisruptionBudget" and wire.present(wired.status):
         status = _budget_decoder.decode(wire.present(wired.status))
         built.allowed = status.disruptions_allowed

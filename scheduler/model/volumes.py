@@ -13,12 +13,12 @@ from scheduler.model import wire
 from scheduler.model.migration import CINDER, PORTWORX, Translated, aws_volume, azure_disk, gce_disk
 
 _PART = 64
-"""So many volumes are read at once."""
+"""How many volumes are read before others have a turn."""
 _A_VOLUME = 4
-"""Steps that reading one takes, about."""
+"""About how many steps it takes to read a volume."""
 
 DiskKey = tuple[str, ...]
-"""(kind, what tells disks of the kind apart)."""
+"""A disk's kind, and what identifies it among the disks of that kind."""
 
 
 class ClaimVolume(Struct, frozen=True):
@@ -98,7 +98,7 @@ def reading_volumes(volumes: Sequence[wire.Volume]) -> Generator[int, None, PodV
 def _inline(
     volume: wire.Volume, disks: list[Disk], translated: list[tuple[str, Translated]], drivers: list[str]
 ) -> bool:
-    """Note what an inline volume is; True when it is of a kind that can conflict."""
+    """Add what an inline volume is to these lists. Returns whether it is of a kind that can conflict."""
     if gce := _decoded(volume.gce_persistent_disk, _gce):
         disks.append(Disk(("gce", gce.pd_name), not gce.read_only))
         translated.append((volume.name, gce_disk(gce.pd_name)))

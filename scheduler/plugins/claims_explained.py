@@ -124,7 +124,7 @@ def _fault(inquiry: Inquiry, used: ClaimVolume) -> Fault | None:
     if claim.terminating:
         return _leaving(inquiry, claim, said)
     if used.ephemeral and claim.owner != pod.uid:
-        return Fault(name, f"{said} was made for another pod: delete it, and it is made anew", ())
+        return Fault(name, f"{said} was made for another pod: delete it, and another one is made", ())
     gone = claim.volume_name and storage.volumes.stored(claim.volume_name) is None
     if claim.lost or gone:
         text = f"{said} is bound to the volume {claim.volume_name}, which does not exist"

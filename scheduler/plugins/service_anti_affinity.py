@@ -9,7 +9,7 @@ from msgspec import Struct
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.normalize import MAX_SCORE
 from scheduler.framework.plugin import PODS_ELSEWHERE, Plugin
-from scheduler.model.namespaced import Selecting
+from scheduler.model.namespaced import SelectingObject
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import is_qualified_name
 from scheduler.state.cluster import Cluster
@@ -71,7 +71,7 @@ class ServiceAntiAffinity(Plugin):
         return result.astype(np.int64)
 
 
-def services_of(pod: Pod, cluster: Cluster) -> list[Selecting]:
+def services_of(pod: Pod, cluster: Cluster) -> list[SelectingObject]:
     """The Services of the pod's namespace that select it, by name (upstream: in no order)."""
     return cluster.services.selecting(pod.namespace, pod.labels)
 

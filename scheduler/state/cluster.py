@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from scheduler.model.devices import DeviceKind
-from scheduler.model.namespaced import Namespace, Selecting
+from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.selectors import LabelSelector, Requirement
@@ -57,7 +57,8 @@ class Cluster:
         self.kept_room = KeptRooms()
         self.nodes.served = self.devices.served
         self._devices_seen = 0
-        self.selecting: dict[str, dict[str, dict[str, Selecting]]] = {}
+        self.selecting: dict[str, dict[str, dict[str, SelectingObject]]] = {}
+        """Kind → namespace → name → the object."""
         self.services = Services()
         self.supposed: dict[str, tuple[Pod, int, int]] = {}
         """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it removed)."""
@@ -83,6 +84,7 @@ class Cluster:
         return iter(self._placed.values())
 
     def pods_on(self, row: int) -> list[Pod]:
+        """The pods that are placed on a node."""
         return [placement.pod for placement in self._on_row.get(row, {}).values()]
 
     def count_pods(self, namespace: str, labels: Mapping[str, str]) -> Ints:
@@ -102,10 +104,12 @@ class Cluster:
         *,
         each: int = 1,
     ) -> Found:
-        """What `begin` made, after `look` was told of each claim of the pod, up to one for which it returns true.
+        """Work something out by going through the claims of a pod.
 
-        For what goes by the claims, volumes and classes alone. It is kept, so it is not to be changed. `each`: the
-        steps that a claim takes. Raises SliceOver; asked again, it goes on with the next claim.
+        `begin` makes an object, `look` adds to it what a claim contributes, until it returns true. The object is the
+        result. It is kept for equal pods, under `question`, until a claim, volume or class changes: it must depend on
+        nothing else, and nobody may change it. `each`: the steps that a claim takes. Raises SliceOver; the next call
+        goes on with the next claim.
         """
         storage = self.storage
         return storage.of_claims.go_through(pod, question, begin, look, storage.version, self.effort, each=each)
@@ -282,7 +286,7 @@ class Cluster:
         """Labels of a namespace, empty when it is not known."""
         return self.namespaces.get(name, NO_LABELS)
 
-    def put_selecting(self, selecting: Selecting) -> None:
+    def put_selecting(self, selecting: SelectingObject) -> None:
         """Add or update a Service, ReplicaSet, StatefulSet, ReplicationController or PodDisruptionBudget."""
         self._selecting_changed(selecting.namespace)
         if selecting.kind == "PodDisruptionBudget":

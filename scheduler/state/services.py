@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping
 from operator import attrgetter
 
-from scheduler.model.namespaced import Selecting
+from scheduler.model.namespaced import SelectingObject
 from scheduler.model.selectors import LabelSelector
 from scheduler.state.per_node import Bounded
 from scheduler.state.selector_index import SelectorIndex
@@ -38,7 +38,7 @@ class Services:
         self.merged = Merged()
         self._by_namespace: dict[str, _OfNamespace] = {}
 
-    def put(self, service: Selecting) -> None:
+    def put(self, service: SelectingObject) -> None:
         """Add or update a Service."""
         of = self._by_namespace.setdefault(service.namespace, _OfNamespace())
         of.drop(service.name)
@@ -52,7 +52,7 @@ class Services:
             if not of.numbers and not of.large:
                 del self._by_namespace[namespace]
 
-    def selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Selecting]:
+    def selecting(self, namespace: str, labels: Mapping[str, str]) -> list[SelectingObject]:
         """The Services of a namespace that select pods with these labels, by name."""
         of = self._by_namespace.get(namespace)
         if of is None:
@@ -68,10 +68,10 @@ class _OfNamespace:
     def __init__(self) -> None:
         self.index = SelectorIndex()
         self.numbers: dict[str, int] = {}
-        self.services: dict[int, Selecting] = {}
-        self.large: dict[str, Selecting] = {}
+        self.services: dict[int, SelectingObject] = {}
+        self.large: dict[str, SelectingObject] = {}
 
-    def put(self, service: Selecting) -> None:
+    def put(self, service: SelectingObject) -> None:
         if len(service.selector.requirements) > _LARGE:
             self.large[service.name] = service
             return

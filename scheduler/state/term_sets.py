@@ -34,7 +34,7 @@ Terms = tuple[tuple[AffinityTerm, int], ...]
 Key = tuple[tuple[object, ...], ...]
 
 
-class Carried(Struct, eq=False):
+class IndexedTerm(Struct, eq=False):
     """A term that sets have, as required anti-affinity or for scoring (`weight`)."""
 
     number: int
@@ -56,7 +56,7 @@ class TermSet(Struct, eq=False):
     """Of the first pod that carried it: the lane that its end waits in."""
     terms: Terms
     pods: int = 0
-    carried: list["Carried"] = field(default_factory=list)
+    carried: list["IndexedTerm"] = field(default_factory=list)
     """The first of the terms, those that are in the index."""
     whole: bool = False
     """All of them are, and the set counts."""
@@ -80,7 +80,7 @@ class TermSets:
         self.index = TermIndex()
         self.in_sets = RowCounts()
         """How often each term is in each set."""
-        self.born: Arrivals[Carried] = Arrivals()
+        self.born: Arrivals[IndexedTerm] = Arrivals()
         """Terms in the order in which they began to count."""
         self.sets_born: Arrivals[TermSet] = Arrivals()
         """As `born`, of sets."""
@@ -113,8 +113,8 @@ class TermSets:
         self._ready: dict[TermSet, None] = {}
         """Sets of lanes that are wholly in the index, and begin to count together with others."""
         self._ready_terms = 0
-        self._terms: list[Carried | None] = []
-        self._by_term: dict[tuple[AffinityTerm, int], Carried] = {}
+        self._terms: list[IndexedTerm | None] = []
+        self._by_term: dict[tuple[AffinityTerm, int], IndexedTerm] = {}
 
     def __len__(self) -> int:
         """How many sets there are, some of which nobody carries any more."""
@@ -124,15 +124,15 @@ class TermSets:
         """Every set, and some that nobody carries any more."""
         return list(self.known.values())
 
-    def terms(self) -> list[Carried]:
+    def terms(self) -> list[IndexedTerm]:
         """Every term that is in the index."""
         return list(self._by_term.values())
 
-    def term(self, number: int) -> Carried | None:
+    def term(self, number: int) -> IndexedTerm | None:
         """The term of a number; None when it is gone."""
         return self._terms[number]
 
-    def get(self, term: tuple[AffinityTerm, int]) -> Carried | None:
+    def get(self, term: tuple[AffinityTerm, int]) -> IndexedTerm | None:
         """A term that is in the index."""
         return self._by_term.get(term)
 
@@ -324,7 +324,7 @@ class TermSets:
         if carried is None:
             term, weight = pair
             number = self.index.add(term)
-            carried = self._by_term[pair] = Carried(number, term, weight)
+            carried = self._by_term[pair] = IndexedTerm(number, term, weight)
             if number == len(self._terms):
                 self._terms.append(carried)
                 if number >= len(self.weights):

@@ -67,7 +67,7 @@ class Certificate:
         return file is not None and self.trust(_read(file), file)
 
     def trust(self, bundle: bytes, name: str) -> bool:
-        """Take certificates that these CAs (PEM) have signed, and no others any more; True unless it did so before.
+        """Accept client certificates that these CAs (PEM) have signed, and no others. False: they were trusted already.
 
         Raises CertificateError that says `name`, and goes on with those it had.
         """
@@ -78,7 +78,7 @@ class Certificate:
             context.load_verify_locations(cadata=bundle.decode("ascii", "ignore"))  # what is no ASCII is a remark
         except (OSError, ValueError) as error:
             raise CertificateError(f"{name}: expected certificates of CAs in PEM form ({_reason(error)})") from None
-        # Who has no certificate may have a token.
+        # A client without a certificate may have a token.
         context.verify_mode = ssl.CERT_OPTIONAL
         if self._pair is not None:
             _load_pair(self._pair, context)
@@ -103,7 +103,7 @@ def _read(name: str) -> bytes:
     try:
         return Path(name).read_bytes()
     except OSError as error:
-        raise CertificateError(f"{name}: {(error.strerror or type(error).__name__).lower()}") from None
+        raise CertificateError(f"{name}: {(error.strerror or 'it can not be read').lower()}") from None
 
 
 def _load_pair(pair: tuple[bytes, bytes], *contexts: ssl.SSLContext) -> None:
@@ -118,7 +118,7 @@ def _reason(error: Exception) -> str:
 
 
 def self_signed() -> tuple[bytes, bytes]:
-    """A certificate for this host, and its key, both PEM. Who asks has no reason to trust it, but nobody listens in."""
+    """A certificate for this host and its key, both PEM. Clients can't verify it, but the connection is encrypted."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec

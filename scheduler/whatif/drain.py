@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from scheduler.model.namespaced import Selecting
+from scheduler.model.namespaced import SelectingObject
 from scheduler.model.pod import Pod
 from scheduler.whatif.outcome import Blocked
 from scheduler.whatif.simulation import Simulation
@@ -30,7 +30,7 @@ class Drain:
         self._profile = scheduler_name
         self._force = force
         self._allowed: dict[str, int] = {}
-        self._budgets_of: dict[str, list[Selecting]] = {}
+        self._budgets_of: dict[str, list[SelectingObject]] = {}
         self._run(names)
 
     def _run(self, names: Sequence[str]) -> None:
@@ -84,18 +84,18 @@ class Drain:
                 for budget in self._budgets(pod):
                     self._allowed[_key(budget)] = self._left(budget) + 1
 
-    def _budgets(self, pod: Pod) -> list[Selecting]:
+    def _budgets(self, pod: Pod) -> list[SelectingObject]:
         """Those that select a pod."""
         if pod.uid not in self._budgets_of:
             budgets = self._simulation.cluster.selecting.get("PodDisruptionBudget", {}).get(pod.namespace, {})
             self._budgets_of[pod.uid] = [each for each in budgets.values() if each.selector.matches(pod.labels)]
         return self._budgets_of[pod.uid]
 
-    def _left(self, budget: Selecting) -> int:
+    def _left(self, budget: SelectingObject) -> int:
         return self._allowed.get(_key(budget), budget.allowed)
 
 
-def _key(budget: Selecting) -> str:
+def _key(budget: SelectingObject) -> str:
     return f"{budget.namespace}/{budget.name}"
 
 

@@ -14,7 +14,7 @@ from scheduler.engine.eviction.wording import breach, left_alone, source, succee
 from scheduler.engine.placement_conflicts import Conflict, has_requirements
 from scheduler.framework.decision import Decision
 from scheduler.framework.runtime import Framework
-from scheduler.model.namespaced import Selecting
+from scheduler.model.namespaced import SelectingObject
 from scheduler.model.pod import Pod
 from scheduler.model.promise import NOTHING_OF_NODES, NodeRequirement, required
 from scheduler.state.cluster import Cluster
@@ -233,7 +233,7 @@ class _Budgets:
             self._left[key] = left - 1
         return ""
 
-    def _of(self, pod: Pod) -> Iterator[Selecting]:
+    def _of(self, pod: Pod) -> Iterator[SelectingObject]:
         for budget in self._budgets.get(pod.namespace, {}).values():
             if budget.selector.matches(pod.labels):
                 yield budget

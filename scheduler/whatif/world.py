@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from scheduler.model import wire
 from scheduler.model.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.model.kinds import KINDS, SELECTING, Decoder, Modelled
-from scheduler.model.namespaced import Namespace, Selecting
+from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, PodGroup
@@ -191,7 +191,7 @@ class World:
                 self.cluster.put_node(thing)
             case Namespace():
                 self.cluster.put_namespace(thing)
-            case Selecting():
+            case SelectingObject():
                 self.cluster.put_selecting(thing)
             case Pod():
                 self._add_pod(thing)

@@ -160,7 +160,7 @@ async def test_only_the_minimum_changes(grouped: Api, groups: str) -> None:
     ):
         error = (await grouped.patch(f"{groups}/a", {"spec": spec}, MERGE_PATCH)).refused(422, "Invalid")
         assert error == f'PodGroup.scheduling.k8s.io "a" is invalid: {why}'
-    basic = {"schedulingPolicy": {"basic": {}}}
+    basic: JsonObject = {"schedulingPolicy": {"basic": {}}}
     (await grouped.post(groups, named("b", **basic))).ok()
     become = {"spec": {"schedulingPolicy": {"basic": None, "gang": {"minCount": 1}}}}
     error = (await grouped.patch(f"{groups}/b", become, MERGE_PATCH)).refused(422, "Invalid")

@@ -15,7 +15,7 @@ from scheduler.engine.stimuli import Gone
 from scheduler.framework.runtime import Framework
 from scheduler.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.model.kinds import Modelled
-from scheduler.model.namespaced import Namespace, Selecting
+from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
@@ -109,7 +109,7 @@ class Observed:
                 self._put_node(thing)
             case Namespace():
                 self.cluster.put_namespace(thing)
-            case Selecting():
+            case SelectingObject():
                 self.cluster.put_selecting(thing)
             case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
                 self.cluster.put_device(thing)

@@ -1,4 +1,4 @@
-"""How careful the evictor is."""
+"""The settings that say how careful the evictor is."""
 
 from dataclasses import dataclass, fields
 
@@ -16,7 +16,7 @@ class Settings:
     """
 
     grace: float = 30.0
-    """A promise has to be broken, and to stay so, for this long."""
+    """How long a promise has to be broken, without a pause, before the pod may be evicted."""
     changed_share: float = 0.1
     """The breaker opens when more than this share of the nodes break promises within `changed_window`."""
     changed_window: float = 300.0
@@ -27,13 +27,13 @@ class Settings:
     cluster_rate: float = 2.0
     cluster_burst: int = 20
     owner_backoff: float = 300.0
-    """Before a successor of an evicted pod may be evicted; doubles each time, up to `owner_backoff_most`."""
+    """How long the successor of an evicted pod is left alone. Doubles each time, up to `owner_backoff_most`."""
     owner_backoff_most: float = OWNER_BACKOFF_MOST
     retry: float = 10.0
-    """After a refusal; doubles up to `retry_most`, with jitter, and never less than the server asks for."""
+    """How long to wait after a refusal, with jitter. Doubles up to `retry_most`. The server may ask for more."""
     retry_most: float = 300.0
     rest: float = 600.0
-    """After an answer that trying again soon does not help: two budgets, no right to evict."""
+    """How long to wait where trying again soon can't help: two budgets, or no right to evict."""
     bare_pods: bool = False
     """Evict pods without a controller too, which nothing creates again."""
     observe: bool = False

@@ -1,7 +1,7 @@
-"""When a group would have room, and where, if nobody else took it: running pods end one after the other, in thought.
+"""Finds out when and where a group would have room if running pods ended as they say and nobody else took their place.
 
-As batch systems find the "shadow time" of the job at the head of their queue (EASY backfill). The pods that end are
-left out in the order of their ends, and the smallest number of them is searched with which the group fits.
+Batch systems call this the "shadow time" of the job at the head of their queue (EASY backfill). On a copy of the
+cluster, pods are removed in the order of their ends, and a binary search finds the fewest with which the group fits.
 """
 
 from collections.abc import Collection, Generator, Mapping
@@ -21,9 +21,9 @@ from scheduler.state.kept_room import ends_at
 from scheduler.state.supposed_devices import SupposedDevices
 
 OVERDUE = 30.0
-"""A pod that should have ended by now has so many seconds more: its kubelet stops it."""
+"""Seconds that are given to a pod whose end is overdue: its kubelet is about to stop it."""
 _MOVED = 20
-"""Steps of a pod that is put back in thought, or left out again."""
+"""Steps that it takes to put a pod back into the copy, or to remove it again."""
 _AT_ONCE = 100
 _SORTED, _SORTED_AT_ONCE = 4, 256
 """Steps of each pod that is sorted by its end."""
@@ -127,8 +127,8 @@ class Draining(Planning[Drained | str]):
         return (pod.lasts is not None or pod.terminating) and not mine
 
     def _end(self, pod: Pod) -> tuple[float, float]:
-        """When a pod ends. Of those of which nobody knows, the youngest comes first: most pods run shortly, and who
-        has run for long does so for long yet."""
+        """When a pod ends. If nobody knows, the youngest pod comes first: most pods run for a short time, and one that
+        has run for long is likely to go on."""
         wall = self._cluster.devices.wall
         if pod.terminating:
             return wall + OVERDUE, 0.0

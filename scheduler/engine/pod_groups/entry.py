@@ -46,18 +46,18 @@ class Entry(Struct, eq=False):
     held: dict[str, tuple[str, str]] = field(default_factory=dict)
     """UID → (plugin, reason) of the pods that PreEnqueue plugins hold. While there are any, all pods wait."""
     held_by_group: dict[str, None] = field(default_factory=dict)
-    """UIDs of those whose plugin goes by the group (`Plugin.for_groups`): it is asked again when that changes."""
+    """UIDs of the pods that a plugin with `for_groups` holds: it is asked again when the group changes."""
     failing: set[str] = field(default_factory=set)
-    """UIDs of pods about which a PreEnqueue plugin failed: it is asked again after the backoff."""
+    """UIDs of the pods for which a PreEnqueue plugin failed: it is asked again after the backoff."""
     first_tried: float = inf
     """When it was tried for the first time."""
     attempts: int = 0
     rejections: int = 0
-    """Attempts after which no pod could go on, since one succeeded last."""
+    """Attempts since the last success after which no pod could go on."""
     errors: int = 0
     """Attempts in a row that ended with an error. If there are any, the backoff depends on them."""
     once_more: bool = False
-    """It is tried though it lacks pods, and gives up the nodes that are kept for it if it still does then."""
+    """It is tried although pods are missing. If they still are, it gives up the nodes that are kept for it."""
     overruns: int = 0
     """Attempts in a row that cost too much. If there are any, the backoff depends on them."""
     returned_at: float = 0.0

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.model.namespaced import Selecting
+from scheduler.model.namespaced import SelectingObject
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.effort import Effort
@@ -51,7 +51,7 @@ class _Namespace:
     """The budgets of one namespace, each with a number, by what of its labels a pod must have to be matched."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self.budgets: list[Selecting] = []
+        self.budgets: list[SelectingObject] = []
         self.allowed: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
         self.disrupting: set[int] = set()
         """Those that have accounted for somebody's eviction already."""
@@ -68,7 +68,7 @@ class _Namespace:
         self._matches: dict[int, _Match] = {}
         self._remembered = 0
 
-    def read(self, budgets: Mapping[str, Selecting], effort: Effort) -> None:
+    def read(self, budgets: Mapping[str, SelectingObject], effort: Effort) -> None:
         """Read those that were named at first; goes on where it was interrupted."""
         while self._coming:
             steps = 0
@@ -82,7 +82,7 @@ class _Namespace:
         """Whether most numbers stand for budgets that went: better read anew."""
         return len(self.budgets) > 2 * len(self._number) + _FEW
 
-    def put(self, budget: Selecting) -> int:
+    def put(self, budget: SelectingObject) -> int:
         """Add or update one; returns the steps that it took."""
         self.version += 1
         number = self._number.get(budget.name)
@@ -116,7 +116,7 @@ class _Namespace:
             self.allowed[number] = _NEVER_OVERDRAWN
             self.disrupting.discard(number)
 
-    def _write(self, number: int, budget: Selecting) -> None:
+    def _write(self, number: int, budget: SelectingObject) -> None:
         self.budgets[number] = budget
         self.allowed[number] = budget.allowed
         (self.disrupting.add if budget.disrupted else self.disrupting.discard)(number)
@@ -291,7 +291,7 @@ class Budgets:
         drawn.take(name, found.drawn)
         return found.over
 
-    def _namespace(self, name: str, written: Mapping[str, Selecting], effort: Effort) -> _Namespace:
+    def _namespace(self, name: str, written: Mapping[str, SelectingObject], effort: Effort) -> _Namespace:
         """What is known of a namespace with these budgets."""
         namespace = self._namespaces.get(name)
         if namespace is None:
@@ -325,7 +325,9 @@ class Budgets:
                 flags[i] = True
         return flags
 
-    def _read_about(self, pods: Sequence[Pod], budgets: Mapping[str, Mapping[str, Selecting]], effort: Effort) -> None:
+    def _read_about(
+        self, pods: Sequence[Pod], budgets: Mapping[str, Mapping[str, SelectingObject]], effort: Effort
+    ) -> None:
         """Find the budgets of all these pods, so that nothing interrupts who draws on them."""
         for pod in pods:
             written = budgets.get(pod.namespace)

@@ -1,6 +1,6 @@
 """Upstream: plugins/helper/spread.go (DefaultSelector): the pods that belong with a pod, by Service and owner."""
 
-from scheduler.model.namespaced import Selecting
+from scheduler.model.namespaced import SelectingObject
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector, Requirement
 from scheduler.state.cluster import Cluster
@@ -36,7 +36,7 @@ def default_selector(pod: Pod, cluster: Cluster) -> LabelSelector | None:
     return found[0]
 
 
-def _merged(pod: Pod, owner: Selecting | None, cluster: Cluster) -> tuple[LabelSelector | None, int]:
+def _merged(pod: Pod, owner: SelectingObject | None, cluster: Cluster) -> tuple[LabelSelector | None, int]:
     """The selector, and how many requirements it was made of."""
     services = cluster.services.selecting(pod.namespace, pod.labels)
     if not services:

@@ -181,7 +181,7 @@ class VolumeBinding(ClaimsExplained):
         return explained.lost(inquiry, found)
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Other classes, smaller claims, or claims made anew: what suits the one reason."""
+        """Other classes, smaller claims, or new claims: what suits this one reason."""
         if len(reasons) != 1:
             return []
         found = self._find(inquiry.pod, inquiry.cluster)

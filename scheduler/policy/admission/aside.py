@@ -21,7 +21,7 @@ import structlog
 from scheduler.policy import bounds
 from scheduler.policy.admission import jobs
 from scheduler.policy.admission.jobs import LENGTHS, Job, Parse, Parsed, Reply, Review, Start
-from scheduler.policy.admission.judging import Held, Question, Ruling, Terms
+from scheduler.policy.admission.judging import KnownPolicies, Question, Ruling, Terms
 from scheduler.policy.admission.lanes import Lanes
 from scheduler.policy.admission.review import Bytes
 
@@ -78,7 +78,9 @@ class Aside:
         for worker in workers:
             await worker.end()
 
-    async def review(self, namespace: str, held: Held, question: Question, body: Bytes, until: float) -> Ruling:
+    async def review(
+        self, namespace: str, held: KnownPolicies, question: Question, body: Bytes, until: float
+    ) -> Ruling:
         """The ruling on a review of this namespace, as far as is known.
 
         Raises OverloadedError, WorkError.
@@ -183,7 +185,7 @@ class _Worker:
     def pid(self) -> int:
         return self.process.pid
 
-    async def review(self, namespace: str, held: Held, question: Question, body: Bytes) -> Reply:
+    async def review(self, namespace: str, held: KnownPolicies, question: Question, body: Bytes) -> Reply:
         known = self.knows.pop(namespace, None)
         news = known is None or known[0] != held.version
         self.knows[namespace] = (held.version, held.units)

@@ -26,7 +26,7 @@ from scheduler.kube.wire import Meta
 from scheduler.policy.admission import jobs
 from scheduler.policy.admission.aside import Aside, WorkError
 from scheduler.policy.admission.group import Group, Stored
-from scheduler.policy.admission.judging import Held
+from scheduler.policy.admission.judging import KnownPolicies
 from scheduler.policy.admission.natives import Natives
 
 LONG_BYTES = 8 << 10
@@ -60,7 +60,7 @@ class _Head(msgspec.Struct):
 _head = msgspec.json.Decoder(_Head).decode
 
 
-NONE = Held()
+NONE = KnownPolicies()
 
 
 class _Unread(msgspec.Struct, eq=False):
@@ -91,7 +91,7 @@ class PolicyCache:
         self._aside = aside
         self._on_change = on_change
         self._groups: defaultdict[str, Group] = defaultdict(Group)
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, KnownPolicies] = {}
         self._versions = 0
         self._unread: OrderedDict[str, dict[str, _Unread]] = OrderedDict()
         self._unread_bytes = 0
@@ -138,7 +138,7 @@ class PolicyCache:
             return f"MetadataPolicies can't be listed: {refused.status} {refused.reason}"
         return f"MetadataPolicies not listed yet: {self.reflector.last_error or 'first list under way'}"
 
-    def of(self, namespace: str) -> Held:
+    def of(self, namespace: str) -> KnownPolicies:
         """What applies in this namespace; nothing applies to objects without one."""
         return self._held.get(namespace, NONE)
 

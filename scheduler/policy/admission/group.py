@@ -10,7 +10,7 @@ import msgspec
 
 from scheduler.policy import bounds
 from scheduler.policy.admission.jobs import Parsed
-from scheduler.policy.admission.judging import MOST_NAMED, Held
+from scheduler.policy.admission.judging import MOST_NAMED, KnownPolicies
 from scheduler.policy.bounds import Place
 
 LATE_SECONDS = 10.0
@@ -88,7 +88,7 @@ class Group:
         if not stored.problem:
             del self._order[bisect_left(self._order, (stored.place, stored.units))]
 
-    def settle(self, version: int) -> tuple[Held, list[Stored]]:
+    def settle(self, version: int) -> tuple[KnownPolicies, list[Stored]]:
         """What applies now, and the policies that should and have to be read again.
 
         Looks at those that apply and at those that did, however many there are besides.
@@ -101,7 +101,7 @@ class Group:
         self._new.clear()
         self._applied = found.applied
         applied = [self.stored[place.name] for place in found.applied]
-        held = Held(
+        held = KnownPolicies(
             specs=tuple(one.spec for one in applied if one.spec and not one.left),
             refused=tuple(nsmallest(MOST_NAMED, self.refused)),
             uids={one.name: one.uid for one in applied},

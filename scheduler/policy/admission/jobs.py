@@ -10,7 +10,7 @@ import struct
 import msgspec
 
 from scheduler.policy import bounds
-from scheduler.policy.admission.judging import Held, Question, Ruling, Terms, encoded, judge, read
+from scheduler.policy.admission.judging import KnownPolicies, Question, Ruling, Terms, encoded, judge, read
 from scheduler.policy.admission.review import Bytes
 from scheduler.policy.parse import PolicyError, parse
 
@@ -19,7 +19,7 @@ LENGTHS = struct.Struct("!II")
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """A namespace's `Held` on its way to a worker."""
+    """A namespace's `KnownPolicies` on its way to a worker."""
 
     specs: tuple[bytes, ...]
     refused: tuple[str, ...]
@@ -54,7 +54,7 @@ Job = Start | Review | Parse
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """A policy, as `Held` keeps it, and its price; or what is wrong with it."""
+    """A policy, as `KnownPolicies` keeps it, and its price; or what is wrong with it."""
 
     spec: bytes = b""
     problem: str = ""
@@ -83,12 +83,12 @@ def parsed(raw: Bytes | msgspec.Raw, allowed_prefixes: tuple[str, ...]) -> Parse
     return Parsed(encoded(policy), "", units, kind)
 
 
-def rules(held: Held) -> Rules:
+def rules(held: KnownPolicies) -> Rules:
     """What a worker needs of it."""
     return Rules(held.specs, held.refused, held.left_out, held.closed)
 
 
-def ruled(body: Bytes, namespace: str, held: Held, terms: Terms, question: Question) -> Ruling:
+def ruled(body: Bytes, namespace: str, held: KnownPolicies, terms: Terms, question: Question) -> Ruling:
     """A review from its bytes. One of another namespace than was thought is not judged, only said to be elsewhere."""
     request = read(body)
     if isinstance(request, Ruling):
@@ -103,7 +103,7 @@ class Desk:
 
     def __init__(self) -> None:
         self._terms = Terms("")
-        self._held: dict[str, tuple[int, Held]] = {}
+        self._held: dict[str, tuple[int, KnownPolicies]] = {}
 
     @property
     def namespaces(self) -> frozenset[str]:
@@ -122,7 +122,7 @@ class Desk:
             self._held.pop(namespace, None)
         if job.rules is not None:
             given = job.rules
-            held = Held(given.specs, given.refused, {}, given.left_out, given.closed)
+            held = KnownPolicies(given.specs, given.refused, {}, given.left_out, given.closed)
             self._held[job.namespace] = (job.version, held)
         version, held = self._held[job.namespace]
         if version != job.version:

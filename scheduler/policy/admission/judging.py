@@ -45,7 +45,7 @@ class Terms(msgspec.Struct, frozen=True):
     stamp: bool = True
 
 
-class Held(msgspec.Struct, frozen=True, dict=True):
+class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
     """What applies in a namespace, and the names of the policies that should and can't.
 
     Policies are kept as bytes (`encoded`), a tenth of what they are as objects, and made of them where they are asked:
@@ -79,7 +79,7 @@ class Held(msgspec.Struct, frozen=True, dict=True):
 
 
 def encoded(policy: Policy) -> bytes:
-    """A policy as `Held` keeps it."""
+    """A policy as `KnownPolicies` keeps it."""
     return msgspec.msgpack.encode(policy)
 
 
@@ -137,7 +137,7 @@ def refusal(uid: str, text: str, *, code: int = 400, outcome: str = "malformed",
     return Ruling(ReviewReply(200, review.answer(uid, allowed=False, code=code, message=text), outcome, operation))
 
 
-def judge(request: Request, held: Held, terms: Terms, question: Question) -> Ruling:
+def judge(request: Request, held: KnownPolicies, terms: Terms, question: Question) -> Ruling:
     """What the policies of the request's namespace say of it: never yes to what is not understood."""
     operation = next(known for known in OPERATIONS if known == request.operation)
     if request.namespace in terms.exempt:

@@ -16,7 +16,7 @@ from scheduler.policy import guard
 from scheduler.policy.admission import judging, review
 from scheduler.policy.admission.aside import Aside, WorkError
 from scheduler.policy.admission.cache import PolicyCache
-from scheduler.policy.admission.judging import Held, Owned, Question, ReviewReply, Ruling
+from scheduler.policy.admission.judging import KnownPolicies, Owned, Question, ReviewReply, Ruling
 from scheduler.policy.admission.lanes import OverloadedError
 from scheduler.policy.admission.owners import Owners
 from scheduler.policy.admission.review import Bytes, Hint, Request
@@ -94,7 +94,7 @@ class Reviewer:
 
     async def _ruled(
         self, body: Bytes, request: Request | None, namespace: str, question: Question, until: float
-    ) -> tuple[Held, Ruling]:
+    ) -> tuple[KnownPolicies, Ruling]:
         """The ruling, and the policies that it is by."""
         while True:
             held = self._cache.of(namespace)

@@ -1,4 +1,4 @@
-"""What one replica counted for each policy since its start, and what of it a policy's status has to say. Pure.
+"""Counts what this replica does for each policy, and brings the counts into the status of the policy. Pure.
 
 A status holds the sums of all replicas, and beside them, for each replica that wrote lately, how far that replica's own
 counts are in the sums. Both change in one conditional write, so a replica whose write was answered by nobody reads
@@ -42,7 +42,7 @@ class Tally(msgspec.Struct):
 
 
 class Tallies:
-    """All that this replica counted. `wall` gives seconds since the epoch."""
+    """What this replica has counted since its start. `wall` is a clock: seconds since the epoch."""
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self.of: dict[Key, Tally] = {}
@@ -75,7 +75,8 @@ def stamp(moment: datetime) -> str:
 def status(held: Mapping[str, Any], replica: str, mine: Tally, written: Mapping[str, int], now: datetime) -> JsonObject:
     """The fields to write into the status `held`, so that `mine` is in the sums.
 
-    `written`: how far `mine` was in them when we last knew, which counts if our entry is not there any more.
+    The entry of this replica says how much of `mine` the sums hold already. If it is not there any more, `written` says
+    it: what they held of it when this replica last wrote.
     """
     entries = [one for one in held.get("counted") or () if isinstance(one, dict)]
     own = next((one for one in entries if one.get("replica") == replica), written)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scheduler.policy.admission.judging import Held
+from scheduler.policy.admission.judging import KnownPolicies
 from scheduler.policy.admission.judging import encoded as stored
 from scheduler.policy.bounds import price
 from scheduler.policy.parse import parse
@@ -53,12 +53,14 @@ class Fixed:
     def __init__(self, *policies: Object, refused: tuple[str, ...] = ()) -> None:
         parsed = Policies(map(parse, policies))
         self._held = {
-            name: Held(tuple(map(stored, here.policies)), refused, units=sum(price(one).units for one in here.policies))
+            name: KnownPolicies(
+                tuple(map(stored, here.policies)), refused, units=sum(price(one).units for one in here.policies)
+            )
             for name, here in ((one.namespace, parsed.of(one.namespace)) for one in parsed.policies)
         }
-        self._none = Held((), refused)
+        self._none = KnownPolicies((), refused)
 
-    def of(self, namespace: str) -> Held:
+    def of(self, namespace: str) -> KnownPolicies:
         """What applies there."""
         return self._held.get(namespace, self._none)
 

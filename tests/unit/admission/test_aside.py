@@ -15,7 +15,7 @@ from scheduler.policy.admission import aside as module
 from scheduler.policy.admission import worker
 from scheduler.policy.admission.aside import Aside, WorkError
 from scheduler.policy.admission.jobs import Desk, Review, parsed
-from scheduler.policy.admission.judging import Held, Owned, Question, Terms
+from scheduler.policy.admission.judging import KnownPolicies, Owned, Question, Terms
 from scheduler.policy.admission.owners import Owners
 from scheduler.policy.admission.reviewer import Reviewer
 from tests.unit.admission.builders import Fixed, Object, config_map, encoded, pod, policy, review, rule, without
@@ -98,13 +98,13 @@ async def test_costly_policies_are_judged_there(workers: Aside) -> None:
 
 async def test_new_policies_are_told(workers: Aside) -> None:
     """A worker that knows an older version of a namespace's policies is told the new ones."""
-    held = Held((), version=1)
+    held = KnownPolicies((), version=1)
     body = encoded(review(config_map(annotations={"note": "x" * (70 << 10)})))
     question = Question("mutate")
     before = await workers.review("team", held, question, body, FOREVER)
     found = parsed(encoded(NEEDS_OWNER), ()).spec
     assert before.answer.outcome == "allowed"
-    after = await workers.review("team", Held((found,), version=2), question, body, FOREVER)
+    after = await workers.review("team", KnownPolicies((found,), version=2), question, body, FOREVER)
     assert after.answer.outcome == "denied"
 
 
@@ -130,10 +130,10 @@ async def test_worker_that_hangs(workers: Aside, monkeypatch: pytest.MonkeyPatch
     [one] = workers.workers
     os.kill(one.pid, signal.SIGSTOP)
     with pytest.raises(WorkError):
-        await workers.review("team", Held(), Question("mutate"), encoded(review(vast())), FOREVER)
+        await workers.review("team", KnownPolicies(), Question("mutate"), encoded(review(vast())), FOREVER)
     assert (workers.lanes.busy, workers.replaced) == (0, 1)
     monkeypatch.undo()
-    ruling = await workers.review("team", Held(), Question("mutate"), encoded(review(vast())), FOREVER)
+    ruling = await workers.review("team", KnownPolicies(), Question("mutate"), encoded(review(vast())), FOREVER)
     assert ruling.answer.status == 200
 
 
@@ -156,7 +156,7 @@ def resident(pid: int) -> int:
 
 async def test_who_goes_away_leaves_the_slot_to_the_work(workers: Aside) -> None:
     """Work that began is finished, and only then has the next one the slot: cancelling buys nobody more workers."""
-    held, question, body = Held(), Question("mutate"), encoded(review(vast()))
+    held, question, body = KnownPolicies(), Question("mutate"), encoded(review(vast()))
     asking = [asyncio.create_task(workers.review("team", held, question, body, FOREVER)) for _ in range(5)]
     await until(lambda: workers.lanes.busy == 1)
     for task in asking:
@@ -179,7 +179,7 @@ async def test_workers_end_with_the_server() -> None:
 def test_rules_are_forgotten_when_told() -> None:
     """What the server says a worker need not keep is gone."""
     desk = Desk()
-    rules = module.jobs.rules(Held())
+    rules = module.jobs.rules(KnownPolicies())
     body = bytearray(encoded(review(config_map(), namespace="a")))
     desk.do(Review("a", 1, Question("mutate"), rules), body)
     desk.do(Review("b", 1, Question("mutate"), rules, ("a",)), body)
@@ -189,7 +189,7 @@ def test_rules_are_forgotten_when_told() -> None:
 def test_owner_is_asked_for_once() -> None:
     """With what was found about the owner, the question is not put again."""
     desk = Desk()
-    held = Held((parsed(encoded(RELABEL), ()).spec,))
+    held = KnownPolicies((parsed(encoded(RELABEL), ()).spec,))
     body = bytearray(encoded(review(owned())))
     reply = desk.do(Review("team", 1, Question("mutate"), module.jobs.rules(held)), body)
     assert reply.ruling is not None and reply.ruling.asked is not None and reply.ruling.asked.uid == "rs-1"

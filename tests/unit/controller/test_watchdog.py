@@ -43,6 +43,33 @@ def test_a_third_party_plugin_is_ended() -> None:
     assert (line["event"], line["plugin"], line["point"]) == ("a plugin holds the loop", "Sleepy", "Permit")
 
 
+class Stubborn(Plugin):
+    """Goes on whatever is raised in it, three times."""
+
+    name = "Stubborn"
+
+    def __init__(self) -> None:
+        self.interrupted = 0
+
+    def permit(self) -> str:
+        while self.interrupted < 3:
+            try:
+                threading.Event().wait(60)
+            except BaseException:  # noqa: BLE001 (what a very careless plugin does)
+                self.interrupted += 1
+        return "gave in"
+
+
+def test_a_plugin_that_swallows_its_end_is_named_each_time() -> None:
+    """It is interrupted again and again, and the log says so."""
+    guard = Guard()
+    stubborn: Any = Foreign(Stubborn())
+    with capture_logs() as logs, Watchdog([guard], limit=0.3):
+        assert guard(stubborn, stubborn.permit) == "gave in"
+    again = [line for line in logs if line["event"] == "a plugin goes on although it was interrupted"]
+    assert [(line["plugin"], line["point"]) for line in again] == [("Stubborn", "Permit")] * 2
+
+
 def test_an_in_tree_plugin_is_only_named() -> None:
     """It may be in the midst of the columns: it is told on, and left to end."""
     guard = Guard()

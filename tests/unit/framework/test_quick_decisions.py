@@ -10,7 +10,7 @@ from scheduler.framework.config import decode, default_configuration
 from scheduler.framework.decision import Decision
 from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
-from scheduler.model.namespaced import Selecting
+from scheduler.model.namespaced import SelectingObject
 from scheduler.model.selectors import LabelSelector, Requirement
 from scheduler.plugins.registry import registry
 from scheduler.state.cluster import Cluster
@@ -33,7 +33,7 @@ CONFIGS = (
         )
     ),
 )
-SERVICE = Selecting("Service", "d", "s", "s", "", LabelSelector((Requirement("app", "In", frozenset(("a1",))),)))
+SERVICE = SelectingObject("Service", "d", "s", "s", "", LabelSelector((Requirement("app", "In", frozenset(("a1",))),)))
 
 
 def _node(i: int, cpu: int, zone: str, taint: int, cordoned: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.model import selectors
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.conditions import ByKey, Condition, Kind, conditions_of
-from scheduler.model.namespaced import Selecting
+from scheduler.model.namespaced import SelectingObject
 from scheduler.model.parts import whole
 from scheduler.model.selectors import NOTHING, LabelSelector, Requirement
 from scheduler.state import label_index, selector_index
@@ -209,7 +209,7 @@ def test_services_of_a_namespace() -> None:
     services = Services()
 
     def put(name: str, selector: LabelSelector) -> None:
-        services.put(Selecting("Service", "x", name, name, "1", selector))
+        services.put(SelectingObject("Service", "x", name, name, "1", selector))
 
     web = LabelSelector((Requirement("app", "In", frozenset(("web",))),))
     put("b", web)
