@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from scheduler.engine.queue import Queue
 from scheduler.engine.stimuli import Bound, Cycle, Put
 from scheduler.framework.binding_plugins import BindingPlugins
 from scheduler.framework.config import default_configuration
-from scheduler.framework.equivalence import EquivalenceClasses
+from scheduler.framework.equivalence import EquivalenceClass, EquivalenceClasses
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
@@ -70,15 +70,24 @@ def _rejects(_: Seen, result: Any) -> str:
     return f"rejects {', '.join(names)}" if names else "rejects no node"
 
 
+def _amounts(requests: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {amount}" for name, amount in requests.items()) + " (CPU in thousandths)"
+
+
+def _asked(_: Seen, found: EquivalenceClass) -> str:
+    names = ", ".join(plugin.name for plugin in found.asked.filters) or "no filter"
+    return f"asked for each pod: {names}; what the other filters say of a node is kept"
+
+
 STOPS = (
     Stop(Decoder.pod, lambda seen, pod: f"{len(seen['raw'])} bytes became pod {pod.key}"),
-    Stop(parse_shape, lambda _, shape: f"it asks for {dict(shape.requests)}, in the scheduler's units"),
+    Stop(parse_shape, lambda _, shape: f"it asks for {_amounts(shape.requests)}"),
     Stop(Engine.handle, lambda _, done: f"the pod is put; instructions so far: {len(done)}"),
     Stop(Queue.add, lambda _, queued: f"it waits in the {queued.place} queue"),
     Stop(Queue.pop, lambda _, queued: f"attempt {queued.attempts} begins"),
     Stop(Attempts.schedule_pod, lambda _, outcome: f"the outcome is a {type(outcome).__name__}"),
     Stop(Framework.decide_quickly, lambda _, decision: f"{decision.fitting} of {decision.nodes} nodes fit"),
-    Stop(EquivalenceClasses.of, lambda _, found: f"{len(found.asked.filters)} filters have to be asked for each pod"),
+    Stop(EquivalenceClasses.of, _asked),
     Stop(TaintToleration.filter, _rejects),
     Stop(NodeResourcesFit.filter, _rejects),
     Stop(NodeResourcesFit.score, lambda _, scores: f"scores by row: {scores.tolist()}"),
