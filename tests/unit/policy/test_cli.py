@@ -320,7 +320,7 @@ def test_wrong_input(shell: Shell) -> None:
         ("eval", "-f", shell.file("two.yaml", pod(), pod()), "--policies", good): (
             f"{shell.where}/two.yaml: expected one object, got 2"
         ),
-        ("eval", "-f", obj, "--policies", good, "--options", "{"): ("--options: {: expected a JSON object"),
+        ("eval", "-f", obj, "--policies", good, "--options", "{"): '--options: "{": expected a JSON object',
         ("eval", "-f", obj, "--policies", good, "--options", '{"dryRun": 3}'): (
             "--options: options.dryRun: expected true or false, got a whole number"
         ),
