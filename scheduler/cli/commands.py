@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from scheduler.cli.declared import typed
+from scheduler.cli.help_words import explain_values
 from scheduler.cli.plain import SERVICES
 
 COMMANDS = {
@@ -55,7 +56,7 @@ class Lazy(TyperGroup):
         """Import the command that was asked for; until then only its name and summary are known."""
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None:
-            command = typer.main.get_command(imported(name))
+            command = explain_values(typer.main.get_command(imported(name)))
             command.name = name
         return name, command, rest
 

@@ -8,6 +8,7 @@ import errno
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,10 @@ _NUMBERS = {
     "Input should be a valid number, unable to parse string as a number": "want a number",
 }
 """pydantic's words for what typer's options are given."""
+_QUOTE = "'"
+_OPTION = re.compile(r"'(-[^']*)'")
+_VALUE = re.compile(r"'([^']*)'")
+_MEANT = re.compile(r"\.? (?:Did you mean ([^?]*)\?|\(Possible options: ([^)]*)\))")
 
 
 class InputError(Exception):
@@ -100,7 +105,7 @@ def guard(command: Callable[[], int | None]) -> int:
         if lines is None:
             raise
         complain(lines)
-        return WRONG
+        return WRONG if lines else 0  # a group without a command has shown its help
 
 
 def _given(error: BaseException) -> str:
@@ -130,11 +135,11 @@ def _lines(error: Exception) -> list[str] | None:
     """The problems that an exception stands for; None when it is not about input."""
     if isinstance(error, _usage_error()):
         context = getattr(error, "ctx", None)
-        said = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
+        said = _in_our_form(str(getattr(error, "format_message", error.__str__)()))
         for found, wanted in _NUMBERS.items():
             said = said.replace(found, f"{wanted}{_given(error)}")
         more = f" (see {context.command_path} --help)" if context is not None else ""
-        return [f"{said[:1].lower()}{said[1:]}{more}"] if said else [more.strip(" ()")]
+        return [f"{said[:1].lower()}{said[1:]}{more}"] if said else []
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         _mute(sys.stdout)
         return ["output: no space left on device"]
@@ -143,6 +148,15 @@ def _lines(error: Exception) -> list[str] | None:
     if isinstance(error, (InputError, *_rooms_errors())):
         return str(error).splitlines() or [type(error).__name__]
     return None
+
+
+def _in_our_form(said: str) -> str:
+    """typer's sentence in one line, with options as they are typed, and values in double quotes."""
+    said = (
+        " ".join(said.split()).rstrip(".").replace("Value error, ", "").replace(". Choose from:", ": expected one of")
+    )
+    said = _MEANT.sub(lambda found: f" (did you mean {(found[1] or found[2]).replace(_QUOTE, '')}?)", said)
+    return _VALUE.sub(r'"\1"', _OPTION.sub(r"\1", said))
 
 
 def _usage_error() -> type[Exception]:

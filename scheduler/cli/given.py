@@ -14,6 +14,7 @@ from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
 from scheduler.whatif.documents import Document, plain
+from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.world import World
 
 _PROBLEMS = 8
@@ -52,7 +53,7 @@ def given(
         with about(named(config) if config else "configuration"):
             frameworks = build(settings, registry())
         if scheduler is not None and scheduler not in frameworks:
-            raise InputError(f"--scheduler: {scheduler}: expected one of the profiles {', '.join(frameworks)}")
+            raise InputError(f"--scheduler: {shown(scheduler)}: expected one of the profiles {', '.join(frameworks)}")
     held: dict[str, list[Document]] = {}
     for file in files:
         with faults.noting():
@@ -91,4 +92,4 @@ def _of_no_namespace(files: Mapping[str, Sequence[Document]], world: World, wher
         if isinstance(namespace, str) and namespace and namespace not in known:
             named_in.setdefault(namespace, file)
     for namespace, file in list(named_in.items())[:_PROBLEMS]:
-        yield f"{named(file)}: metadata.namespace: {namespace[:63]}: there is no such namespace in {where}"
+        yield f"{named(file)}: metadata.namespace: {shown(namespace)}: there is no such namespace in {where}"

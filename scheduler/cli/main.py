@@ -47,8 +47,9 @@ def run(arguments: list[str], program: str = "berth") -> int:
         import typer
 
         from scheduler.cli.commands import app
+        from scheduler.cli.help_words import explain_values
 
-        command = typer.main.get_command(app)
+        command = explain_values(typer.main.get_command(app))
         with command.make_context(program, arguments or ["--help"]) as context:
             code: int | None = command.invoke(context)
         return code

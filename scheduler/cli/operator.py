@@ -1,6 +1,7 @@
 """`berth operator`: keeps the status of MetadataPolicies, and counts whom they would hit."""
 
 import asyncio
+import json
 from typing import Annotated, Any
 
 from scheduler.cli import services
@@ -88,7 +89,7 @@ def operator(
 
     services.log_at(log_level, quiet=audit_once)
     if enforcement not in SWITCHES:
-        raise misused("--enforcement", f"{enforcement}: want one of {', '.join(SWITCHES)}")
+        raise misused("--enforcement", f"{json.dumps(enforcement)}: want one of {', '.join(SWITCHES)}")
     listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
     connection = connect(kubeconfig, context)
     settings = Settings(

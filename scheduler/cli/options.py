@@ -1,5 +1,6 @@
 """Options that several commands have. They mean the same everywhere."""
 
+import json
 from typing import Annotated
 
 import typer
@@ -34,5 +35,5 @@ def seconds(text: str) -> float:
     """`--request-timeout` as kubectl takes it: 5, 5s, 2m, 1h; 0 is no limit. Raises InputError."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
     if not number.isdecimal():
-        raise InputError(f"--request-timeout: {text}: expected seconds, or a time such as 30s or 2m")
+        raise InputError(f"--request-timeout: {json.dumps(text)}: expected seconds, or a time such as 30s or 2m")
     return int(number) * _UNITS[unit] or NO_LIMIT

@@ -17,6 +17,7 @@ from scheduler.policy.native.compile import Compiled, compile_namespace
 from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import Policies
 from scheduler.report.wording import printable
+from scheduler.whatif.judging.schema import shown
 
 LONGEST_RELEASE = 53
 """Characters, as Helm has it."""
@@ -82,7 +83,7 @@ def _by_namespace(policies: Policies, default: str | None) -> Iterator[tuple[str
         if not place:
             raise InputError(f"MetadataPolicy {policy.name}: metadata.namespace: absent: give it with -n NAMESPACE")
         if not keys.is_subdomain(place) or "." in place or len(place) > 63:
-            raise InputError(f"-n {place[:63]}: expected the name of a namespace")
+            raise InputError(f"-n: {shown(place)}: expected the name of a namespace")
         if place in NAMESPACES:
             raise InputError(f"MetadataPolicy {policy.name}: namespace {place}: no policy applies there")
         found.setdefault(place, []).append(policy)

@@ -14,6 +14,7 @@ from scheduler.policy.objects import ShapeError, check
 from scheduler.policy.parse import PolicyError, parse
 from scheduler.policy.spec import KIND, Policies, Policy
 from scheduler.whatif import documents
+from scheduler.whatif.judging.schema import shown
 
 _ENDINGS = (".yaml", ".yml", ".json")
 
@@ -42,7 +43,7 @@ def policy_documents(paths: list[str], faults: Faults) -> Iterator[tuple[str, An
                 yield place, msgspec.json.decode(document.raw)
             elif was_named:
                 with faults.noting():
-                    raise InputError(f"{place}: kind: {document.kind[:40]}: expected {KIND}")
+                    raise InputError(f"{place}: kind: {shown(document.kind)}: expected {KIND}")
     if not found and not faults.noted:
         with faults.noting():
             raise InputError(f"{', '.join(map(named, paths))}: holds no {KIND}")
@@ -80,7 +81,9 @@ def one_object(path: str, namespace: str | None) -> Any:
         one = _checked(msgspec.json.decode(found[0].raw), "")
         there = objects.namespace(one)
         if namespace and there and there != namespace:
-            raise documents.ObjectError(f"metadata.namespace: {there[:63]}: expected {namespace}, as --namespace says")
+            raise documents.ObjectError(
+                f"metadata.namespace: {shown(there)}: expected {namespace}, as --namespace says"
+            )
         return one
 
 
@@ -171,4 +174,4 @@ def _json(text: str, option: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
-        raise InputError(f"{option}: {text[:80]}: expected a JSON object") from None
+        raise InputError(f"{option}: {shown(text)}: expected a JSON object") from None

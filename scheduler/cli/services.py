@@ -3,6 +3,7 @@
 The five options of serving have kube-scheduler's names.
 """
 
+import json
 from typing import TYPE_CHECKING, Annotated
 
 from scheduler.cli.declared import Option
@@ -86,7 +87,7 @@ def log_at(level: str, *, quiet: bool = False) -> None:
     Raises BadParameter.
     """
     if level not in log.LEVELS:
-        raise misused("--log-level", f"{level}: want one of {', '.join(log.LEVELS)}")
+        raise misused("--log-level", f"{json.dumps(level)}: want one of {', '.join(log.LEVELS)}")
     log.configure("warning" if quiet else level)
 
 

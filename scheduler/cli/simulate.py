@@ -30,6 +30,7 @@ from scheduler.framework.spelling import near_names
 from scheduler.model.mistakes import misfit
 from scheduler.plugins.registry import registry
 from scheduler.whatif.documents import ObjectError
+from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.outcome import Outcome
 from scheduler.whatif.plan import plan
 from scheduler.whatif.profiles import TRACE_PROFILES
@@ -126,7 +127,7 @@ def simulate(
     for name in drain or ():
         with faults.noting():
             if there.cluster.nodes.live_row(name) is None:
-                raise InputError(f"--drain: {name}: no such node in {all_given.where}{_meant(name, there)}")
+                raise InputError(f"--drain: {shown(name)}: no such node in {all_given.where}{_meant(name, there)}")
     asked = Asked(there, framework, namespace, all_given.usual)
     for file, held in all_given.files.items():
         with faults.noting():

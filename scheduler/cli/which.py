@@ -7,6 +7,7 @@ from scheduler.apiserver.status import StatusError
 from scheduler.cli.errors import InputError
 from scheduler.framework.spelling import near_names
 from scheduler.model.pod import Pod
+from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.pending import owner_of
 from scheduler.whatif.world import World
 
@@ -53,7 +54,7 @@ def _of(pods: Iterable[Pod], namespace: str | None, of: tuple[str, str] | None, 
     try:
         matches = parse_labels(selector) if selector else None
     except (ValueError, StatusError) as error:
-        raise InputError(f"--selector: {selector}: {error}") from None
+        raise InputError(f"--selector: {shown(selector)}: {error}") from None
     return [
         pod
         for pod in pods

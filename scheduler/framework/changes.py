@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from scheduler.framework.device_changes import OnClaim, OnDevices
 from scheduler.framework.small_change import SmallChange
 from scheduler.framework.storage_changes import OnStorage
-from scheduler.model.affinity import Terms
+from scheduler.model.affinity import AffinityTerm, Terms
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_devices import fewer
 from scheduler.model.quantity import exact
-from scheduler.model.selectors import NodeSelector, NodeSelectorTerm, Requirement
+from scheduler.model.selectors import FieldRequirement, LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
 from scheduler.model.shape import PodShape
 from scheduler.model.taints import UNSCHEDULABLE, Toleration, tolerations_of
 
@@ -98,6 +98,33 @@ class RespellNodeSelector(SmallChange, frozen=True):
         shape.node_selector = (*others, meant)
 
 
+class RespellNodeAffinity(SmallChange, frozen=True):
+    """Ask in a term of the required node affinity for a node, or a label, that is there and is spelt nearly so."""
+
+    cost = 0.5
+    term: int
+    key: str
+    value: str
+    meant: str
+
+    def __str__(self) -> str:
+        return f"write {self.key}={self.meant} in the required node affinity, not {self.key}={self.value}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Replace the only value of the requirement."""
+        required = shape.required_node_affinity
+        if required is None or self.term >= len(required.terms):
+            return
+        terms = list(required.terms)
+        old = terms[self.term]
+        labels = tuple(_respelt(r, self.key, self.value, self.meant) for r in old.labels)
+        fields = tuple(
+            replace(f, name=self.meant) if (f.key, f.name) == (self.key, self.value) else f for f in old.fields
+        )
+        terms[self.term] = _term_of(labels, fields)
+        shape.required_node_affinity = _selector_of(terms)
+
+
 class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
     """Take one requirement out of a term of the required node affinity; the term's last one takes all of it along."""
 
@@ -119,12 +146,49 @@ class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
         if not labels and not fields:
             shape.required_node_affinity = None
             return
-        only = [frozenset((f.name,)) for f in fields if f.operator == "In" and f.key == "metadata.name"]
-        terms[self.term] = NodeSelectorTerm(labels, fields, None, frozenset.intersection(*only) if only else None)
-        named = [term.names for term in terms if term.names is not None]
-        shape.required_node_affinity = NodeSelector(
-            tuple(terms), frozenset().union(*named) if len(named) == len(terms) else None
-        )
+        terms[self.term] = _term_of(labels, fields)
+        shape.required_node_affinity = _selector_of(terms)
+
+
+def _respelt(requirement: Requirement, key: str, value: str, meant: str) -> Requirement:
+    """The requirement, with another value if it asks for this one alone."""
+    if requirement.operator == "In" and requirement.key == key and requirement.values == frozenset((value,)):
+        return replace(requirement, values=frozenset((meant,)))
+    return requirement
+
+
+def _term_of(labels: tuple[Requirement, ...], fields: tuple[FieldRequirement, ...]) -> NodeSelectorTerm:
+    only = [frozenset((f.name,)) for f in fields if f.operator == "In" and f.names_node]
+    return NodeSelectorTerm(labels, fields, None, frozenset.intersection(*only) if only else None)
+
+
+def _selector_of(terms: list[NodeSelectorTerm]) -> NodeSelector:
+    named = [term.names for term in terms if term.names is not None]
+    return NodeSelector(tuple(terms), frozenset().union(*named) if len(named) == len(terms) else None)
+
+
+class RespellPodTerm(SmallChange, frozen=True):
+    """Ask in a required pod affinity term for a label that pods have, and that is spelt nearly so."""
+
+    cost = 0.5
+    term: str
+    key: str
+    value: str
+    meant: str
+    topology_key: str
+
+    def __str__(self) -> str:
+        per = self.topology_key.rpartition("/")[2]
+        return f"write {self.key}={self.meant} in the pod affinity per {per}, not {self.key}={self.value}"
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Replace the term."""
+        shape.affinity_terms = Terms(self.respelt(t) if str(t) == self.term else t for t in shape.affinity_terms)
+
+    def respelt(self, term: AffinityTerm) -> AffinityTerm:
+        """The term with the label that was meant."""
+        found = tuple(_respelt(r, self.key, self.value, self.meant) for r in term.selector.requirements)
+        return AffinityTerm(LabelSelector(found), term.namespaces, term.namespace_selector, term.topology_key)
 
 
 class DropPodTerm(SmallChange, frozen=True):
@@ -322,7 +386,8 @@ class NameScheduler(SmallChange, frozen=True):
 
 
 Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | RaiseMaxSkew | SoftenSpread | DropHostPort
-OnPod = Request | Tolerate | RespellNodeSelector | Relaxed | AllowPreemption | NameScheduler | Ungate
+Respelt = RespellNodeSelector | RespellNodeAffinity | RespellPodTerm
+OnPod = Request | Tolerate | Respelt | Relaxed | AllowPreemption | NameScheduler | Ungate
 OnNode = Uncordon | RemoveTaint | Label
 Change = OnPod | OnNode | OnStorage | OnClaim | OnDevices | MovePod | FreeClaim | AddNode
 Fix = tuple[Change, ...]

@@ -1,12 +1,15 @@
 """What InterPodAffinity says of a node that it rejects: which pods are where, and what would help."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from scheduler.framework.changes import Change, DropPodTerm, Fix, MovePod
+from scheduler.framework.changes import Change, DropPodTerm, Fix, MovePod, RespellPodTerm
 from scheduler.framework.explaining import Detail, Inquiry, domain, pods_with
+from scheduler.framework.spelling import near_names
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.selectors import LabelSelector
 
 _FEW = 3
 _MOST_MOVES = 2
@@ -44,7 +47,7 @@ def repelled(inquiry: Inquiry, row: int) -> Detail:
 
 
 def fixes(inquiry: Inquiry, row: int) -> list[Fix]:
-    """Turn the terms that fail here into preferences, or have the pods in the way leave."""
+    """Write what was perhaps meant, prefer what is required and fails here, or have the pods in the way leave."""
     labels, shape = inquiry.node(row).labels, inquiry.pod.shape
 
     def here(domains: Domains, term: AffinityTerm) -> list[str]:
@@ -54,14 +57,44 @@ def fixes(inquiry: Inquiry, row: int) -> list[Fix]:
     crowded = {term: pods for term in shape.anti_affinity_terms if (pods := here(_selected(inquiry, term), term))}
     repelling = inquiry.cluster.incidence.repelling(inquiry.pod)
     repellers = {pod for term in repelling for pod in here(_carriers(inquiry, term), term)}
-    terms: list[Change] = [_drop(term, anti=False) for term in near]
-    terms += [_drop(term, anti=True) for term in crowded]
+    apart: list[Change] = [_drop(term, anti=True) for term in crowded]
     moves = _moves(inquiry, repellers)
-    found: list[Fix] = [(*terms, *moves)] if len(moves) == len(repellers) else []
+    found: list[Fix] = []
+    if len(moves) == len(repellers):
+        meant = [change for term in near if (change := _meant(inquiry, term)) and here(*_then(inquiry, change, term))]
+        found += [(*meant, *apart, *moves)] if near and len(meant) == len(near) else []
+        found.append((*(_drop(term, anti=False) for term in near), *apart, *moves))
     in_the_way = repellers.union(*crowded.values())
     if crowded and not near and len(in_the_way) == 1:
         found.append(_moves(inquiry, in_the_way))
     return [fix for fix in found if fix]
+
+
+def _meant(inquiry: Inquiry, term: AffinityTerm) -> RespellPodTerm | None:
+    """The label that the term perhaps means: no pod has its value, and some have one that is spelt nearly so."""
+    return inquiry.once(("InterPodAffinity meant", term), partial(_spelt_nearly, inquiry, term))
+
+
+def _spelt_nearly(inquiry: Inquiry, term: AffinityTerm) -> RespellPodTerm | None:
+    selects, own = inquiry.cluster.incidence.selects, inquiry.pod.labels
+    for wrong in term.selector.requirements:
+        if wrong.operator != "In" or len(wrong.values) != 1 or wrong.accepts(own.get(wrong.key)):
+            continue
+        others = LabelSelector(tuple(r for r in term.selector.requirements if r is not wrong))
+        loose = AffinityTerm(others, term.namespaces, term.namespace_selector, term.topology_key)
+        pods = (placement.pod for placement in inquiry.cluster.placements())
+        known = {value for pod in pods if (value := pod.labels.get(wrong.key)) and selects(loose, pod)}
+        [value] = wrong.values
+        near = [] if value in known else near_names(value, sorted(known), 1)
+        if near:
+            return RespellPodTerm(str(term), wrong.key, value, near[0], term.topology_key)
+    return None
+
+
+def _then(inquiry: Inquiry, change: RespellPodTerm, term: AffinityTerm) -> tuple[Domains, AffinityTerm]:
+    """Where the pods are that the term would select."""
+    respelt = change.respelt(term)
+    return _selected(inquiry, respelt), respelt
 
 
 def _selected(inquiry: Inquiry, term: AffinityTerm) -> Domains:

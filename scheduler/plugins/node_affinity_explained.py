@@ -1,14 +1,23 @@
 """What NodeAffinity says of a node that it rejects: which requirements the node misses, and what would help."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 
-from scheduler.framework.changes import Change, DropNodeSelector, DropRequirement, Fix, Label, RespellNodeSelector
+from scheduler.framework.changes import (
+    Change,
+    DropNodeSelector,
+    DropRequirement,
+    Fix,
+    Label,
+    RespellNodeAffinity,
+    RespellNodeSelector,
+)
 from scheduler.framework.explaining import Detail, Inquiry, said
-from scheduler.framework.spelling import label_values, near_labels
+from scheduler.framework.spelling import label_values, near_labels, near_names
 from scheduler.model.node import Node
-from scheduler.model.selectors import NOTHING_MISSED, NodeSelector, Requirement
+from scheduler.model.selectors import NOTHING_MISSED, FieldRequirement, NodeSelector, Requirement
 
+_TERMS = 8
 _FIXED_LABELS = ("kubernetes.io/", "topology.kubernetes.io/", "node.kubernetes.io/", "beta.kubernetes.io/")
 """Labels that are not people's to choose."""
 
@@ -45,10 +54,10 @@ def fixes(node: Node, inquiry: Inquiry) -> list[Fix]:
         for r in wanted
         if r.operator == "In" and r.values and not r.key.startswith(_FIXED_LABELS)
     )
-    respelt = () if of_labels or of_fields else tuple(_respelt(node, own, inquiry))
-    return [
-        fix for fix in (respelt, tuple(drop), labels if len(labels) == len(wanted) and not of_fields else ()) if fix
-    ]
+    respelt = _respelt(node, own, inquiry)
+    in_term = _in_a_term(node, required, inquiry) if of_labels or of_fields else []
+    meant = (*respelt, *in_term) if bool(respelt) == bool(own) and (in_term or not (of_labels or of_fields)) else ()
+    return [fix for fix in (meant, tuple(drop), labels if len(labels) == len(wanted) and not of_fields else ()) if fix]
 
 
 def _respelt(node: Node, missed: list[Requirement], inquiry: Inquiry) -> list[Change]:
@@ -61,6 +70,41 @@ def _respelt(node: Node, missed: list[Requirement], inquiry: Inquiry) -> list[Ch
             return []
         found.append(RespellNodeSelector(requirement.key, min(requirement.values), *near))
     return found
+
+
+def _in_a_term(node: Node, required: NodeSelector | None, inquiry: Inquiry) -> list[Change]:
+    """The same for all that the node misses of one term of the required node affinity."""
+    for i, term in enumerate(required.terms[:_TERMS] if required is not None else ()):
+        missed: list[Requirement | FieldRequirement] = [r for r in term.labels if not r.accepts(node.labels.get(r.key))]
+        missed += [f for f in term.fields if not f.accepts(node.name)]
+        found = list(_in_term(node, i, missed, inquiry))
+        if len(found) == len(missed):
+            return found
+    return []
+
+
+def _in_term(
+    node: Node, term: int, missed: Iterable[Requirement | FieldRequirement], inquiry: Inquiry
+) -> Iterator[Change]:
+    """Another value for each of these that is spelt nearly so, and that the node has."""
+    for each in missed:
+        if isinstance(each, FieldRequirement):
+            value = each.name if each.names_node and each.operator == "In" else ""
+            near = value and inquiry.once(("NodeAffinity node", value), partial(_nearest_node, value, inquiry))
+            if near == node.name:
+                yield RespellNodeAffinity(term, each.key, value, near)
+        elif len(each.values) == 1 and each.operator == "In":
+            known = inquiry.once("NodeAffinity labels", lambda: label_values(inquiry.cluster.nodes))
+            pair = inquiry.once(("NodeAffinity near", each), partial(_nearest, each, known))
+            if pair is not None and pair[0] == each.key and node.labels.get(each.key) == pair[1]:
+                yield RespellNodeAffinity(term, each.key, min(each.values), pair[1])
+
+
+def _nearest_node(name: str, inquiry: Inquiry) -> str:
+    """The node that was perhaps meant, if there is none of this name."""
+    if inquiry.cluster.nodes.live_row(name) is not None:
+        return ""
+    return next(iter(near_names(name, (node.name for _, node in inquiry.cluster.nodes.live()), 1)), "")
 
 
 def _nearest(requirement: Requirement, known: Mapping[str, Collection[str]]) -> tuple[str, str] | None:

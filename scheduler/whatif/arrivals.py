@@ -17,6 +17,7 @@ from scheduler.model.storage import ClaimKey, PersistentVolume, PersistentVolume
 from scheduler.model.taints import untolerated
 from scheduler.whatif import claim_templates, manifest
 from scheduler.whatif.documents import ObjectError
+from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.manifest import Workload
 from scheduler.whatif.world import World
 
@@ -62,7 +63,9 @@ class Batch:
         asked = workload.pod
         own = (asked.get("metadata") or {}).get("namespace")
         if namespace and own and own != namespace:
-            raise ObjectError(f"{workload.name}: metadata.namespace: {own}: expected {namespace}, as --namespace says")
+            raise ObjectError(
+                f"{workload.name}: metadata.namespace: {shown(own)}: expected {namespace}, as --namespace says"
+            )
         if profile is not None:
             asked = {**asked, "spec": {**asked["spec"], "schedulerName": profile}}
         self._whole = manifest.completed(asked, namespace, usual, world.priority_classes, self.notes)

@@ -11,6 +11,8 @@ from scheduler.whatif.asking import Asking
 from scheduler.whatif.stuck import Stuck
 
 _REASONS = 3
+_HELD = "VolumeRestrictions"
+"""What it says of a claim that somebody holds is in the way on every node."""
 _BY_VOLUME = ("VolumeZone", "VolumeBinding")
 
 
@@ -26,7 +28,10 @@ def cause(asking: Asking, decision: Decision, stuck: Sequence[Stuck], meant: Seq
     if meant:
         return meant[0]
     said = {"; ".join(obstacle.detail for obstacle in each.obstacles if obstacle.first) for each in stuck}
-    return said.pop() if len(said) == 1 else _reasons(stuck)
+    if len(said) == 1:
+        return said.pop()
+    held = set.intersection(*({o.detail for o in each.obstacles if o.plugin == _HELD} for each in stuck)) - {""}
+    return "; ".join(sorted(held)) or _reasons(stuck)
 
 
 def _where_the_volumes_are(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[str]:

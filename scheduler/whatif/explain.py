@@ -27,7 +27,7 @@ from scheduler.whatif.commands import Written
 from scheduler.whatif.effects import SideEffects
 from scheduler.whatif.explanation import Explanation
 from scheduler.whatif.limit import limited
-from scheduler.whatif.misspelt import misspelt
+from scheduler.whatif.misspelt import counts_nobody, misspelt
 from scheduler.whatif.offers import told
 from scheduler.whatif.promises import Past, state_of
 from scheduler.whatif.remedies import remedies
@@ -94,6 +94,7 @@ def explain(
             offered = [told(each, asking, written, effects) for each in offered]
     except TooCostlyError as error:
         about.notes.append(f"not every node was explained and not every change was tried: {error}")
+    about.notes += counts_nobody(pod, cluster)
     about.notes += _unchangeable(pod, offered)
     about.notes += asking.notes.values()
     return about.answer(

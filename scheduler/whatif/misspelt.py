@@ -1,6 +1,6 @@
 """Labels, nodes and device classes that a pod asks for and that are not there, where one that is is spelt nearly so."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice
 
@@ -46,27 +46,55 @@ def _nodes(pod: Pod, cluster: Cluster) -> Iterator[str]:
 
 def _of_pods(pod: Pod, cluster: Cluster) -> Iterator[str]:
     """Labels of pods that this one wants to be near, and that no pod has."""
+    terms = [("", term.selector.requirements) for term in islice(pod.shape.affinity_terms, _REQUIREMENTS)]
+    for _, label, near in _of_no_pod(terms, pod, cluster):
+        yield f"no pod has {label}; did you mean {near}?"
+
+
+def counts_nobody(pod: Pod, cluster: Cluster) -> Iterator[str]:
+    """A note for anti-affinity and spread that mean no pod, where some pod has a label that is spelt nearly so."""
+    apart = [
+        (f"the anti-affinity per {_last(term.topology_key)} keeps it apart from no pod", term.selector.requirements)
+        for term in islice(pod.shape.anti_affinity_terms, _REQUIREMENTS)
+    ]
+    spread = [
+        (f"the spread over {_last(constraint.topology_key)} counts no pod", constraint.selector.requirements)
+        for constraint in pod.shape.spread[:_REQUIREMENTS]
+        if constraint.hard
+    ]
+    for what, label, near in _of_no_pod([*apart, *spread], pod, cluster):
+        yield f"{what}: none has {label}; did you mean {near}?"
+
+
+def _of_no_pod(
+    asking: Sequence[tuple[str, Sequence[Requirement]]], pod: Pod, cluster: Cluster
+) -> Iterator[tuple[str, str, str]]:
+    """Of what asks for labels of pods: who asks, the label that no pod has, and the value that is spelt nearly so."""
     asked = [
-        requirement
-        for term in islice(pod.shape.affinity_terms, _REQUIREMENTS)
-        for requirement in term.selector.requirements
+        (what, requirement)
+        for what, requirements in asking
+        for requirement in requirements
         if requirement.operator == "In" and not requirement.accepts(pod.labels.get(requirement.key))
     ][:_REQUIREMENTS]
     if not asked:
         return
-    values: dict[str, dict[str, None]] = {requirement.key: {} for requirement in asked}
+    values: dict[str, dict[str, None]] = {requirement.key: {} for _, requirement in asked}
     for placement in cluster.placements():
         for key, known in values.items():
             value = placement.pod.labels.get(key)
             if value is not None:
                 known[value] = None
-    for requirement in asked:
+    for what, requirement in asked:
         known = values[requirement.key]
         if not any(value in known for value in requirement.values):
             for value in sorted(requirement.values):
                 near = get_close_matches(value, list(known)[:VALUES], n=1)
                 if near:
-                    yield f"no pod has {requirement.key}={value}; did you mean {near[0]}?"
+                    yield what, f"{requirement.key}={value}", near[0]
+
+
+def _last(key: str) -> str:
+    return key.rpartition("/")[2]
 
 
 def _classes(pod: Pod, cluster: Cluster) -> Iterator[str]:

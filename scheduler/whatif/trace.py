@@ -14,6 +14,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.wire import encode
 from scheduler.whatif.documents import ObjectError
+from scheduler.whatif.judging.schema import shown
 
 GPU = "alibabacloud.com/gpu-milli"
 MODEL = "alibabacloud.com/gpu-model"
@@ -94,7 +95,7 @@ class _Row(NamedTuple):
         except ValueError:
             found = -1.0
         if not 0 <= found < 1e15:
-            raise ObjectError(f"{self.file}, line {self.line}: {column}: {text!r}: expected a number, 0 or more")
+            raise ObjectError(f"{self.file}, line {self.line}: {column}: {shown(text)}: expected a number, 0 or more")
         return found
 
     def whole(self, column: str) -> int:

@@ -1,5 +1,6 @@
 """YAML as the API's clients read it."""
 
+import json
 import re
 from typing import Any
 
@@ -46,7 +47,9 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
                 if key.tag == _BOOL:
                     key.tag, key.value = _STR, str(self.bool_values[key.value.lower()]).lower()
                 if key.value in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"{json.dumps(key.value)} is there twice", key.start_mark
+                    )
                 seen.add(key.value)
         found: dict[Any, Any] = super().construct_mapping(node, deep)
         return found

@@ -6,6 +6,7 @@ from scheduler.model.resources import CORE, is_extended, is_scalar
 from scheduler.plugins.node_resources.arguments import ResourceWeight
 from scheduler.plugins.node_resources.fit import NodeResourcesFitArgs
 from scheduler.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs
+from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.lint.finding import Checked, Finding
 
 
@@ -80,7 +81,7 @@ def _resources(resources: Sequence[ResourceWeight], path: str) -> Iterator[Findi
         yield Finding(
             "resource-name-unknown",
             f"{path}[{i}].name",
-            f"{resource.name!r} is no resource that a pod can ask for",
+            f"{shown(resource.name)} is no resource that a pod can ask for",
             "No node has it, so it counts for nothing in the score.",
             "Extended resources have a domain in their name, such as nvidia.com/gpu; the others are cpu, memory, "
             "ephemeral-storage and hugepages-SIZE.",

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from scheduler.model.fields import nearest
 from scheduler.model.pod import Pod
+from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.lint.finding import Checked, Finding
 from scheduler.whatif.world import World
 
@@ -30,7 +31,8 @@ def named(profiles: Sequence[Checked], world: World) -> Iterator[Finding]:
             yield Finding(
                 "profile-misspelt",
                 names[meant],
-                f"{count} waiting {'pod names' if count == 1 else 'pods name'} {name!r}, which no profile is called",
+                f"{count} waiting {'pod names' if count == 1 else 'pods name'} {shown(name)}, "
+                "which no profile is called",
                 f"No scheduler binds them, and no error says so. {meant} was probably meant.",
                 f"Let them name {meant}: the pods have to be created again for that.",
             )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from scheduler.model.selectors import is_qualified_name
+from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.lint.finding import Checked, Finding
 
 KUBE_SCHEDULER = "default-scheduler"
@@ -39,7 +40,7 @@ def reach(profiles: Sequence[Checked]) -> Iterator[Finding]:
             yield Finding(
                 "profile-name-unusable",
                 path,
-                f"{name!r} is not a name that an Event can have as reportingController",
+                f"{shown(name)} is not a name that an Event can have as reportingController",
                 "The API server refuses every event of this profile, so a pending pod has no event that says why.",
                 "Use letters, digits, '-', '_' and '.', at most 63.",
             )
@@ -48,7 +49,7 @@ def reach(profiles: Sequence[Checked]) -> Iterator[Finding]:
             yield Finding(
                 "profile-names-alike",
                 path,
-                f"{name!r} and {seen[alike]!r} differ in case or punctuation only",
+                f"{shown(name)} and {shown(seen[alike])} differ in case or punctuation only",
                 "A pod that spells it the other way is scheduled by the other profile, and no error says so.",
                 "Choose names that can't be taken for each other.",
             )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from scheduler.framework.config import Extender, LeaderElection, SchedulerConfiguration
 from scheduler.model.resources import is_extended
+from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.lint.finding import Finding
 
 _ITS_LEASE = ("kube-scheduler", "kube-system")
@@ -98,7 +99,7 @@ def _extender(extender: Extender, path: str) -> Iterator[Finding]:
             yield Finding(
                 "extender-never-asked",
                 f"{path}.managedResources[{i}].name",
-                f"{resource.name!r} is not the name of an extended resource",
+                f"{shown(resource.name)} is not the name of an extended resource",
                 "An extender with managedResources is called only for pods that ask for one; no pod can ask for this.",
                 "Extended resources have a domain in their name, such as example.com/foo.",
             )
@@ -106,7 +107,7 @@ def _extender(extender: Extender, path: str) -> Iterator[Finding]:
         yield Finding(
             "extender-address",
             f"{path}.urlPrefix",
-            f"{extender.url_prefix!r} does not begin with http:// or https://",
+            f"{shown(extender.url_prefix)} does not begin with http:// or https://",
             "The extender can't be called, and every pod that it is asked about fails"
             f"{' over to the rest of the scheduler (it is ignorable)' if extender.ignorable else ''}.",
             "Write the whole address, such as http://extender.kube-system:8888.",

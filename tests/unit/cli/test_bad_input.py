@@ -64,7 +64,7 @@ def test_dumps(berth: Berth, content: Any, said: str) -> None:
         pytest.param(
             configuration(profile(NodeAffinity={"added": 1})), "profiles[0].pluginConfig[0].args", id="plugin arguments"
         ),
-        pytest.param("a: 1\na: 2", "line 2, column 1: not YAML: 'a' is there twice", id="key twice"),
+        pytest.param("a: 1\na: 2", 'line 2, column 1: not YAML: "a" is there twice', id="key twice"),
     ],
 )
 def test_configurations(berth: Berth, content: Any, said: str) -> None:
@@ -137,7 +137,7 @@ def test_manifests(berth: Berth, content: Any, said: str) -> None:
         (["nobody"], "default/nobody: no such pod in cluster.json"),
         (["web", "-n", "other"], "other/web: no such pod in cluster.json (did you mean shop/web?)"),
         (["shop/web", "-n", "other"], "shop/web: the pod's namespace is shop, and -n says other"),
-        (["web", "--scheduler", "x"], "--scheduler: x: expected one of the profiles berth"),
+        (["web", "--scheduler", "x"], '--scheduler: "x": expected one of the profiles berth'),
         (["web", "--cluster", "."], ".: is a directory"),
     ],
 )
@@ -206,7 +206,7 @@ def _written(content: Any) -> str:
     ("value", "said"),
     [
         pytest.param("-1", "invalid value for --verify: -1: want 0 (none) or more", id="negative"),
-        pytest.param("often", "invalid value for '--verify': want a whole number", id="no number"),
+        pytest.param("often", "invalid value for --verify: want a whole number", id="no number"),
     ],
 )
 def test_how_many_decisions_to_verify(berth: Berth, value: str, said: str) -> None:
@@ -225,7 +225,7 @@ SERVICE = "import sys; from scheduler.cli.main import run; sys.exit(run(sys.argv
     [
         ("operator --port=99999", "--port 99999: want 0 to 65535"),
         ("operator --audit-kind=x.y", "--audit-kind x.y: want PLURAL"),
-        ("operator --log-level=loud", "invalid value for --log-level: loud: want one of debug, info"),
+        ("operator --log-level=loud", 'invalid value for --log-level: "loud": want one of debug, info'),
         ("operator --host=127.0.0.1 --port={taken}", "127.0.0.1:{taken}: can't listen there: address already in use"),
         ("operator --secure-port={taken} --bind-address=127.0.0.1", "127.0.0.1:{taken}: can't listen there"),
         ("admission --port=99999", "--port 99999: want 0 to 65535"),

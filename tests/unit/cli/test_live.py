@@ -181,7 +181,7 @@ def test_request_timeout_is_a_time(berth: Berth, silent: str, given: str) -> Non
     """One line, exit code 2."""
     found = berth("explain", "web", "--kubeconfig", silent, "--request-timeout", given)
     assert (found.code, len(found.err.splitlines())) == (2, 1)
-    assert found.err.startswith(f"berth: --request-timeout: {given}: expected seconds")
+    assert found.err.startswith(f"berth: --request-timeout: {json.dumps(given)}: expected seconds")
 
 
 COMMANDS = [

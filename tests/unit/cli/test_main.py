@@ -1,5 +1,6 @@
 """The command itself: help, version, laziness, and clean ends."""
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -85,6 +86,24 @@ def test_help_is_short_too(berth: Berth, path: tuple[str, ...]) -> None:
     assert found.out == berth(*path, "--help").out
 
 
+@pytest.mark.parametrize("path", TREE, ids=" ".join)
+def test_help_names_no_type_of_python(berth: Berth, monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...]) -> None:
+    """What a value is, is said in words such as FILE, and lines end where the terminal does."""
+    monkeypatch.setenv("COLUMNS", "200")
+    found = berth(*path, "-h").out
+    assert not re.search(r"<[a-z]|\bstr\b|\bbool\b|\bfloat\b", found)
+    summary = " ".join(str(TREE[path].help).split("\n\n")[-1].split())
+    assert len(summary) > 180 or summary in found
+
+
+@pytest.mark.parametrize("group", ["config", "policy"])
+def test_a_group_alone_shows_its_help(berth: Berth, group: str) -> None:
+    """As kubectl's do: that is no mistake."""
+    found = berth(group)
+    assert (found.code, found.err) == (0, "")
+    assert "Commands" in found.out
+
+
 def test_letters_mean_the_same_everywhere() -> None:
     """Each stands for one long option; whoever has the long one has the letter."""
     for path, command in TREE.items():
@@ -132,9 +151,12 @@ def test_answers_come_in_the_same_forms(path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["explian"], "berth: no such command 'explian'. Did you mean 'explain'? (see berth --help)"),
+        (["explian"], 'berth: no such command "explian" (did you mean explain?) (see berth --help)'),
         (["version", "--foo"], "berth: no such option: --foo (see berth version --help)"),
-        (["explain", "-o", "xml", "p"], "berth: invalid value for '-o' / '--output'"),
+        (["explain", "-o", "xml", "p"], 'berth: invalid value for -o / --output: "xml" is not one of "table", "json"'),
+        (["completion"], 'berth: missing argument "shell": expected one of bash, zsh, fish (see'),
+        (["explain", "--clustre", "x"], "berth: no such option: --clustre (did you mean --cases, --cluster?) (see"),
+        (["capacity"], "berth: missing option -f / --filename (see"),
         (["explain"], "berth: name a pod, give one with -f FILE, or ask about all with --pending"),
     ],
 )

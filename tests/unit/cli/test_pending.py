@@ -89,7 +89,7 @@ def test_page(berth: Berth, dump: str) -> None:
         (["deploy/bg"], "Deployment bg: no pod in namespace default is owned by it (did you mean big?)"),
         (["web", "--pending"], "--pending and -l are about pods that wait"),
         (["--pending", "-A", "-n", "x"], "-n and -A: expected one of them"),
-        (["-l", "a b"], "--selector: a b: "),
+        (["-l", "a b"], '--selector: "a b": '),
         ([], "name a pod, give one with -f FILE, or ask about all with --pending"),
     ],
 )

@@ -72,14 +72,14 @@ def test_who_waits_is_found(berth: Berth, dump: str) -> None:
     ("arguments", "said"),
     [
         pytest.param([], "nothing to simulate: give pods or nodes with -f", id="nothing"),
-        pytest.param(["--drain", "z"], "--drain: z: no such node in dump.yaml", id="unknown node"),
+        pytest.param(["--drain", "z"], '--drain: "z": no such node in dump.yaml', id="unknown node"),
         pytest.param(["-f", "twin.yaml"], "twin.yaml: Pod default/p: there is one of this name already", id="twin"),
         pytest.param(["-f", "map.yaml"], "map.yaml: nothing to simulate: they make no pods", id="no pods"),
         pytest.param(["-f", "custom.yaml"], "custom.yaml: nothing to simulate: Thing thing: it has no", id="custom"),
         pytest.param(
             ["-f", "wrong.yaml"], 'wrong.yaml: Deployment web: spec.replicas: "x": expected a whole', id="replicas"
         ),
-        pytest.param(["-f", "web.yaml", "--scheduler", "x"], "--scheduler: x: expected one of", id="profile"),
+        pytest.param(["-f", "web.yaml", "--scheduler", "x"], '--scheduler: "x": expected one of', id="profile"),
         pytest.param(["--trace", "."], "--trace plays a trace on its own nodes", id="trace and cluster"),
     ],
 )

@@ -117,7 +117,7 @@ def test_nodes_and_pods_that_are_not_there(berth: Berth) -> None:
     _write("b.yaml", pod("c", namespace="shop"), pod("c", namespace="shop"))
     files = ("-f", "a.yaml", "-f", "b.yaml")
     found = berth("simulate", *files, "--drain", "x", "--drain", "y", "--cluster", "cluster.json")
-    starts = ("--drain: x: no such node", "--drain: y: no such node", "a.yaml: Pod shop/web", "b.yaml: Pod shop/c")
+    starts = ('--drain: "x": no such node', '--drain: "y": no such node', "a.yaml: Pod shop/web", "b.yaml: Pod shop/c")
     assert found.code == 2
     _told(found.err, *starts)
 
@@ -184,10 +184,12 @@ def test_a_namespace_that_the_file_contradicts(berth: Berth, command: str) -> No
     """As with kubectl, -n is for what names no namespace; another one than the file's is refused."""
     _write("a.yaml", pod("p", "1", namespace="other"))
     found = berth(command, "-f", "a.yaml", "-n", "shop", "--cluster", "cluster.json")
-    said = "metadata.namespace: other: expected shop, as --namespace says"
+    said = 'metadata.namespace: "other": expected shop, as --namespace says'
     assert (found.code, found.out) == (2, "")
     _told(
-        found.err, f"a.yaml: p: {said}", "a.yaml: metadata.namespace: other: there is no such namespace in cluster.json"
+        found.err,
+        f"a.yaml: p: {said}",
+        'a.yaml: metadata.namespace: "other": there is no such namespace in cluster.json',
     )
     assert berth(command, "-f", "a.yaml", "-n", "other", "--cluster", "cluster.json").code != 2
 
@@ -197,7 +199,7 @@ def test_a_namespace_that_is_not_there(berth: Berth, command: str) -> None:
     """The API server would refuse what is in it; it is said, unless a file makes it, or nothing is known of any."""
     _write("a.yaml", pod("p", "1", namespace="gone"), *([] if command != "simulate" else [namespace("made")]))
     found = berth(command, "-f", "a.yaml", "--cluster", "cluster.json")
-    assert found.err == "berth: a.yaml: metadata.namespace: gone: there is no such namespace in cluster.json\n"
+    assert found.err == 'berth: a.yaml: metadata.namespace: "gone": there is no such namespace in cluster.json\n'
     _write("b.yaml", pod("p", "1", namespace="shop"))
     assert berth(command, "-f", "b.yaml", "--cluster", "cluster.json").err == ""
     Path("nodes.json").write_text(json.dumps({"kind": "List", "items": [node("n")]}))
@@ -228,7 +230,7 @@ def test_all_policies_of_a_file(berth: Berth, command: str) -> None:
     _told(
         found.err,
         "policies.yaml: document 2: spec.rules: Invalid value: 5",
-        "policies.yaml: document 3: kind: Pod: expected MetadataPolicy",
+        'policies.yaml: document 3: kind: "Pod": expected MetadataPolicy',
         "policies.yaml: document 4: spec.rules[0].name: Invalid value: 7",
         "policies.yaml: document 5: line ",
     )
@@ -237,7 +239,7 @@ def test_all_policies_of_a_file(berth: Berth, command: str) -> None:
     _told(
         found.err,
         "policies.yaml: document 2: spec.rules: Invalid value: 5",
-        "policies.yaml: document 3: kind: Pod",
+        'policies.yaml: document 3: kind: "Pod"',
         "policies.yaml: document 4: spec.rules[0].name: Invalid value: 7",
         "policies.yaml: document 5: line ",
     )

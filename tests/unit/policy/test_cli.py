@@ -190,7 +190,7 @@ def test_an_object_of_another_namespace(shell: Shell) -> None:
     policies, obj = shell.file("policies.yaml", NO_DEBUG), shell.file("pod.yaml", pod())
     code, out, err = shell.run("eval", "-f", obj, "--policies", policies, "-n", "team-b")
     assert (code, out) == (2, "")
-    assert err == f"berth: {obj}: metadata.namespace: team-a: expected team-b, as --namespace says\n"
+    assert err == f'berth: {obj}: metadata.namespace: "team-a": expected team-b, as --namespace says\n'
 
 
 def test_shared_options(shell: Shell) -> None:
@@ -301,7 +301,7 @@ def test_wrong_input(shell: Shell) -> None:
         ("eval",): "give an object with -f FILE and policies with --policies FILE, or --cases FILE",
         ("eval", "-f", "gone", "--policies", good): "gone: no such file or directory",
         ("eval", "-f", obj, "--policies", "gone"): "gone: no such file or directory",
-        ("eval", "-f", obj, "--policies", obj): f"{obj}: kind: Pod: expected MetadataPolicy",
+        ("eval", "-f", obj, "--policies", obj): f'{obj}: kind: "Pod": expected MetadataPolicy',
         (
             "eval",
             "-f",
@@ -320,14 +320,14 @@ def test_wrong_input(shell: Shell) -> None:
         ("eval", "-f", shell.file("two.yaml", pod(), pod()), "--policies", good): (
             f"{shell.where}/two.yaml: expected one object, got 2"
         ),
-        ("eval", "-f", obj, "--policies", good, "--options", "{"): ("--options: {: expected a JSON object"),
+        ("eval", "-f", obj, "--policies", good, "--options", "{"): '--options: "{": expected a JSON object',
         ("eval", "-f", obj, "--policies", good, "--options", '{"dryRun": 3}'): (
             "--options: options.dryRun: expected true or false, got a whole number"
         ),
         ("eval", "--cases", "gone"): "gone: no such file or directory",
         ("lint", shell.file("empty.yaml", "")): f"{shell.where}/empty.yaml: is empty: "
         "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them",
-        ("lint", good, "--owner-selector", "app=web"): ("--owner-selector: app=web: expected a JSON object"),
+        ("lint", good, "--owner-selector", "app=web"): '--owner-selector: "app=web": expected a JSON object',
         ("impact", "--policies", good, "--cluster", "gone"): "gone: no such file or directory",
         ("test", "gone"): "gone: expected a directory",
         ("test", str(Path(shell.file("dir/x.txt", "")).parent)): (

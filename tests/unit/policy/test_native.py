@@ -266,7 +266,7 @@ def test_the_command_names_what_stays(shell: Shell) -> None:
     ("words", "line"),
     [
         ((), "MetadataPolicy note: metadata.namespace: absent: give it with -n NAMESPACE"),
-        (("-n", "No"), "-n No: expected the name of a namespace"),
+        (("-n", "No"), '-n: "No": expected the name of a namespace'),
         (("-n", "kube-system"), "MetadataPolicy note: namespace kube-system: no policy applies there"),
         (("-n", "a", "--release", "A"), "--release: A: expected a name of at most 53 small letters, digits, - and ."),
     ],

@@ -5,8 +5,10 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.report.pages import explanation_page
+from scheduler.whatif.explanation import SideEffects
 from tests.builders import node, pod
 from tests.unit.whatif.story import BIG, DB, WEB, explained
 
@@ -59,6 +61,14 @@ def test_tells_all() -> None:
     assert answer.message is not None
     for words in ("shop/big fits on none of 5 nodes", "needs 2500m cpu, 1 free of 4", "uncordon b-1", answer.message):
         assert words in text
+
+
+def test_what_else_a_change_does_has_a_line_of_its_own() -> None:
+    """It does not run into the name of the node."""
+    answer = explained(BIG)
+    first = replace(answer.remedies[0], effects=SideEffects(lands=["shop/x"], landed=1, moved={}, loses=[]))
+    page = explanation_page(replace(answer, remedies=[first]))
+    assert '<br><span class="also">shop/x would get a node too</span>' in page
 
 
 def test_dark_and_light() -> None:

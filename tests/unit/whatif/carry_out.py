@@ -39,6 +39,13 @@ def _carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
         case changes.RespellNodeSelector(key, _, meant_key, meant_value):
             del spec["nodeSelector"][key]
             spec["nodeSelector"][meant_key] = meant_value
+        case changes.RespellNodeAffinity(index, key, value, meant):
+            term = spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"][index]
+            _respell([*term.get("matchExpressions", ()), *term.get("matchFields", ())], key, value, meant)
+        case changes.RespellPodTerm(text, key, value, meant):
+            for term in spec["affinity"]["podAffinity"][REQUIRED]:
+                if _said(term, incoming["metadata"]["namespace"]) == text:
+                    _respell(term["labelSelector"]["matchExpressions"], key, value, meant)
         case changes.DropRequirement(term, requirement):
             _drop_requirement(spec["affinity"]["nodeAffinity"], term, requirement)
         case changes.DropPodTerm(anti, text):
@@ -118,3 +125,9 @@ def _drop_requirement(affinity: Object, index: int, requirement: str) -> None:
 
 def _said(term: Object, namespace: str) -> str:
     return str(parse_affinity_term(msgspec.convert(term, wire.PodAffinityTerm), namespace, ""))
+
+
+def _respell(expressions: list[Object], key: str, value: str, meant: str) -> None:
+    for one in expressions:
+        if (one["key"], one["values"]) == (key, [value]):
+            one["values"] = [meant]

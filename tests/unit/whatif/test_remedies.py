@@ -181,7 +181,7 @@ POD = st.builds(
         {
             "ports": st.lists(st.sampled_from(["80", "81"]), max_size=1),
             "apart": st.lists(st.sampled_from(["app=db per zone", "app=web per host"]), max_size=1),
-            "near": st.lists(st.sampled_from(["app=db per zone", "app=none per host"]), max_size=1),
+            "near": st.lists(st.sampled_from(["app=db per zone", "app=none per host", "app=wbe per zone"]), max_size=1),
         }
     ),
 )
@@ -191,7 +191,10 @@ INCOMING = st.tuples(
         {},
         optional={
             "select": LABELS,
-            "need": st.lists(st.sampled_from(["disk=ssd", "gen > 3;disk=hdd", "zone in a"]), max_size=2),
+            "need": st.lists(
+                st.sampled_from(["disk=ssd", "gen > 3;disk=hdd", "zone in a", "disk=sd", "@name in n00;disk=hdd"]),
+                max_size=2,
+            ),
             "gates": st.just(["wait"]),
             "tolerate": st.lists(st.sampled_from(["gpu", "old=x"]), max_size=1),
             "priority": st.integers(0, 2),

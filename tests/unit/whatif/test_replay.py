@@ -119,8 +119,8 @@ def test_study() -> None:
     [
         pytest.param("a,b\n", HEAD, "openb_nodes.csv, line 1: no column sn, cpu_milli", id="columns"),
         pytest.param(NODES + "a,1,1,0,\n", HEAD, "openb_nodes.csv, line 5: sn: a is there twice", id="twice"),
-        pytest.param(NODES + "d,x,1,0,\n", HEAD, "line 5: cpu_milli: 'x': expected a number", id="no number"),
-        pytest.param(NODES + "d,-1,1,0,\n", HEAD, "line 5: cpu_milli: '-1': expected a number", id="negative"),
+        pytest.param(NODES + "d,x,1,0,\n", HEAD, 'line 5: cpu_milli: "x": expected a number', id="no number"),
+        pytest.param(NODES + "d,-1,1,0,\n", HEAD, 'line 5: cpu_milli: "-1": expected a number', id="negative"),
         pytest.param(NODES + "d,1\n", HEAD, "openb_nodes.csv, line 5: expected 5 fields", id="short line"),
         pytest.param(NODES, HEAD + ",1,1,0,0,,,,0,1,\n", "openb_pods.csv, line 2: name: Required value", id="no name"),
         pytest.param("\xff", HEAD, "openb_nodes.csv: expected CSV in UTF-8", id="no text"),

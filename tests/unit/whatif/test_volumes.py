@@ -232,6 +232,14 @@ def test_a_pod_that_waits_for_a_volume(incoming: Object, objects: list[Object], 
 def test_the_cause_is_in_the_first_line() -> None:
     """Of a claim, of a zone, and of what most nodes say."""
     assert of(using(pod("p"), "data"), node("n")).cause == "the claim data of this pod does not exist"
+    held = (
+        claim("data", to="v", modes="RWOP"),
+        volume("v", claimed="data", modes="RWOP"),
+        using(pod("q", on="n"), "data"),
+    )
+    assert of(using(pod("p"), "data"), node("n"), node("m", cordoned=True), *held).cause == (
+        "claim data may be used by one pod only (ReadWriteOncePod): default/q on n holds it"
+    )
     assert of(pod("p", "9"), node("n", "1"), node("m", "1", cordoned=True)).cause == (
         "1 Insufficient cpu, 1 node(s) were unschedulable"
     )

@@ -264,7 +264,7 @@ def test_the_pods_of_a_cluster() -> None:
         ("profile-unused", "profiles[0].schedulerName"),
         ("profile-misspelt", "profiles[0].schedulerName"),
     ]
-    assert findings[1].what == "1 waiting pod names 'berth-pak', which no profile is called"
+    assert findings[1].what == '1 waiting pod names "berth-pak", which no profile is called'
     world.add_all([pod("s", scheduler="used", priority=9)])
     assert [each.code for each in lint(config, IN_TREE, world)][-1] == "preemption-missing"
 
