@@ -6,6 +6,7 @@ import cProfile
 import gc
 import pstats
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from itertools import count
 
 import msgspec
@@ -31,6 +32,7 @@ from scheduler.framework.profiles import annotated, build
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod_group import COMPOSITE, NATIVE
 from scheduler.plugins.annotation_affinity import AnnotationAffinity
+from scheduler.plugins.dynamic_resources.selecting import EVALUATING
 from scheduler.plugins.registry import registry
 from scheduler.telemetry import collector
 from scheduler.workloads.figures import quantile
@@ -74,6 +76,7 @@ class Town:
         frameworks = build(SchedulerConfiguration(profiles=profiles), registry())
         self.engine = Engine(frameworks)
         self.decoder = Decoder(annotated(frameworks))
+        import_module(EVALUATING)  # as `berth run` does beside the loop, once it sees devices
         self.engine.epoch = 0.0  # room can only be kept where it is known when pods end
         for api in (NATIVE, COMPOSITE):
             self.engine.handle(Follows(api, followed=True), 0.0)

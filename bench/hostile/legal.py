@@ -59,6 +59,8 @@ def _new(document: Object, name: str) -> Object:
     for given in ("uid", "creationTimestamp"):
         document["metadata"].pop(given, None)
     document["metadata"]["name"] = name
+    if "namespace" in document["metadata"]:
+        document["metadata"]["namespace"] = TENANT  # whichever of its namespaces it is in
     if document["kind"] == "Namespace":
         del document["metadata"]["labels"]["kubernetes.io/metadata.name"]
     if document["kind"] in ("Pod", "PodGroup"):

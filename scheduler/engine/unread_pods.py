@@ -13,7 +13,8 @@ from scheduler.state.backlog import Backlog
 from scheduler.state.effort import Effort, SliceOver
 
 _A_POD = 2
-"""Steps for each pod beside what is read of it."""
+"""Steps for each pod beside what is read of it, and one more for each of its claims and disks: these are counted when
+it is, however many pods share what was read."""
 
 
 class UnreadPods:
@@ -62,7 +63,8 @@ class UnreadPods:
             except SliceOver:
                 spent += self._effort.end()
                 break
-            spent += self._effort.end() + _A_POD
+            volumes = pod.shape.volumes
+            spent += self._effort.end() + _A_POD + len(volumes.claims) + len(volumes.disks)
             self.drop(uid)
             self.ready(pod, now)
             if spent >= steps:

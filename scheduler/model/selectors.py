@@ -206,7 +206,10 @@ class LabelSelector(Struct, frozen=True, dict=True):
         if len(self.requirements) > _MANY:
             return self._by_key is not None and self._by_key.hold(labels)
         get = labels.get
-        return all(requirement.accepts(get(requirement.key)) for requirement in self.requirements)
+        for requirement in self.requirements:  # noqa: SIM110 (all() takes twice as long, and budgets ask by the thousand)
+            if not requirement.accepts(get(requirement.key)):
+                return False
+        return True
 
     def __str__(self) -> str:
         if self.nothing:

@@ -84,8 +84,8 @@ class Attachments:
         self._migrated: dict[str, Numbers] = {}
         self._written: dict[int, CSINode] = {}
         self._pods: dict[int, dict[str, Pod]] = {}
-        self._claim_rows: dict[ClaimKey, Counter[int]] = {}
-        self._made_for: dict[ClaimKey, Counter[int]] = {}
+        self._claim_rows: dict[ClaimKey, dict[int, int]] = {}
+        self._made_for: dict[ClaimKey, dict[int, int]] = {}
         """As `_claim_rows`, for pods that count a claim only if it was made for them."""
         self._claims_of: dict[str, set[ClaimKey]] = {}
         self._on_node: dict[str, dict[str, VolumeAttachment]] = {}
@@ -182,9 +182,11 @@ class Attachments:
         for used in volumes.claims:
             key = (pod.namespace, used.claim(pod.name))
             for counted in (self._claim_rows, self._made_for) if used.ephemeral else (self._claim_rows,):
-                rows = counted.setdefault(key, Counter())
-                rows[row] += sign
-                if not rows[row]:
+                rows = counted.get(key)
+                if rows is None:
+                    rows = counted[key] = {}
+                times = rows[row] = rows.get(row, 0) + sign
+                if not times:
                     del rows[row]
                     if not rows:
                         del counted[key]

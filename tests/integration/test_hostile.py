@@ -54,6 +54,7 @@ def test_the_dearest_native_policies_are_enforced(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(natives, "SHAPES", few)
     monkeypatch.setattr(natives, "ROUNDS", 1)
     monkeypatch.setattr(natives, "EACH", 1)
+    monkeypatch.setattr(natives, "PAIRS", 1)
     monkeypatch.setattr(natives, "BESIDE", 1)
     rows = list(natives.rows(Chosen(), lambda _: None))
     assert [row.name for row in rows] == [*SHAPES]

@@ -8,6 +8,7 @@ from bench.hostile.shapes import (
     crossed,
     devices,
     gangs,
+    mixed,
     nodes,
     odd,
     placed,
@@ -23,7 +24,7 @@ SCENARIOS: list[Scenario] = [
     scenario
     for module in (
         *(terms, specs, placed, queueing, selecting, claims, devices, nodes, odd, crossed, gangs, restless),
-        *(changed, arranged, sly),
+        *(changed, arranged, sly, mixed),
     )
     for scenario in module.SCENARIOS
 ]

@@ -86,6 +86,28 @@ def test_others_wait_for_the_turn_of_a_hostile_object() -> None:
     assert machine.waiting() == 0
 
 
+def test_who_came_before_the_first_hostile_object_does_not_count() -> None:
+    """They wait for what a process does the first time, hostile objects or not."""
+
+    class Fixed(Cpu):
+        """A second for the first cycle, nothing for all else."""
+
+        first = True
+
+        def end(self) -> float:
+            took = 1.0 if self.first and machine.doing == "Cycle" else 0.0
+            self.first = self.first and not took
+            return took
+
+    own = Town(20)
+    machine = Machine(own.engine, own.decoder, Fixed())
+    others = map(town.encoded, map(town.ordinary, count()))
+    machine.run(iter(()), others, every=0.1, seconds=2.0)
+    # The one of 0 s has the first cycle; those of 0.1 and 0.2 s wait for it, too, and come before 0.25 s.
+    assert len(machine.waits) == len(range(3, 20))
+    assert max(machine.waits) == pytest.approx(0.7)
+
+
 def test_a_pod_that_came_just_before_the_cut_is_not_left_out() -> None:
     """It has waited for nobody yet. One that nobody served for so long is."""
     own = Town(1)

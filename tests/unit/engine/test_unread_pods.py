@@ -1,5 +1,6 @@
 """Large pods that others placed: read in turns, at the charge of their namespace, and counted once they are read."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -99,6 +100,22 @@ def test_others_are_decided_in_between_and_do_not_pay(town: Town) -> None:
     turns_taken = town.engine.queue.turns
     assert turns_taken.debt("mallory", town.now) > 10 * MANY
     assert turns_taken.debt("default", town.now) == 0
+
+
+def test_what_they_share_is_counted_for_each(town: Town) -> None:
+    """Pods with the same thousands of claims are read once; each of them is still counted in a turn of its own."""
+    claims = [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": f"c{i}"}} for i in range(MANY)]
+    made = [pod(f"worst-{i}", uid=f"worst-{i}", namespace="mallory", on="n1") for i in range(5)]
+    for one in made:
+        one["spec"]["volumes"] = claims
+    town.put_large(*made)
+    unread = town.engine.queue.term_indexing.unread
+    left = [len(unread)]
+    while unread:
+        town.cycle()
+        left.append(len(unread))
+    assert max(before - after for before, after in pairwise(left)) == 1
+    assert town.engine.queue.turns.debt("mallory", town.now) > 5 * MANY
 
 
 def test_namespaces_take_turns(town: Town) -> None:
