@@ -64,7 +64,7 @@ class ClusterWatch:
         """API groups of pod groups."""
         self._evaluating: asyncio.Future[Any] | None = None
         """The import of what knows CEL, once there are devices or claims."""
-        self._decoder = Decoder(annotated(frameworks))
+        self._decoder = Decoder(annotated(frameworks), placed_too=True)
         self._decoder_beside = self._decoder.beside(placed_too=True)
         self.reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES, *GROUPS)]
         self.sight = Sight(self.reflectors, NEEDED, wake)

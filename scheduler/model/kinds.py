@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from scheduler.model import devices_parse, pod_group_parse, storage_parse, wire
 from scheduler.model.annotated import Mode
+from scheduler.model.containers import asks_much, has_many
 from scheduler.model.devices import DEVICE_KINDS, DeviceKind
 from scheduler.model.namespaced import Namespace, SelectingObject, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
@@ -24,6 +25,8 @@ KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS, *DEVICE_KINDS, 
 
 LARGE_BOUND = 500
 """Large objects are few, and what is small in them is seldom shared."""
+SMALL = 8 << 10
+"""A pod of fewer bytes has no hundreds of containers, as the API server fills them in."""
 
 
 class Decoder:
@@ -43,7 +46,8 @@ class Decoder:
     ) -> None:
         """`reads_later`: containers and volumes of waiting pods are read by whoever schedules them.
 
-        `placed_too`: and those of pods that a node has or is kept for. Whoever gets them has to read them first.
+        `placed_too`: and those of pods that a node has or is kept for. Whoever gets them has to read them first. Without
+        `reads_later`, this is so for pods with unusually much to read: others are read at once.
         """
         self._annotated = dict(annotated)
         self._bound = bound
@@ -70,12 +74,15 @@ class Decoder:
 
     def pod(self, raw: bytes) -> Pod:
         """A pod. Raises msgspec.DecodeError when the bytes are not one."""
-        if self._reads_later:
+        read = None
+        if self._reads_later or (self._placed_too and memoryview(raw).nbytes > SMALL):
             unread = wire.unread_pod_decoder.decode(raw)
-            if may_be_read_later(unread):
+            if not (self._reads_later or has_many(unread.spec)):
+                read = wire.pod_decoder.decode(raw)
+            if (read is None or asks_much(read.spec)) and may_be_read_later(unread):
                 with suppress(NeededNowError):
                     return parse_pod(unread, self.interner)
-        return parse_pod(wire.pod_decoder.decode(raw), self.interner)
+        return parse_pod(wire.pod_decoder.decode(raw) if read is None else read, self.interner)
 
     def node(self, raw: bytes) -> Node:
         """A node. Raises msgspec.DecodeError when the bytes are not one."""

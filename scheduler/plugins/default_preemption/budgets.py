@@ -5,155 +5,22 @@ budget is matched once with each set of labels instead of each pod, only budgets
 affects only what it changed, and the attempt is charged for all of it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.model.namespaced import SelectingObject
 from scheduler.model.pod import Pod
+from scheduler.plugins.default_preemption.namespace_budgets import FEW, Match, NamespaceBudgets
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.effort import Effort
 
 _KIND = "PodDisruptionBudget"
-_FEW = 24
-"""In a namespace with up to so many budgets, plain integers are quicker than arrays."""
-_REMEMBERED = 1 << 22
-"""So many pairs of label sets and budgets are remembered of one namespace."""
-_TOGETHER = 512
-"""So many requirements are looked at between two charges."""
 _IN_PARTS = 64
 """So many pods that go together draw between two charges."""
 _STATES, _LONG_STATES = 8, 2
 """After so many states of the budgets it is kept what pods that go together draw; and where there are many budgets."""
-_NEVER_OVERDRAWN = 1 << 60
-"""What a budget that went allows."""
-
-
-class _Match:
-    """The budgets that match one set of labels, as far as they were looked at."""
-
-    __slots__ = ("found", "labels", "maybe", "numbers", "upto")
-
-    def __init__(self, labels: Mapping[str, str], maybe: list[int], upto: int) -> None:
-        self.labels = labels
-        """Kept, so that its identity stays what it is."""
-        self.maybe = maybe
-        """Budgets still to look at, the next one last."""
-        self.upto = upto
-        """Budgets from this number on are not among them yet."""
-        self.found: list[int] = []
-        self.numbers: NDArray[np.intp] | None = None
-        """`found` as an array, once it is wanted."""
-
-
-class _Namespace:
-    """The budgets of one namespace, each with a number, by what of its labels a pod must have to be matched."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.budgets: list[SelectingObject] = []
-        self.allowed: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
-        self.disrupting: set[int] = set()
-        """Those that have accounted for somebody's eviction already."""
-        self.version = 0
-        """Another one after each change."""
-        self.looked = 0
-        """How often a budget was held against a set of labels."""
-        self._coming = list(names)
-        self._coming.reverse()
-        self._number: dict[str, int] = {}
-        self._by_label: dict[tuple[str, str], list[int]] = {}
-        self._by_key: dict[str, list[int]] = {}
-        self._others: list[int] = []
-        self._matches: dict[int, _Match] = {}
-        self._remembered = 0
-
-    def read(self, budgets: Mapping[str, SelectingObject], effort: Effort) -> None:
-        """Read those that were named at first; goes on where it was interrupted."""
-        while self._coming:
-            steps = 0
-            while self._coming and steps < _TOGETHER:
-                budget = budgets.get(self._coming.pop())
-                steps += 1 if budget is None else self.put(budget)
-            effort.charge(steps)
-
-    @property
-    def worn(self) -> bool:
-        """Whether most numbers stand for budgets that went: better read anew."""
-        return len(self.budgets) > 2 * len(self._number) + _FEW
-
-    def put(self, budget: SelectingObject) -> int:
-        """Add or update one; returns the steps that it took."""
-        self.version += 1
-        number = self._number.get(budget.name)
-        if number is not None and self.budgets[number].selector == budget.selector:
-            self._write(number, budget)
-            return 1
-        self.drop(budget.name)
-        selector = budget.selector
-        if selector.nothing or selector.is_everything:
-            return 1
-        number = self._number[budget.name] = len(self.budgets)
-        self.budgets.append(budget)
-        if number == len(self.allowed):
-            self.allowed = np.concatenate((self.allowed, np.zeros_like(self.allowed)))
-        self._write(number, budget)
-        named = [r for r in selector.requirements if r.operator == "In"]
-        if named:
-            fewest = min(named, key=lambda r: len(r.values))
-            for value in fewest.values:
-                self._by_label.setdefault((fewest.key, value), []).append(number)
-            return 2 + len(fewest.values)
-        key = next((r.key for r in selector.requirements if r.operator == "Exists"), None)
-        (self._others if key is None else self._by_key.setdefault(key, [])).append(number)
-        return 2
-
-    def drop(self, name: str) -> None:
-        """Remove one, if it is there. Its number stays in use, as a budget that is never overdrawn."""
-        self.version += 1
-        number = self._number.pop(name, None)
-        if number is not None:
-            self.allowed[number] = _NEVER_OVERDRAWN
-            self.disrupting.discard(number)
-
-    def _write(self, number: int, budget: SelectingObject) -> None:
-        self.budgets[number] = budget
-        self.allowed[number] = budget.allowed
-        (self.disrupting.add if budget.disrupted else self.disrupting.discard)(number)
-
-    def matching(self, labels: Mapping[str, str], effort: Effort) -> _Match:
-        """The budgets that match a set of labels, in their order."""
-        match = self._matches.get(id(labels))
-        if match is None or match.labels is not labels:
-            maybe = list(self._others)
-            for pair in labels.items():
-                maybe += self._by_label.get(pair, ())
-                maybe += self._by_key.get(pair[0], ())
-            maybe.sort(reverse=True)
-            if self._remembered + len(maybe) > _REMEMBERED:
-                self._matches.clear()
-                self._remembered = 0
-            self._remembered += len(maybe) + 1
-            match = self._matches[id(labels)] = _Match(labels, maybe, len(self.budgets))
-        if match.upto < len(self.budgets):
-            match.maybe[:0] = range(len(self.budgets) - 1, match.upto - 1, -1)
-            match.upto = len(self.budgets)
-        while match.maybe:
-            self._look(match, effort)
-        return match
-
-    def _look(self, match: _Match, effort: Effort) -> None:
-        labels, budgets, maybe = match.labels, self.budgets, match.maybe
-        match.numbers = None
-        steps = 0
-        while maybe and steps < _TOGETHER:
-            selector = budgets[maybe[-1]].selector
-            if selector.matches(labels):
-                match.found.append(maybe[-1])
-            maybe.pop()
-            steps += 1 + len(selector.requirements)
-            self.looked += 1
-        effort.charge(steps // 2)
 
 
 class Drawn:
@@ -193,11 +60,11 @@ class DrawnTogether:
     __slots__ = ("_after", "_namespace", "_version")
 
     def __init__(self) -> None:
-        self._namespace: _Namespace | None = None
+        self._namespace: NamespaceBudgets | None = None
         self._version = 0
         self._after: dict[object, _Drawing] = {}
 
-    def after(self, name: str, namespace: _Namespace, before: Drawn) -> _Drawing:
+    def after(self, name: str, namespace: NamespaceBudgets, before: Drawn) -> _Drawing:
         """What they draw after others have; it may not be counted yet."""
         if self._namespace is not namespace or self._version != namespace.version:
             self._namespace, self._version = namespace, namespace.version
@@ -206,7 +73,7 @@ class DrawnTogether:
         state = frozenset((times or {}).items()), None if left is None else left.tobytes()
         found = self._after.get(state)
         if found is None:
-            if len(self._after) >= (_STATES if len(namespace.budgets) <= _FEW else _LONG_STATES):
+            if len(self._after) >= (_STATES if len(namespace.budgets) <= FEW else _LONG_STATES):
                 self._after.clear()
             found = self._after[state] = _Drawing()
             found.drawn.take(name, before)
@@ -218,7 +85,7 @@ class Budgets:
 
     def __init__(self) -> None:
         self._version = 0
-        self._namespaces: dict[str, _Namespace] = {}
+        self._namespaces: dict[str, NamespaceBudgets] = {}
         self._cluster: Cluster | None = None
         self.any = False
         """Whether there are any."""
@@ -252,7 +119,7 @@ class Budgets:
             elif budget is None:
                 namespace.drop(name)
             else:
-                namespace.put(budget)
+                cluster.effort.count(namespace.put(budget))
 
     def overdrawing(self, pods: Sequence[Pod], cluster: Cluster, before: Drawn | None = None) -> list[bool] | None:
         """For each victim, the most important first, whether its eviction would overdraw one; None: nobody's would.
@@ -291,11 +158,11 @@ class Budgets:
         drawn.take(name, found.drawn)
         return found.over
 
-    def _namespace(self, name: str, written: Mapping[str, SelectingObject], effort: Effort) -> _Namespace:
+    def _namespace(self, name: str, written: Mapping[str, SelectingObject], effort: Effort) -> NamespaceBudgets:
         """What is known of a namespace with these budgets."""
         namespace = self._namespaces.get(name)
         if namespace is None:
-            namespace = self._namespaces[name] = _Namespace(written)
+            namespace = self._namespaces[name] = NamespaceBudgets(written)
         namespace.read(written, effort)
         return namespace
 
@@ -312,7 +179,7 @@ class Budgets:
             match = namespace.matching(pod.labels, effort)
             if not match.found:
                 continue
-            if len(namespace.budgets) <= _FEW:
+            if len(namespace.budgets) <= FEW:
                 over = _draw(pod, namespace, match.found, drawn.setdefault(pod.namespace, {}))
                 self.steps += 1
             else:
@@ -336,7 +203,7 @@ class Budgets:
                 namespace.matching(pod.labels, effort)
 
 
-def _draw(pod: Pod, namespace: _Namespace, matching: list[int], drawn: dict[int, int]) -> bool:
+def _draw(pod: Pod, namespace: NamespaceBudgets, matching: list[int], drawn: dict[int, int]) -> bool:
     """Draw on a pod's budgets until one is overdrawn; `drawn`: how often that was done, by budget."""
     for number in matching:
         if number in namespace.disrupting and pod.name in namespace.budgets[number].disrupted:
@@ -347,7 +214,7 @@ def _draw(pod: Pod, namespace: _Namespace, matching: list[int], drawn: dict[int,
     return False
 
 
-def _draw_many(pod: Pod, namespace: _Namespace, match: _Match, left: NDArray[np.int64]) -> bool:
+def _draw_many(pod: Pod, namespace: NamespaceBudgets, match: Match, left: NDArray[np.int64]) -> bool:
     """As `_draw`, for a namespace of many budgets; `left`: what they still allow."""
     if match.numbers is None:
         match.numbers = np.array(match.found, dtype=np.intp)

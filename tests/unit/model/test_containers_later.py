@@ -141,3 +141,46 @@ def test_what_can_not_be_read_refuses_the_pod() -> None:
     assert (found.shape.requests, found.shape.images) == ({}, ())
     with pytest.raises(msgspec.ValidationError):
         _decoded("nothing", containers=[{"name": 7}], nodeName="n1")
+
+
+SMALLER: dict[str, tuple[bool, dict[str, Any]]] = {
+    "many containers": (True, {"containers": [{"name": f"c{i}", "image": f"{i}"} for i in range(1_000)]}),
+    "many init containers": (True, {"initContainers": [{"name": f"c{i}", "image": f"{i}"} for i in range(1_000)]}),
+    "many volumes": (True, {"volumes": [{"name": f"v{i}", "emptyDir": {}} for i in range(1_000)]}),
+    "many resources": (
+        True,
+        {"containers": [_container(0, resources={"requests": {f"example.com/{i}": "1" for i in range(1_000)}})]},
+    ),
+    "long environments": (False, {"containers": [_container(0, env=[{"name": "A", "value": "v" * 40_000}])]}),
+    "few containers": (False, {"containers": [{"name": f"c{i}", "image": f"{i}"} for i in range(100)]}),
+}
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_a_smaller_pod_with_much_to_read_is_read_by_its_own_attempt(name: str) -> None:
+    """One that is decoded on the loop: where that would take longer than for others, its namespace pays for it."""
+    later, more = SMALLER[name]
+    made = pod("p", uid="p")
+    made["spec"] |= more
+    raw, loops = encode(made), Decoder(placed_too=True)
+    assert len(raw) < containers.LARGE
+    taken, found = lines(lambda: loops.pod(raw))
+    at_once, expected = lines(lambda: Decoder().pod(raw))
+    assert found.shape.complete != later
+    if later:
+        assert taken * 10 < at_once
+    parts: list[int] = []
+    found.shape.read(parts.append)
+    assert (sum(parts) > 500) == later
+    for field in (*FIELDS, "problem"):
+        assert getattr(found.shape, field) == getattr(expected.shape, field), field
+
+
+def test_pods_with_other_environments_share_a_shape() -> None:
+    """However long these are: they decide nothing."""
+    loops, found = Decoder(placed_too=True), set()
+    for i in range(2):
+        made = pod("p", uid="p")
+        made["spec"]["containers"] = [_container(0, env=[{"name": "A", "value": f"{i}" * 20_000}])]
+        found.add(loops.pod(encode(made)).shape)
+    assert len(found) == 1

@@ -1,0 +1,71 @@
+"""Which disruption budgets of a namespace match a pod: as their selectors say, however they are looked up."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.namespaced import SelectingObject
+from scheduler.plugins.default_preemption.namespace_budgets import NamespaceBudgets
+from scheduler.state.effort import Effort
+from tests.unit.work import lines
+
+from .preempting import a_budget
+
+MANY = 500
+KEYS, VALUES = ("app", "tier", "one"), ("a", "b", "c")
+_labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))
+
+
+@st.composite
+def _requirement(draw: st.DrawFn) -> dict[str, Any]:
+    operator = draw(st.sampled_from(("NotIn", "NotIn", "DoesNotExist", "In", "Exists")))
+    found: dict[str, Any] = {"key": draw(st.sampled_from(KEYS)), "operator": operator}
+    if operator in ("In", "NotIn"):
+        found["values"] = draw(st.lists(st.sampled_from(VALUES), min_size=1, max_size=3))
+        if draw(st.integers(0, 9)) == 0:
+            found["values"] += [f"x{i}" for i in range(100)]  # more than is kept by what it bars
+    return found
+
+
+_selector = st.fixed_dictionaries({"matchExpressions": st.lists(_requirement(), max_size=3)})
+_step = st.one_of(
+    st.tuples(st.just("put"), st.integers(0, 9), _selector),
+    st.tuples(st.just("drop"), st.integers(0, 9), st.none()),
+    st.tuples(st.just("ask"), st.none(), st.none()),
+)
+
+
+@given(pods=st.lists(_labels, min_size=1, max_size=4), steps=st.lists(_step, max_size=20))
+def test_they_are_those_whose_selectors_match(pods: list[dict[str, str]], steps: list[Any]) -> None:
+    """In the order in which they came, whatever was asked before and whatever changes; those that went may stay."""
+    namespace, written = NamespaceBudgets(()), dict[str, SelectingObject]()
+    for what, number, selector in [*steps, ("ask", None, None)]:
+        name = f"b{number}"
+        if what == "put":
+            written[name] = a_budget(name, 1, selector)
+            namespace.put(written[name])
+        elif what == "drop":
+            written.pop(name, None)
+            namespace.drop(name)
+        else:
+            for labels in filter(None, pods):
+                match = namespace.matching(labels, Effort())
+                assert match.found == sorted(set(match.found))
+                found = {namespace.budgets[n].name for n in match.found if namespace.allowed[n] == 1}
+                # An empty selector is no concern of an eviction here, as upstream has it.
+                expected = (one for one in written.values() if not one.selector.is_everything)
+                assert found == {one.name for one in expected if one.selector.matches(labels)}
+
+
+def test_budgets_that_bar_a_few_labels_are_not_asked_one_by_one() -> None:
+    """However many there are, a pod that nobody has seen takes hardly more work. A tenant may change them all the time."""
+    namespace = NamespaceBudgets(())
+    for i in range(MANY):
+        one = {"key": "one", "operator": "NotIn", "values": [f"x{i}-{k}" for k in range(50)]}
+        namespace.put(a_budget(f"b{i}", 1, {"matchExpressions": [one]}))
+    effort = Effort()
+    cost, match = lines(lambda: namespace.matching({"one": "x3-4", "app": "a"}, effort))
+    assert match.found == [n for n in range(MANY) if n != 3]
+    assert cost < 3 * MANY  # one of them asked takes more than ten lines
+    assert MANY // 32 < effort.spent < MANY // 8
