@@ -1,6 +1,6 @@
 """The pools whose devices one node reaches (upstream: `structured/internal/incubating/pools_incubating.go`)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -37,6 +37,8 @@ class Pool(Struct, gc=False, frozen=True, eq=False):
     """Its driver is still publishing it."""
     invalid: str = ""
     """What is wrong with it."""
+    binds_later: bool = False
+    """Some of its devices have conditions that have to come true before a pod is bound."""
 
     def __str__(self) -> str:
         return "/".join(self.id)
@@ -54,38 +56,11 @@ def reaches(node: Node, place: Place) -> bool:
     return place.everywhere or (place.selector is not None and node_matches(place.selector, node))
 
 
-def pools_of(node: Node, devices: Devices) -> list[Pool]:
-    """In the order in which devices are looked for: by name, those with binding conditions last (GatherPools)."""
-    found: dict[PoolID, list[ResourceSlice]] = {}
-    for one in _slices_for(node, devices):
-        if one.uses_groups or not _is_relevant(node, one):
-            continue
-        known = found.get(one.pool_id)
-        if known is None or one.generation > known[0].generation:
-            found[one.pool_id] = [one]
-        elif one.generation == known[0].generation:
-            known.append(one)
-    pools = [_pool(node, slices, devices) for slices in found.values()]
-    return sorted([pool for pool in pools if pool is not None], key=_order)
+def pool_of(node: Node, slices: Sequence[ResourceSlice], devices: Devices) -> Pool | None:
+    """The pool that a node reaches by these slices, which are of one generation.
 
-
-def _order(pool: Pool) -> tuple[bool, PoolID]:
-    return any(one.device.binding_conditions for one in pool.devices), pool.id
-
-
-def _slices_for(node: Node, devices: Devices) -> Iterator[ResourceSlice]:
-    yield from devices.slices_on(node.name)
-    yield from devices.shared_slices
-
-
-def _is_relevant(node: Node, one: ResourceSlice) -> bool:
-    if one.place.said:
-        return reaches(node, one.place)
-    return one.by_device and any(reaches(node, device.place) for device in one.devices)
-
-
-def _pool(node: Node, slices: list[ResourceSlice], devices: Devices) -> Pool | None:
-    """The pool; None when its driver has begun to publish another generation of it elsewhere."""
+    None when its driver has begun to publish another generation of it elsewhere.
+    """
     first = slices[0]
     whole = slices
     if len(slices) != first.count:
@@ -121,7 +96,45 @@ def _pool(node: Node, slices: list[ResourceSlice], devices: Devices) -> Pool | N
         for device in one.devices
         if device.consumes
     ]
-    return Pool(first.pool_id, reached, tuple(consumers), counters)
+    binds_later = any(entry.device.binding_conditions for entry in reached)
+    return Pool(first.pool_id, reached, tuple(consumers), counters, binds_later=binds_later)
+
+
+def pools_of(
+    node: Node,
+    devices: Devices,
+    made: Callable[[Node, Sequence[ResourceSlice], Devices], Pool | None] = pool_of,
+) -> list[Pool]:
+    """In the order in which devices are looked for: by name, those with binding conditions last (GatherPools).
+
+    `made`: makes a pool, or knows it.
+    """
+    found: dict[PoolID, list[ResourceSlice]] = {}
+    for one in _slices_for(node, devices):
+        if one.uses_groups or not _is_relevant(node, one):
+            continue
+        known = found.get(one.pool_id)
+        if known is None or one.generation > known[0].generation:
+            found[one.pool_id] = [one]
+        elif one.generation == known[0].generation:
+            known.append(one)
+    pools = [made(node, slices, devices) for slices in found.values()]
+    return sorted([pool for pool in pools if pool is not None], key=_order)
+
+
+def _order(pool: Pool) -> tuple[bool, PoolID]:
+    return pool.binds_later, pool.id
+
+
+def _slices_for(node: Node, devices: Devices) -> Iterator[ResourceSlice]:
+    yield from devices.slices_on(node.name)
+    yield from devices.shared_slices
+
+
+def _is_relevant(node: Node, one: ResourceSlice) -> bool:
+    if one.place.said:
+        return reaches(node, one.place)
+    return one.by_device and any(reaches(node, device.place) for device in one.devices)
 
 
 def _entries(node: Node, one: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> Iterator[PoolDevice]:

@@ -17,17 +17,26 @@ from scheduler.plugins.dynamic_resources.counters import available_counters, tol
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
 from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim, UnfinishedError
 from scheduler.plugins.dynamic_resources.selector_results import known
+from scheduler.plugins.dynamic_resources.taken_places import TakenPlaces
 from scheduler.state.allocated_devices import NOTHING_USED, AllocatedDevices
 from scheduler.state.effort import Effort
 
 Selects = Callable[[str, str, DeviceTraits, DeviceID], bool]
 """(CEL expression, whose it is, traits, device) → whether it selects the device. Raises AllocationError."""
 
+PlacesOf = Callable[[Pool], TakenPlaces | None]
+"""What of a large pool need not be looked at; None: all of it has to be."""
+
 INVALID_POOLS = "invalid resource pools were encountered"
 _STEPS = 2
 """What going on with one generator takes, roughly."""
 _STEPS_AT_ONCE = 500
 """Beyond so many steps, looking through devices is interrupted."""
+
+
+def nothing_known(pool: Pool) -> TakenPlaces | None:
+    """Of no pool."""
+    return None
 
 
 class Found(Enum):
@@ -79,6 +88,7 @@ class Search:
         selects: Selects,
         *,
         further: int = 0,
+        places_of: PlacesOf = nothing_known,
     ) -> None:
         """`pools`: those of the node. `further`: look further than kube-scheduler, for so many steps.
 
@@ -89,6 +99,7 @@ class Search:
         self._pools = self.pools = pools
         self._holders = holders
         self._selects = selects
+        self._places_of = places_of
         self.result: list[list[Chosen]] = [[] for _ in claims]
         self._constraints: list[list[Tracked]] = [list(tracked(claim.spec.constraints)) for claim in claims]
         self._all: dict[int, list[tuple[PoolDevice, Pool]]] = {}
@@ -221,8 +232,8 @@ class Search:
             all_too_many &= found is Found.TOO_MANY
         return Found.TOO_MANY if all_too_many else Found.NO
 
-    def _devices(self, number: int, place: int, alternative: Alternative, index: int, start: tuple[int, int]) -> _Part:
-        """From one device of an alternative on. `start`: the pool and the device in it to begin with."""
+    def _devices(self, number: int, place: int, alternative: Alternative, index: int, begin: tuple[int, int]) -> _Part:
+        """From one device of an alternative on. `begin`: the pool and the device in it to begin with."""
         count = self._number(alternative)
         if alternative.wants_all and not count:
             return Found.NO
@@ -239,12 +250,15 @@ class Search:
             if found is not Found.YES:
                 self._undo(number, undo, chosen=True)
             return found or Found.NO
-        first, begin = start
+        first, begin_there = begin
         for i in range(first, len(self._pools)):
             pool = self._pools[i]
             if not pool.usable:
                 continue
-            for j in range(begin if i == first else 0, len(pool.devices)):
+            places = None if alternative.asked.admin_access else self._places_of(pool)
+            start = begin_there if i == first else 0
+            left = range(start, len(pool.devices)) if places is None else places.left(alternative.selectors, start)
+            for j in left:
                 if self._has_had_its_turn():
                     yield None
                 entry = pool.devices[j]
@@ -254,6 +268,8 @@ class Search:
                     selected = self._known(alternative, entry)
                     if selected is None:
                         selected = yield from self._ask(alternative, entry)
+                    if not selected and places is not None:
+                        places.note_not_selected(alternative.selectors, j)
                     undo = self._try(number, alternative, entry, pool) if selected else None
                 except AllocationError:
                     if not self._further:
