@@ -14,6 +14,7 @@ LARGE = 64
 """Pools with fewer devices are looked through one by one."""
 _SELECTORS = 16
 """So many lists of selectors are remembered. With one more, all are forgotten."""
+_TAKEN, _NOT_SELECTED = 1, 2
 
 Selectors = tuple[tuple[str, str], ...]
 
@@ -24,33 +25,34 @@ class TakenPlaces:
     def __init__(self, pool: Pool, allocated: AllocatedDevices) -> None:
         self._places = {entry.id: i for i, entry in enumerate(pool.devices)}
         self._taken = bytearray([allocated.is_taken(entry.id) for entry in pool.devices])
-        self._not_selected: dict[Selectors, bytearray] = {}
+        self._passed: dict[Selectors, bytearray] = {}
+        """By selectors, a byte for each place: 0 for those that are left."""
 
     def note(self, device: DeviceID, *, taken: bool) -> None:
         """A claim has taken a device for itself, or has given it back."""
         place = self._places.get(device)
-        if place is not None:
-            self._taken[place] = taken
+        if place is None:
+            return
+        self._taken[place] = taken
+        for passed in self._passed.values():
+            passed[place] = (passed[place] & _NOT_SELECTED) | (_TAKEN if taken else 0)
 
     def note_not_selected(self, selectors: Selectors, place: int) -> None:
         """A device is not selected, and never will be."""
-        found = self._not_selected.get(selectors)
-        if found is None:
-            if len(self._not_selected) >= _SELECTORS:
-                self._not_selected.clear()
-            found = self._not_selected[selectors] = bytearray(len(self._taken))
-        found[place] = 1
+        self._of(selectors)[place] |= _NOT_SELECTED
 
     def left(self, selectors: Selectors, begin: int) -> Iterator[int]:
         """The places from one on, without those that are taken, and those that are known not to be selected."""
-        taken = self._taken
-        place = taken.find(0, begin)
+        passed = self._of(selectors)
+        place = passed.find(0, begin)
         while place >= 0:
-            others = self._not_selected.get(selectors)
-            selected = place if others is None else others.find(0, place)
-            if selected == place:
-                yield place
-                selected += 1
-            if selected < 0:
-                return
-            place = taken.find(0, selected)
+            yield place
+            place = passed.find(0, place + 1)
+
+    def _of(self, selectors: Selectors) -> bytearray:
+        found = self._passed.get(selectors)
+        if found is None:
+            if len(self._passed) >= _SELECTORS:
+                self._passed.clear()
+            found = self._passed[selectors] = bytearray(self._taken)
+        return found

@@ -69,6 +69,21 @@ def published(name: str, make: str, nic: bool) -> list[Object]:
     return [*found, resource_slice(f"nic-{name}", device("p"), node=name, driver="nic.test")] if nic else found
 
 
+NET = st.lists(st.tuples(st.sampled_from(["x", "y"]), st.sampled_from(["", "a", "b"])), max_size=12)
+"""Devices that nodes reach over the network: the model, and the zone of the nodes; empty: all."""
+
+
+def networked(devices: list[tuple[str, str]], driver: str = "gpu.test") -> list[Object]:
+    """A pool for each zone, and one for all."""
+    found = []
+    for zone in sorted({zone for _, zone in devices}):
+        there = [device(f"d{i}", model=model) for i, (model, of) in enumerate(devices) if of == zone]
+        term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+        spec = {"nodeSelector": {"nodeSelectorTerms": [term]}} if zone else {"allNodes": True}
+        found.append(resource_slice(f"net-{zone or 'all'}", *there, driver=driver, **spec))
+    return found
+
+
 def without_notes_on_limits(answer: Capacity) -> Capacity:
     """The figures. Of several things that keep the next pod out, the sums name one."""
     return structs.replace(
@@ -85,17 +100,20 @@ def without_notes_on_limits(answer: Capacity) -> Capacity:
     nodes=st.lists(NODE, min_size=1, max_size=4),
     wanted=st.sampled_from(REQUESTS),
     cpu=st.sampled_from(["1m", "600m", "1"]),
-    for_all=st.booleans(),
+    gpus=NET,
+    nics=NET,
 )
 def test_it_is_what_one_after_the_other_finds(
-    nodes: list[tuple[str, str, bool]], wanted: list[Object], cpu: str, for_all: bool
+    nodes: list[tuple[str, str, bool]],
+    wanted: list[Object],
+    cpu: str,
+    gpus: list[tuple[str, str]],
+    nics: list[tuple[str, str]],
 ) -> None:
     """As many on each node, and as many more with one more node."""
-    there: list[Object] = [*CLASSES, claim_template("t", *wanted)]
+    there: list[Object] = [*CLASSES, claim_template("t", *wanted), *networked(gpus), *networked(nics, "nic.test")]
     for i, (make, room, nic) in enumerate(nodes):
-        there += [node(f"n{i}", room, pods="12"), *published(f"n{i}", make, nic)]
-    if for_all:
-        there.append(resource_slice("net", device("x", model="x"), allNodes=True))
+        there += [node(f"n{i}", room, pods="12", labels={"zone": "ab"[i % 2]}), *published(f"n{i}", make, nic)]
     made = templated(pod("t", cpu), "t")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Batch, "differs_by_claims", property(lambda batch: False))
