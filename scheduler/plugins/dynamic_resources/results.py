@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from scheduler.cel.reads import attributes_read
 from scheduler.model.devices import MOST_ALTERNATIVES, PoolID
 from scheduler.model.node import Node
+from scheduler.plugins.dynamic_resources.choices import Chosen
 from scheduler.plugins.dynamic_resources.idle_pools import IdlePools
 from scheduler.plugins.dynamic_resources.pools import Pool
 from scheduler.plugins.dynamic_resources.pools_by_node import PoolsByNode
 from scheduler.plugins.dynamic_resources.reading import Reading, expressions, reading_of
 from scheduler.plugins.dynamic_resources.requested import AllocationError, RequestedClaim
-from scheduler.plugins.dynamic_resources.search import Chosen, Search, Selects
+from scheduler.plugins.dynamic_resources.search import Search, Selects
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.state.effort import Effort

@@ -4,16 +4,11 @@ Upstream: `structured/internal/incubating/allocator_incubating.go` (allocateOne,
 generators are stacked here: a search can stop after any step, and go on when its pod has its turn again.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum, auto
 
-from msgspec import Struct
-
-from scheduler.model.devices import MOST_DEVICES, Device, DeviceID, DeviceTraits, PoolID
-from scheduler.model.notation import Quantity
-from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
-from scheduler.plugins.dynamic_resources.constraints import Tracked, tracked
-from scheduler.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
+from scheduler.model.devices import MOST_DEVICES, DeviceID, DeviceTraits
+from scheduler.plugins.dynamic_resources.choices import Choices
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
 from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim, UnfinishedError
 from scheduler.plugins.dynamic_resources.selector_results import known
@@ -48,31 +43,6 @@ class Found(Enum):
     """It would take more devices than a claim may have: what comes before it need not be tried otherwise."""
 
 
-class Chosen(Struct, gc=False, eq=False):
-    """A device that was chosen for a request."""
-
-    entry: PoolDevice
-    alternative: Alternative
-    consumed: dict[str, Quantity] | None
-    """Of a device that may be shared, what is taken of its capacities."""
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether others may have a share of the device."""
-        return self.consumed is not None
-
-
-class _Undo(Struct, gc=False, eq=False):
-    """What choosing a device changed."""
-
-    entry: PoolDevice
-    alternative: Alternative
-    counters: bool = False
-    constraints: int = 0
-    marked: bool = False
-    consumed: dict[str, Quantity] | None = None
-
-
 _Part = Generator["_Part | None", Found | None, Found]
 """Part of a search. It yields the parts it needs the outcome of, or None to let others have their turn."""
 
@@ -97,19 +67,12 @@ class Search:
         """
         self._claims = claims
         self._pools = self.pools = pools
-        self._holders = holders
         self._selects = selects
         self._places_of = places_of
-        self.result: list[list[Chosen]] = [[] for _ in claims]
-        self._constraints: list[list[Tracked]] = [list(tracked(claim.spec.constraints)) for claim in claims]
+        self.choices = Choices(claims, holders, further=bool(further))
+        self.result = self.choices.result
         self._all: dict[int, list[tuple[PoolDevice, Pool]]] = {}
         """Of alternatives that ask for all devices, by identity: those."""
-        self._taken: dict[DeviceID, list[int]] = {}
-        """Devices that were chosen in this search, and for which of the claims."""
-        self._shares: dict[DeviceID, dict[str, int]] = {}
-        """Capacity that was chosen of devices in this search, in nano-units."""
-        self._counted: dict[PoolID, dict[tuple[str, str], int]] = {}
-        self._available: dict[PoolID, dict[tuple[str, str], int]] = {}
         self._further = further
         self._steps = 0
         self.given_up = False
@@ -193,7 +156,7 @@ class Search:
                     selected = self._known(alternative, entry)
                     if selected is None:
                         selected = yield from self._ask(alternative, entry)
-                    if selected and self._fits(claim, alternative, entry, NOTHING_USED):
+                    if selected and self.choices.fits(claim, alternative, entry, NOTHING_USED):
                         found.append((entry, pool))
                 except AllocationError:
                     if not self._further:
@@ -243,12 +206,12 @@ class Search:
             return Found.TOO_MANY
         if alternative.wants_all:
             entry, pool = self._all[id(alternative)][index]
-            undo = self._choose(number, alternative, entry, pool, must=True)
+            undo = self.choices.choose(number, alternative, entry, pool, must=True)
             if undo is None:
                 return Found.NO
             found = yield self._devices(number, place, alternative, index + 1, (0, 0))
             if found is not Found.YES:
-                self._undo(number, undo, chosen=True)
+                self.choices.undo(number, undo, chosen=True)
             return found or Found.NO
         first, begin_there = begin
         for i in range(first, len(self._pools)):
@@ -262,7 +225,7 @@ class Search:
                 if self._has_had_its_turn():
                     yield None
                 entry = pool.devices[j]
-                if not self._is_free(number, alternative, entry):
+                if not self.choices.is_free(number, alternative, entry):
                     continue
                 try:
                     selected = self._known(alternative, entry)
@@ -270,7 +233,7 @@ class Search:
                         selected = yield from self._ask(alternative, entry)
                     if not selected and places is not None:
                         places.note_not_selected(alternative.selectors, j)
-                    undo = self._try(number, alternative, entry, pool) if selected else None
+                    undo = self.choices.attempt(number, alternative, entry, pool) if selected else None
                 except AllocationError:
                     if not self._further:
                         raise
@@ -280,22 +243,10 @@ class Search:
                 found = yield self._devices(number, place, alternative, index + 1, (i, j + 1))
                 if found is Found.YES:
                     return Found.YES
-                self._undo(number, undo, chosen=True)
+                self.choices.undo(number, undo, chosen=True)
                 if found is Found.TOO_MANY:
                     return Found.TOO_MANY
         return Found.NO
-
-    def _is_free(self, number: int, alternative: Alternative, entry: PoolDevice) -> bool:
-        device = entry.id
-        if alternative.asked.admin_access:
-            return number not in self._taken.get(device, ())
-        return not (self._holders.is_taken(device) or self._taken.get(device))
-
-    def _try(self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool) -> _Undo | None:
-        claim, device = self._claims[number], entry.id
-        if not self._fits(claim, alternative, entry, self._holders.used(device), str(device)):
-            return None
-        return self._choose(number, alternative, entry, pool)
 
     # -- one device ----------------------------------------------------------------------------------------------------
 
@@ -324,114 +275,3 @@ class Search:
             if self._has_had_its_turn():
                 yield None
         return entry.reached
-
-    def _fits(
-        self,
-        claim: RequestedClaim,
-        alternative: Alternative,
-        entry: PoolDevice,
-        used: Mapping[str, int],
-        name: str = "",
-        doing: str = "checking",
-    ) -> bool:
-        """Whether the device has the capacity that is asked for (CmpRequestOverCapacity)."""
-        capacity, asked = entry.device.traits.capacity, alternative.asked.capacity
-        if not capacity:
-            return not asked
-        takes = self._takes(claim, alternative, entry, name or entry.id.device, doing)
-        if takes is None:
-            return False
-        chosen = self._shares.get(entry.id, NOTHING_USED) if name else NOTHING_USED
-        return all(
-            amount.nano + used.get(key, 0) + chosen.get(key, 0) <= capacity[key].value.nano
-            for key, amount in takes.items()
-        )
-
-    def _takes(
-        self, claim: RequestedClaim, alternative: Alternative, entry: PoolDevice, name: str, doing: str
-    ) -> dict[str, Quantity] | None:
-        try:
-            return taken(alternative.asked.capacity, entry.device.traits.capacity)
-        except CapacityError as error:
-            where = f"claim {claim.name}, request {alternative.asked.name}"
-            raise AllocationError(f"{where}: {doing} capacity for device {name}: {error}") from None
-
-    def _choose(
-        self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool, *, must: bool = False
-    ) -> _Undo | None:
-        """Choose a device if it is free and nothing speaks against it (allocateDevice). `must`: no other would do."""
-        claim, device, traits = self._claims[number], entry.device, entry.device.traits
-        shared, admin = bool(traits.shared), alternative.asked.admin_access
-        if admin and not shared and number in self._taken.get(entry.id, ()):
-            return None
-        if not admin and (self._holders.is_taken(entry.id) or self._taken.get(entry.id)):
-            return None
-        undo = _Undo(entry, alternative)
-        in_use = shared and (self._holders.is_shared(entry.id) or entry.id in self._shares)
-        if device.consumes and not in_use:  # further shares of a device use no more counters
-            if not self._count(entry, pool):
-                return None
-            undo.counters = True
-        if entry.taints and not tolerates_all(alternative, entry.taints):
-            self._undo(number, undo)
-            return None
-        for constraint in self._constraints[number]:
-            if not constraint.add(alternative.base, alternative.sub, traits):
-                self._undo(number, undo)
-                if must and not self._further:
-                    raise AllocationError(
-                        f"claim {claim.name}, request {alternative.asked.name}: cannot add device {entry.id} "
-                        "because a claim constraint would not be satisfied"
-                    )
-                return None
-            undo.constraints += 1
-        if not shared:
-            self._taken.setdefault(entry.id, []).append(number)
-            undo.marked = True
-        if not self._fits(claim, alternative, entry, self._holders.used(entry.id), str(entry.id), "rechecking"):
-            self._undo(number, undo)
-            return None
-        if shared:
-            undo.consumed = self._takes(claim, alternative, entry, str(entry.id), "computing consumed") or {}
-            chosen = self._shares.setdefault(entry.id, {})
-            for key, amount in undo.consumed.items():
-                chosen[key] = chosen.get(key, 0) + amount.nano
-        self.result[number].append(Chosen(entry, alternative, undo.consumed))
-        return undo
-
-    def _undo(self, number: int, undo: _Undo, *, chosen: bool = False) -> None:
-        """Take back what choosing a device changed; `chosen`: all of it was done."""
-        entry = undo.entry
-        if chosen:
-            self.result[number].pop()
-        if undo.consumed is not None:
-            used = self._shares[entry.id]
-            for key, amount in undo.consumed.items():
-                used[key] -= amount.nano
-            if not any(one.entry.id == entry.id for claim in self.result for one in claim):
-                del self._shares[entry.id]
-        if undo.marked:
-            self._taken[entry.id].pop()
-        for constraint in reversed(self._constraints[number][: undo.constraints]):
-            constraint.remove(undo.alternative.base, undo.alternative.sub)
-        if undo.counters:
-            self._add(self._counted[(entry.id.driver, entry.id.pool)], entry.device, -1)
-
-    # -- counters ------------------------------------------------------------------------------------------------------
-
-    def _count(self, entry: PoolDevice, pool: Pool) -> bool:
-        """Count what a device uses of its pool; False if there is too little left (checkAvailableCounters)."""
-        available = self._available.get(pool.id)
-        if available is None:
-            available = self._available[pool.id] = available_counters(pool, self._holders)
-        counted = self._counted.setdefault(pool.id, {})
-        self._add(counted, entry.device, 1)
-        if all(amount >= counted.get(counter, 0) for counter, amount in available.items()):
-            return True
-        self._add(counted, entry.device, -1)
-        return False
-
-    @staticmethod
-    def _add(counted: dict[tuple[str, str], int], device: Device, sign: int) -> None:
-        for counter, amount in uses(device):
-            counted[counter] = counted.get(counter, 0) + sign * amount
