@@ -8,9 +8,9 @@ from collections.abc import Hashable
 
 from msgspec import Struct
 
-from scheduler.model.devices import DeviceID, PoolID
+from scheduler.model.devices import Device, DeviceID, PoolID
 from scheduler.plugins.dynamic_resources.counters import available_counters
-from scheduler.plugins.dynamic_resources.pools import Pool
+from scheduler.plugins.dynamic_resources.pools import Pool, hard_taints
 from scheduler.plugins.dynamic_resources.reading import Reading
 from scheduler.plugins.dynamic_resources.taken_places import LARGE, TakenPlaces
 from scheduler.state.allocated_devices import AllocatedDevices
@@ -19,6 +19,8 @@ _MOST = 1 << 16
 """So many states, and devices of different kinds, are remembered. With one more, all are forgotten."""
 _READINGS = 8
 """So many readings of a pool are remembered. With one more, all are forgotten."""
+_LISTS = 1 << 12
+"""So many lists of devices are remembered. With one more, all are forgotten."""
 _FREE = 0
 
 PoolState = tuple[int, int]
@@ -69,6 +71,8 @@ class PoolStates:
         self._takings = _Numbers()
         self._by_pool: dict[int, _Known] = {}
         """By identity, which is why each keeps its pool alive."""
+        self._lists: dict[tuple[int, frozenset[str] | None], tuple[tuple[Device, ...], int]] = {}
+        """The devices of one slice, by identity, and the attributes that are read → those, and what is seen then."""
         self._large: dict[PoolID, dict[int, TakenPlaces]] = {}
         """Pools whose places are known, by identity."""
         self._seen = 0
@@ -90,7 +94,7 @@ class PoolStates:
 
     def places_of(self, pool: Pool, allocated: AllocatedDevices) -> TakenPlaces | None:
         """What need not be looked at of a large pool; None: it is a small one."""
-        if len(pool.devices) < LARGE:
+        if pool.size < LARGE:
             return None
         self._follow(allocated)
         known = self._known(pool, allocated)
@@ -111,6 +115,7 @@ class PoolStates:
     def clear(self) -> None:
         """No pool is used any more."""
         self._by_pool.clear()
+        self._lists.clear()
         self._large.clear()
         self._seen = 0
 
@@ -139,17 +144,31 @@ class PoolStates:
 
     def _make(self, pool: Pool, reading: Reading) -> int:
         """All that a search reads of the pool, besides what is taken."""
-        self.looked_at += len(pool.devices)
-        kinds = [
-            self._devices.of((reading.seen(one.device.traits), one.taints, one.reached, one.device.consumes))
-            for one in pool.devices
-        ]
-        return self._makes.of((pool.incomplete, bool(pool.invalid), tuple(kinds), frozenset(pool.counters.items())))
+        if pool.source is None:
+            self.looked_at += pool.size
+            kinds = [
+                self._devices.of((reading.seen(one.device.traits), one.taints, one.reached, one.device.consumes))
+                for one in pool.devices
+            ]
+            return self._makes.of((pool.incomplete, bool(pool.invalid), tuple(kinds), frozenset(pool.counters.items())))
+        devices = pool.source.devices
+        key = id(devices), reading.names
+        known = self._lists.get(key)
+        if known is None:
+            self.looked_at += len(devices)
+            kinds = [
+                self._devices.of((reading.seen(one.traits), hard_taints(one) if one.taints else (), True, ()))
+                for one in devices
+            ]
+            if len(self._lists) >= _LISTS:
+                self._lists.clear()
+            known = self._lists[key] = devices, self._makes.of((False, False, tuple(kinds), frozenset()))
+        return known[1]
 
     def _taking(self, pool: Pool, version: int, allocated: AllocatedDevices) -> int:
-        if version and len(pool.devices) >= LARGE and not pool.devices[0].slice.place.node:
+        if version and pool.size >= LARGE and not pool.devices[0].slice.place.node:
             return self._takings.fresh()  # few pools are as large: to look at all its devices costs more than a search
-        self.looked_at += len(pool.devices) if version else 0
+        self.looked_at += pool.size if version else 0
         taken = [_taken(one.id, allocated) for one in pool.devices] if version else ()
         left = frozenset(available_counters(pool, allocated).items()) if pool.consumers else None
         return self._takings.of((tuple(taken) if any(taken) else (), left))

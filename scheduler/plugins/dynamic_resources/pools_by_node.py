@@ -140,7 +140,8 @@ class PoolsByNode:
             if key in self._alike:
                 return self._alike[key]
             found = self._alike[key] = pool_of(node, slices, devices)
-        self._steps += 0 if found is None else _A_DEVICE * len(found.devices)
+        if found is not None:
+            self._steps += found.size if found.source is not None else _A_DEVICE * found.size
         return found
 
     def _forget(self, row: int) -> None:

@@ -219,12 +219,12 @@ class Search:
             if not pool.usable:
                 continue
             places = None if alternative.asked.admin_access else self._places_of(pool)
-            start = begin_there if i == first else 0
-            left = range(start, len(pool.devices)) if places is None else places.left(alternative.selectors, start)
+            start, devices = begin_there if i == first else 0, pool.devices
+            left = range(start, len(devices)) if places is None else places.left(alternative.selectors, start)
             for j in left:
                 if self._has_had_its_turn():
                     yield None
-                entry = pool.devices[j]
+                entry = devices[j]
                 if not self.choices.is_free(number, alternative, entry):
                     continue
                 try:
