@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from scheduler.cel.reads import attributes_read
@@ -87,7 +87,8 @@ class _Group(Struct, eq=False):
     wanted: Sequence[RequestedClaim] = ()
     key: tuple[int, ...] = ()
     """The claims and the pools, by identity; empty: no other row may join."""
-    rows: set[int] = field(default_factory=set)
+    rows: set[int] | None = None
+    """Its rows; of a row that is alone, nobody asks."""
     index: Ints | None = None
     """The rows; None: they have changed."""
 
@@ -133,7 +134,7 @@ class AllocationsByNode:
         for key in tuple(self._open_groups):
             group = self._groups.get(key)
             self._steps = _NODE
-            if group is not None:
+            if group is not None and group.rows:
                 group.outcome = self._outcome(min(group.rows), group.wanted, group.pools, cluster, effort)
                 if group.index is None:
                     group.index = np.fromiter(group.rows, dtype=np.int64, count=len(group.rows))
@@ -148,8 +149,9 @@ class AllocationsByNode:
             group = _Group(_REFUSED) if node is None else self._group(row, node, cluster, effort)
             self._leave(row)
             self._answers[row] = group
-            group.rows.add(row)
-            group.index = None
+            if group.rows is not None:
+                group.rows.add(row)
+                group.index = None
             self.codes[row], self.scores[row] = group.outcome.answer.code, group.outcome.answer.score
             del self._open[row]
             self._let_go()
@@ -230,11 +232,11 @@ class AllocationsByNode:
     def _leave(self, row: int) -> None:
         """The node or its pools are different now: what is found for the others is not true of it any more."""
         group = self._answers.get(row)
-        if group is None or row not in group.rows:
+        if group is None or group.rows is None or row not in group.rows:
             return
         group.rows.remove(row)
         group.index = None
-        if not group.rows and group.key and self._groups.get(group.key) is group:
+        if not group.rows and self._groups.get(group.key) is group:
             del self._groups[group.key]
             for pool in group.pools:
                 del self._with[pool.id][group.key]
@@ -258,7 +260,7 @@ class AllocationsByNode:
         group = self._groups.get(key)
         if group is None:
             outcome = self._outcome(row, wanted, pools, cluster, effort)
-            group = self._groups[key] = _Group(outcome, pools, wanted, key)
+            group = self._groups[key] = _Group(outcome, pools, wanted, key, set())
             for pool in pools:
                 self._with.setdefault(pool.id, {})[key] = None
         return group
