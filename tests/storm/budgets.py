@@ -28,8 +28,9 @@ def covers(budget: JsonObject, pod: JsonObject) -> bool:
     """Whether a pod is one of a budget's."""
     if budget["metadata"]["namespace"] != pod["metadata"]["namespace"]:
         return False
-    wanted: JsonObject = budget["spec"]["selector"]["matchLabels"]
-    return wanted.items() <= pod["metadata"].get("labels", {}).items()
+    wanted: dict[str, str] = budget["spec"]["selector"]["matchLabels"]
+    labels: dict[str, str] = pod["metadata"].get("labels", {})
+    return wanted.items() <= labels.items()
 
 
 class Budgets:

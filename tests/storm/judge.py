@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PAGE_SECONDS = 15.0
 """A comparison waits for a page for 10 s."""
 NEWS_SECONDS = 100.0
-"""A silent watch is noticed within 70 s; then it is opened, or listed, again. An API server's absence does not count."""
+"""A silent watch is noticed within 70 s; then it is opened, or listed, again. An absent API server is not counted."""
 PROMPT_SECONDS = 5.0
 """When nothing was wrong for `NEWS_SECONDS`, news take no longer."""
 ASKED_SECONDS = 70.0
