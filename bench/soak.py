@@ -283,6 +283,7 @@ def line(sample: dict[str, Any]) -> str:
         "heapFree",
         "tasks",
         "objects",
+        "blocks",
         "nodes",
         "pods",
         "pending",

@@ -56,7 +56,7 @@ def kept() -> dict[str, Any]:
     types = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
     gc.freeze()
     many = {name: count for name, count in types.most_common() if count >= FEWEST}
-    return {**heap(), "objects": types.total(), "types": many}
+    return {**heap(), "blocks": sys.getallocatedblocks(), "objects": types.total(), "types": many}
 
 
 def tell_when_asked() -> None:
