@@ -11,6 +11,7 @@ from collections.abc import Callable
 from scheduler.engine.attempts import Attempts, CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.budget import Budget
+from scheduler.engine.extender_calls import ExtenderCall
 from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
@@ -59,10 +60,10 @@ class GroupCycles:
         self._pick = pick
         self._tries = Tries(cluster, queue, attempts, outbox, budget, assume)
         self.reservations = Reservations(cluster, queue, outbox, budget, pick)
-        evictions = Evictions(cluster, queue, attempts, budget, pick, evict)
+        evictions = Evictions(cluster, queue, attempts, outbox, budget, pick, evict)
         self._endings = Endings(cluster, queue, binding, outbox, nominator, evictions, self.reservations)
         self._placements = Placements(cluster, queue, attempts, binding, pick)
-        self._further = FurtherOrders(queue, budget.whole)
+        self._further = FurtherOrders(queue, attempts, budget.whole)
         self._attempt: GroupAttempt | None = None
         self._owed = 0
         """Steps that others get before the next slice."""
@@ -227,7 +228,7 @@ class GroupCycles:
         attempt.asking, decided = "", attempt.decided
         if decided:
             attempt.missed |= self._queue.events.number != attempt.events
-            self._finished(attempt, over=self._endings.go_on(attempt, now))
+            self._finished(attempt, over=self._endings.go_on(attempt, now, answer))
             return
         if (attempt.again or self._endings.lost(attempt)) and not self._began_again(attempt, now):
             return
@@ -336,10 +337,13 @@ class GroupCycles:
         attempt.break_off(message)
         self._end(attempt, now)
 
-    def extenders_failed(self, uid: str, message: str, now: float) -> None:
+    def extenders_failed(self, call: ExtenderCall, message: str, now: float) -> None:
         """An extender failed that is not ignorable."""
-        attempt = self._attempt
-        if attempt is not None:
+        attempt, uid = self._attempt, call.queued.pod.uid
+        if attempt is not None and attempt.decided:
+            attempt.asking = ""
+            self._finished(attempt, over=self._endings.go_on(attempt, now, (call, message)))
+        elif attempt is not None:
             attempt.asking = ""
             member = attempt.members[uid]
             member.reason, member.message = SCHEDULER_ERROR, message
