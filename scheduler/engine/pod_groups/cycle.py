@@ -24,7 +24,7 @@ from scheduler.engine.pod_groups.further import FurtherOrders
 from scheduler.engine.pod_groups.min_resources import gap
 from scheduler.engine.pod_groups.placements import PODS_PER_STEP, Placements
 from scheduler.engine.pod_groups.reservations import Reservations
-from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
+from scheduler.engine.pod_groups.results import GroupAttempt, Member, Search, unsatisfied
 from scheduler.engine.pod_groups.stand_ins import StandIns
 from scheduler.engine.pod_groups.tree_search import TreeSearch
 from scheduler.engine.pod_groups.trying import Assume, Tries
@@ -68,6 +68,8 @@ class GroupCycles:
         self._owed = 0
         """Steps that others get before the next slice."""
         self._in_slice = False
+        self._labels = -1
+        """`Nodes.label_changes` when placements were generated last."""
 
     @property
     def has_work(self) -> bool:
@@ -157,10 +159,15 @@ class GroupCycles:
             attempt.untried = attempt.message
         if attempt.decided:
             self._end(attempt, now)
-        elif len(members) > AT_ONCE or (attempt.search is not None and len(attempt.search.found) > AT_ONCE):
+        elif len(members) > AT_ONCE or (attempt.search is not None and self._looked_long(attempt.search)):
             self._owed = SHARE * ORDINARY  # to look at all of them, or at all placements, was enough for one turn
         else:
             self._go_on(attempt, now, None)
+
+    def _looked_long(self, search: Search) -> bool:
+        """Whether there are many placements, or the labels of all nodes were read for them just now."""
+        anew, self._labels = search.labels != self._labels, search.labels
+        return anew or len(search.found) > AT_ONCE
 
     def _prepare(self, attempt: GroupAttempt) -> None:
         """Find where the group may be, or what its tree is."""
