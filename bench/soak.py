@@ -27,7 +27,7 @@ import yaml
 
 from bench.churn import Churn
 from bench.soaked import COLUMNS, SIZES
-from bench.telling import ASK, KEPT
+from bench.telling import ASK, BOUNDS, KEPT
 from tests.controlplane import namespaces
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane
@@ -69,7 +69,7 @@ class Telling(Evictor):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.argv = [sys.executable, "-m", "bench.telling", *self.argv[1:]]
-        self._env = {**environment(), "PYTHONPATH": str(_ROOT)}
+        self._env = {**environment(), "PYTHONPATH": str(_ROOT), BOUNDS: os.environ.get(BOUNDS, "1")}
 
     def ask_kept(self) -> Object:
         """What it keeps."""
@@ -87,7 +87,7 @@ class Soaked(Component):
         place = home / "config.yaml"
         place.write_text(yaml.safe_dump(configuration(SCHEDULER)))
         self.argv = [sys.executable, "-m", "bench.soaked", str(place), str(kubeconfig)]
-        self._env = {**environment(), "PYTHONPATH": str(_ROOT)}
+        self._env = {**environment(), "PYTHONPATH": str(_ROOT), BOUNDS: os.environ.get(BOUNDS, "1")}
         self._read = 0
         self._said: list[Object] = []
 
@@ -283,6 +283,7 @@ def line(sample: dict[str, Any]) -> str:
         "heapFree",
         "tasks",
         "objects",
+        "blocks",
         "nodes",
         "pods",
         "pending",
@@ -305,7 +306,9 @@ def main() -> int:
         "--restart", type=float, default=180.0, help="seconds between two restarts of the API server (default: 180)"
     )
     options.add_argument("--sample", type=float, default=30.0, help="seconds between two samples (default: 30)")
+    options.add_argument("--bounds", type=int, default=1, help="divide by this what bounds that which fills for hours")
     chosen = options.parse_args()
+    os.environ[BOUNDS] = str(chosen.bounds)
     with tempfile.TemporaryDirectory(prefix="berth-soak-") as directory, ControlPlane() as cluster:
         soak = Soak(cluster, Path(directory), chosen.seed, chosen.nodes, chosen.pods)
         try:

@@ -40,6 +40,7 @@ def sizes(scheduler: Scheduler) -> dict[str, int]:
     cluster = engine.cluster
     return {
         **heap(),
+        "blocks": sys.getallocatedblocks(),
         "tasks": len(asyncio.all_tasks()),
         "objects": len(gc.get_objects()) + gc.get_freeze_count(),
         "nodes": cluster.nodes.count,

@@ -2,6 +2,9 @@
 
 SIGPROF has it look through all its objects, free what only cycles keep, and log a line with how many there are of each
 type, and with what C code has in use.
+
+With `BERTH_SOAK_BOUNDS=16` what is kept up to a bound is kept up to a sixteenth of it: at a bound that is reached after
+hours, what fills up and what leaks look alike.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import os
 import signal
 import sys
 from collections import Counter
@@ -17,10 +21,15 @@ from typing import Any
 import structlog
 
 from scheduler.cli.main import run
+from scheduler.engine import story
+from scheduler.kube import known_objects
+from scheduler.state import row_counts, rowlog
 
 KEPT = "kept"
 """The event of the line."""
 ASK = signal.SIGPROF
+BOUNDS = "BERTH_SOAK_BOUNDS"
+"""The environment variable that says by how much bounds are divided."""
 FEWEST = 50
 """Of a type of which there are fewer, the line says nothing."""
 
@@ -56,11 +65,20 @@ def kept() -> dict[str, Any]:
     types = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
     gc.freeze()
     many = {name: count for name, count in types.most_common() if count >= FEWEST}
-    return {**heap(), "objects": types.total(), "types": many}
+    return {**heap(), "blocks": sys.getallocatedblocks(), "objects": types.total(), "types": many}
+
+
+def divide_bounds(by: int) -> None:
+    """Of all that fills for longest: entries of stories, keys of deleted objects, and logs of what changed."""
+    story.MOST //= by
+    known_objects.TOMBSTONES //= by
+    rowlog.KEPT //= by
+    row_counts.REMEMBERED //= by
 
 
 def tell_when_asked() -> None:
     """From now on, in a turn of the event loop: what is interrupted by a signal may hold a lock that the log wants."""
+    divide_bounds(int(os.environ.get(BOUNDS, "1")))
 
     def tell() -> None:
         log.info(KEPT, **kept())

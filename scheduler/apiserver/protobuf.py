@@ -96,28 +96,27 @@ def _moment(seconds: int | bytes, nanos: int | bytes) -> str:
 
 
 def _walk(body: bytes) -> Iterator[tuple[int, int | bytes]]:
-    reader = iter(body)
-    for first in reader:
-        key = _varint(first, reader)
+    at, end = 0, len(body)
+    while at < end:
+        key, at = _varint(body, at)
         number, kind = key >> 3, key & 7
-        value = _varint(next(reader, None), reader)
+        value, at = _varint(body, at)
         if kind == _LENGTH_DELIMITED:
-            content = bytes(byte for _, byte in zip(range(value), reader, strict=False))
-            if len(content) < value:
+            if value > end - at:
                 raise NotUnderstoodError("cut off")
-            yield number, content
+            yield number, body[at : at + value]
+            at += value
         elif kind == 0:
             yield number, value
         else:
             raise NotUnderstoodError(f"wire type {kind}")
 
 
-def _varint(first: int | None, rest: Iterator[int]) -> int:
-    found = shift = 0
-    byte = first
-    while byte is not None and shift < 70:
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    """A number, and where it ends."""
+    found = 0
+    for shift, byte in zip(range(0, 70, 7), body[at : at + 10], strict=False):
         found |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return found
-        byte, shift = next(rest, None), shift + 7
+            return found, at + shift // 7 + 1
     raise NotUnderstoodError("cut off")

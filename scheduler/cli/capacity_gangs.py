@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Sequence
 
+import msgspec
+
 from scheduler.cli.group import add_groups
 from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.framework.runtime import Framework
@@ -49,14 +51,14 @@ def capacity_of_gangs(
 
 def _together(workloads: Sequence[Workload]) -> list[Workload]:
     """The workloads; pods that differ in their names only are one that makes as many."""
-    found: dict[str, Workload] = {}
+    found: dict[bytes, Workload] = {}
     others: list[Workload] = []
     for each in workloads:
         if not each.alone:
             others.append(each)
             continue
         metadata = {key: value for key, value in (each.pod.get("metadata") or {}).items() if key not in _OWN}
-        key = repr((metadata, each.pod["spec"]))
+        key = msgspec.json.encode((metadata, each.pod["spec"]))
         known = found.get(key)
         # Each stands for others like it, with names of their own.
         found[key] = (known or each)._replace(kind="ReplicaSet", wanted=1 + (known.wanted or 0 if known else 0))

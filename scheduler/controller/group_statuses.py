@@ -2,6 +2,7 @@
 
 A gang that does not fit is tried again and again, and most attempts say the same. So there is one place for each group,
 in which the newest word replaces the one before, namespaces take turns, and what the API has already is not written.
+Nobody waits for a condition, so those of a moment share a connection, as events do (`events`).
 Each write names the version of the group that it goes by: PodGroupInitiallyScheduled never goes back from True, also
 when another scheduler wrote that a moment ago. Upstream: `schedule_one_podgroup.go`, updatePodGroupCondition.
 
@@ -36,7 +37,14 @@ from scheduler.model.pod_group import DISRUPTION_TARGET, INITIALLY_SCHEDULED, NA
 log = structlog.get_logger("writer")
 
 AT_ONCE = 2
-"""Groups are fewer than pods, whose conditions are written in the same lane."""
+"""Connections. Groups are fewer than pods, whose conditions are written in the same lane."""
+GATHER_SECONDS = 0.02
+"""How long a condition waits for others."""
+TOGETHER = 16
+"""Conditions on one connection at a time."""
+TRUST = 3
+"""After so many connections in a row that did not answer everything, conditions go one by one: what stands between may
+not take a request before it has answered the one before."""
 MOST = 20_000
 """Groups for which something may wait to be written."""
 FEW = 200
@@ -52,6 +60,9 @@ MESSAGE_BYTES = 32 << 10
 PREEMPTED = "PreemptionByScheduler"
 _CHANGED = frozenset((409, 422))
 """Answers that say that the group has changed, or another of its name has come (422: its UID differs)."""
+_AGAIN = _CHANGED | {401, 406, 408, 415, 429}
+"""Answers after which a condition is written by itself: then its newest version is read, or the client knows what to do
+(renew its credentials, wait)."""
 _BEFORE = {"Pending": ("",), "Scheduling": ("", "Pending", "PreScheduling", "Unknown")}
 """Phase → those that it may follow."""
 
@@ -87,6 +98,8 @@ class GroupStatuses:
         """UID → the group as the API answered to the last write, which the watch may not show yet."""
         self._busy: set[str] = set()
         self._workers = 0
+        self._unanswered = 0
+        """Connections in a row that did not answer everything."""
         self._decoder = Decoder()
         self.carries: Carries = {SetGroupCondition: self.set_condition, DisruptGroup: self.disrupt}
 
@@ -136,24 +149,77 @@ class GroupStatuses:
     async def _work(self) -> None:
         pause = PAUSE
         try:
-            while (wanted := self._waiting.next(self._busy)) is not None:
-                uid = wanted.group.uid
-                self._busy.add(uid)
+            await asyncio.sleep(GATHER_SECONDS)
+            while some := await self._next():
+                self._busy.update(one.group.uid for one in some)
                 try:
-                    done = await self._write(wanted)
-                except Exception:
-                    log.exception("a pod group's status was not written", **_about(wanted.group))
-                    done = True
+                    left = [one for one in await self._together_or_not(some) if not await self._alone(one)]
                 finally:
-                    self._busy.discard(uid)
-                if done:
+                    self._busy.difference_update(one.group.uid for one in some)
+                if not left:
                     pause = PAUSE
                     continue
-                self._put_back(wanted)
+                for wanted in left:
+                    self._put_back(wanted)
                 await self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         finally:
             self._workers -= 1
+
+    async def _next(self) -> list[_Wanted]:
+        """What is written next: several together, which have had their turn; or one, which waits for it when sent."""
+        turns = 1
+        if len(self._waiting) > 1 and self._unanswered < TRUST:
+            turns = await self._client.turns(STATUS, min(len(self._waiting), TOGETHER))
+        some: list[_Wanted] = []
+        while len(some) < turns and (wanted := self._waiting.next(self._busy)) is not None:
+            some.append(wanted)
+        return some
+
+    async def _together(self, some: list[_Wanted]) -> list[_Wanted]:
+        """Write them on one connection. Returns those that are still to be written, each by itself.
+
+        A patch that was carried out though its answer was lost is found to be there then, by the group's version.
+        """
+        now = self._now()
+        patches = [(one, change) for one in some if (change := _change(one.group, one.conditions, now)) is not None]
+        if len(some) == 1 or not patches:
+            return [one for one, _ in patches]
+        try:
+            answers = await self._client.patch_many([_patch(one.group, change) for one, change in patches], lane=STATUS)
+        except Unreachable:
+            return [one for one, _ in patches]
+        self._unanswered = 0 if len(answers) == len(patches) else self._unanswered + 1
+        left = [one for one, _ in patches[len(answers) :]]
+        for (one, _), (status, body) in zip(patches, answers, strict=False):
+            if status == 200:
+                try:
+                    self._remember(self._decoded(one.group, body))
+                    self.written += 1
+                    continue
+                except Unreachable:
+                    pass  # a page of what stands between: it was not written
+            if status in _AGAIN or status < 400 or status >= 500:
+                left.append(one)
+            elif status != 404:
+                self._tell(one.group, str(ApiError.from_answer(status, body)))
+        return left
+
+    async def _together_or_not(self, some: list[_Wanted]) -> list[_Wanted]:
+        """As `_together`, and what is wrong with one group keeps no other from being written."""
+        try:
+            return await self._together(some)
+        except Exception:
+            log.exception("statuses of pod groups were not written together", **_about(some[0].group))
+            return some
+
+    async def _alone(self, wanted: _Wanted) -> bool:
+        """As `_write`, and what is wrong with one group keeps no other from being written."""
+        try:
+            return await self._write(wanted)
+        except Exception:
+            log.exception("a pod group's status was not written", **_about(wanted.group))
+            return True
 
     def _put_back(self, wanted: _Wanted) -> None:
         namespace, uid = wanted.group.namespace, wanted.group.uid
@@ -208,16 +274,7 @@ class GroupStatuses:
             log.warning("pod group's status not written", **_about(group), error=problem, **more)
 
     async def _patch(self, group: PodGroup, change: Mapping[str, Any]) -> None:
-        path, body = object_patch(
-            BY_KIND[group.kind],
-            group.namespace,
-            group.name,
-            uid=group.uid,
-            resource_version=group.resource_version,
-            change=change,
-            subresource="status",
-        )
-        how = STRATEGIC_MERGE_PATCH if group.key.api == NATIVE else MERGE_PATCH
+        path, body, how = _patch(group, change)
         answer = await self._client.patch(path, body, how, lane=STATUS)
         self._remember(self._decoded(group, answer))
 
@@ -250,6 +307,20 @@ class GroupStatuses:
 
     def _now(self) -> str:
         return f"{micro_time(self._wall())[:19]}Z"
+
+
+def _patch(group: PodGroup, change: Mapping[str, Any]) -> tuple[str, bytes, str]:
+    """Path, body and content type of a patch of the status."""
+    path, body = object_patch(
+        BY_KIND[group.kind],
+        group.namespace,
+        group.name,
+        uid=group.uid,
+        resource_version=group.resource_version,
+        change=change,
+        subresource="status",
+    )
+    return path, body, STRATEGIC_MERGE_PATCH if group.key.api == NATIVE else MERGE_PATCH
 
 
 def _takes_back(there: tuple[str, ...] | None, said: tuple[str, ...], kind: str) -> bool:

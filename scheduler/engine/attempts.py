@@ -222,6 +222,11 @@ class Attempts:
         """Whether extenders have a say in the nodes for a pod."""
         return bool(self._extender_calls.on_nodes(pod))
 
+    @property
+    def extender_calls(self) -> ExtenderCalls:
+        """The pods that wait for extenders."""
+        return self._extender_calls
+
     def _found(self, answer: CallAnswer, within: Bools | None) -> Decision | AskExtenders:
         """What follows from the answer of extenders about nodes."""
         step = self._applied(*answer, within)

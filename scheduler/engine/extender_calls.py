@@ -68,6 +68,14 @@ class ExtenderCalls:
         gone = {name: framework for name, framework in self._frameworks.items() if name in waiting}
         self._frameworks = gone | dict(frameworks)
 
+    def about(self, cluster: Cluster, profile: str, framework: Framework) -> "ExtenderCalls":
+        """The same extenders, for questions about another cluster: one in which a plan is made."""
+        return ExtenderCalls(cluster, {profile: framework}, Rotation(), self._extenders)
+
+    def adopt(self, call: ExtenderCall) -> AskExtenders:
+        """Have the pod of such a question wait here."""
+        return self._ask(call)
+
     def on_nodes(self, pod: Pod) -> tuple[Extender, ...]:
         """The extenders that want to be asked about the nodes for a pod."""
         if not self._extenders:

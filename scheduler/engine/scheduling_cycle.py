@@ -158,7 +158,7 @@ class SchedulingCycles:
         if call is None:
             return
         if self.groups.trying(call.queued.pod.uid) is not None:
-            self.groups.extenders_failed(call.queued.pod.uid, failure.message, now)
+            self.groups.extenders_failed(call, failure.message, now)
             return
         if isinstance(call.question, NodesQuestion):
             self._broken(call.queued, failure.message, frozenset((EXTENDER,)), now)

@@ -20,6 +20,7 @@ from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, ConfigError, Unreachable, described
 from scheduler.kube.exchange import Exchange
 from scheduler.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Throttle
+from scheduler.kube.line import Response
 from scheduler.kube.streaming import Stream
 
 if TYPE_CHECKING:
@@ -209,24 +210,34 @@ class Client:
         return found
 
     async def create_many(self, objects: Sequence[tuple[str, bytes]], content_type: str, *, lane: Lane) -> list[int]:
-        """POST (path, body) pairs on one connection; the statuses of those that were answered, in their order.
+        """POST (path, body) pairs; the statuses of those that were answered, as `_many` says."""
+        requests = [(path, body, content_type) for path, body in objects]
+        return [answer.status for answer in await self._many("POST", requests, lane, bodies=False)]
+
+    async def patch_many(self, patches: Sequence[tuple[str, bytes, str]], *, lane: Lane) -> list[tuple[int, bytes]]:
+        """PATCH (path, body, content type); status and body of those that were answered, as `_many` says."""
+        return [(answer.status, answer.body) for answer in await self._many("PATCH", patches, lane, bodies=True)]
+
+    async def _many(
+        self, verb: str, requests: Sequence[tuple[str, bytes, str]], lane: Lane, *, bodies: bool
+    ) -> list[Response]:
+        """Send (path, body, content type) on one connection; the answers of those that were answered, in their order.
 
         They had their turn already (`turns`). Nothing is tried again here: what was not answered, or was refused for a
-        while, is for whoever asks to `create`. Raises Unreachable if nothing was sent.
+        while, is for whoever asks to send by itself. Raises Unreachable if nothing was sent.
         """
         connection, exchange = self.connection, self._exchange
         if self._proxied is not None:
             return []
         if connection.credentials.due():
             await self._refresh(force=False)
-        left = self._left("POST", lane)
-        headers = self._headers
-        messages = [exchange.message("POST", path, headers, body, content_type) for path, body in objects]
+        left, headers = self._left(verb, lane), self._headers
+        messages = [exchange.message(verb, path, headers, body, kind) for path, body, kind in requests]
         try:
             context = None if connection.tls is None else connection.tls.context()
         except ConfigError as error:
             raise Unreachable(f"no certificates: {described(error)}", sent=False) from error
-        return await exchange.send_many(messages, context, self._timeout, left)
+        return await exchange.send_many(messages, context, self._timeout, left, bodies=bodies)
 
     async def replace(self, path: str, body: bytes, *, lane: Lane = API) -> bytes:
         """PUT an object; its resourceVersion in the body makes it conditional."""

@@ -142,12 +142,18 @@ class Exchange:
             return found
 
     async def send_many(
-        self, messages: list[bytes], context: ssl.SSLContext | None, seconds: float, within: float | None = None
-    ) -> list[int]:
-        """Send requests on one connection, one behind the other, and return the statuses of those that were answered.
+        self,
+        messages: list[bytes],
+        context: ssl.SSLContext | None,
+        seconds: float,
+        within: float | None = None,
+        *,
+        bodies: bool = False,
+    ) -> list[Response]:
+        """Send requests on one connection, one behind the other, and return the answers of those that were answered.
 
-        The server answers in the same order. `seconds` for all of it, `within` as in `send`. Raises Unreachable if
-        nothing was sent.
+        The server answers in the same order. `seconds` for all of it, `within` as in `send`. `bodies`: they are
+        wanted, and not only the statuses. Raises Unreachable if nothing was sent.
         """
         began = self._clock()
         latest = began + (seconds if within is None else min(within, seconds))
@@ -159,7 +165,7 @@ class Exchange:
         if self._clock() > latest:
             self._put_back(line, context)
             raise Unreachable("not sent: its time is over", sent=False, timed_out=True)
-        done = line.ask_many(b"".join(messages), len(messages))
+        done = line.ask_many(b"".join(messages), len(messages), bodies=bodies)
         timer = asyncio.get_running_loop().call_later(max(began + seconds - self._clock(), 0.0), line.close)
         try:
             found = await done

@@ -29,8 +29,8 @@ class _Statuses:
     """The answers to several requests that went out together: of each its status, and nothing else is looked at."""
 
     def __init__(self, line: Line, wanted: int) -> None:
-        self.found: list[int] = []
-        self.done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        self.found: list[Response] = []
+        self.done: asyncio.Future[list[Response]] = asyncio.get_running_loop().create_future()
         self._wanted = wanted
         self._line = line
 
@@ -42,13 +42,35 @@ class _Statuses:
             return
         if not line.stays():
             line.closed = True
-        self.found.append(status)
+        self.found.append(Response(status, self._body(), None))
         if len(self.found) == self._wanted:
             line.all_answered()
 
+    def _body(self) -> bytes:
+        """Of the answer that is complete now."""
+        return b""
+
+
+class _Whole(_Statuses):
+    """As `_Statuses`, with the bodies."""
+
+    def __init__(self, line: Line, wanted: int) -> None:
+        super().__init__(line, wanted)
+        self._parts: list[bytes] = []
+
+    def on_body(self, body: bytes) -> None:
+        """As httptools calls it."""
+        self._parts.append(body)
+
+    def _body(self) -> bytes:
+        parts, self._parts = self._parts, []
+        body = b"".join(parts)
+        self._line.stretched = self._line.stretched or len(body) > STRETCHING_BYTES
+        return body
+
 
 class Line(asyncio.Protocol):
-    """One connection, carrying one request at a time, or several of which only the statuses are wanted (`ask_many`).
+    """One connection, carrying one request at a time, or several, one behind the other (`ask_many`).
 
     It and its parser refer to each other. Once it is lost or handed over that ends, so that it goes without the garbage
     collector, which looks through what has lived for a while once a day: a connection of TLS takes some 50 kB.
@@ -73,9 +95,12 @@ class Line(asyncio.Protocol):
         self._framed = False
         self._statuses: _Statuses | None = None
 
-    def ask_many(self, messages: bytes, count: int) -> asyncio.Future[list[int]]:
-        """Send several requests; the future has the status of each answer, of fewer when the connection ends first."""
-        statuses = self._statuses = _Statuses(self, count)
+    def ask_many(self, messages: bytes, count: int, *, bodies: bool) -> asyncio.Future[list[Response]]:
+        """Send several requests; the future has the answers, fewer of them when the connection ends first.
+
+        `bodies`: they are wanted, and not only the status.
+        """
+        statuses = self._statuses = (_Whole if bodies else _Statuses)(self, count)
         self._parser = HttpResponseParser(statuses)
         self.heard = False
         self.transport.write(messages)

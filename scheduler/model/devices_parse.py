@@ -1,5 +1,6 @@
 """From the bytes of the kinds of `resource.k8s.io/v1` to `scheduler.model.devices`."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -60,7 +61,7 @@ def parse_slice(raw: bytes, interner: Interner) -> ResourceSlice:
     """Raises msgspec.DecodeError when the bytes are not a ResourceSlice."""
     wired = devices_wire.resource_slice.decode(raw)
     meta, spec = wired.metadata, wired.spec
-    found = spec.devices or ()
+    devices, uses_groups = _devices(wire.present(spec.devices), spec.driver, interner)
     return ResourceSlice(
         name=meta.name,
         uid=meta.uid,
@@ -71,10 +72,24 @@ def parse_slice(raw: bytes, interner: Interner) -> ResourceSlice:
         count=spec.pool.resource_slice_count,
         place=_place(spec),
         by_device=bool(spec.per_device_node_selection),
-        devices=tuple([_device(device, spec.driver, interner) for device in found]),
+        devices=devices,
         counters=tuple([(one.name, _counters(one.counters)) for one in spec.shared_counters or ()]),
-        uses_groups=any(use.compatibility_groups for device in found for use in device.consumes_counters or ()),
+        uses_groups=uses_groups,
     )
+
+
+def _devices(raw: bytes, driver: str, interner: Interner) -> tuple[tuple[Device, ...], bool]:
+    """The devices, and whether one uses compatibility groups: one object for all slices with the same bytes."""
+    if not raw:
+        return (), False
+    key = driver, hashlib.blake2b(raw, digest_size=16).digest()  # they may be long, and all different
+    found: tuple[tuple[Device, ...], bool] | None = interner.device_lists.get(key)
+    if found is None:
+        said = devices_wire.devices.decode(raw)
+        uses_groups = any(use.compatibility_groups for device in said for use in device.consumes_counters or ())
+        found = tuple([_device(device, driver, interner) for device in said]), uses_groups
+        interner.device_lists.put(key, found, len(raw))
+    return found
 
 
 def _place(said: devices_wire.SliceSpec | devices_wire.Device) -> Place:

@@ -86,7 +86,7 @@ class SliceSpec(Object, gc=False):
     node_name: str | None = None
     node_selector: NodeSelector | None = None
     all_nodes: bool | None = None
-    devices: list[Device] | None = None
+    devices: Raw = Raw()
     per_device_node_selection: bool | None = None
     shared_counters: list[CounterSet] | None = None
 
@@ -237,6 +237,7 @@ class ResourceClaim(Object, gc=False):
 
 
 resource_slice = msgspec.json.Decoder(ResourceSlice)
+devices = msgspec.json.Decoder(list[Device])
 device_class = msgspec.json.Decoder(DeviceClass)
 taint_rule = msgspec.json.Decoder(DeviceTaintRule)
 claim = msgspec.json.Decoder(ResourceClaim)

@@ -148,6 +148,8 @@ class Interner:
         """Shapes that others may take parts over from: by containers and volumes, and by terms."""
         self.traits: Known[Any, Any] = Known(bound)
         """What selectors see of devices, shared by devices of one look (`scheduler.model.devices_parse`)."""
+        self.device_lists: Known[Any, Any] = Known(bound)
+        """The devices of a slice, shared by slices that publish the same, as those of nodes of one make may."""
         self.claim_specs: Known[bytes, Any] = Known(bound)
         """What resource claims ask for, shared by claims of one template."""
 

@@ -5,7 +5,7 @@ TopologyAwareWorkloadScheduling (alpha). Levels and preferred domains are an add
 topology-aware scheduling; they are off unless the arguments name levels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -47,7 +47,7 @@ class TopologyPlacementGenerator(Plugin):
 
     def __init__(self, args: TopologyPlacementGeneratorArgs) -> None:
         self._levels = args.levels
-        self._kept: dict[tuple[str | None, str], tuple[Nodes, int, list[Placement]]] = {}
+        self._kept: dict[tuple[str | None, str | None], tuple[Nodes, int, Sequence[Placement]]] = {}
         """By (required, preferred): the nodes, how often their labels had changed, and the placements of new groups."""
 
     @staticmethod
@@ -65,8 +65,12 @@ class TopologyPlacementGenerator(Plugin):
             return self._by_level(required, preferred, rows, cluster.nodes)
         if required is None:
             return None
-        key, nodes = required, cluster.nodes
-        domain = self._domain_of(key, running, cluster) if running else None
+        if running:
+            return self._of(required, self._domain_of(required, running, cluster), cluster.nodes)
+        return self._keep(required, None, cluster.nodes, lambda: self._of(required, None, cluster.nodes))
+
+    def _of(self, key: str, domain: str | None, nodes: Nodes) -> Sequence[Placement]:
+        """The nodes of each value of a label, ordered by it. `domain`: only those of this one."""
         column = nodes.topology(key)
         if column is None:
             return ()
@@ -81,19 +85,24 @@ class TopologyPlacementGenerator(Plugin):
                 found.append(Placement(value, some))
         return sorted(found, key=lambda placement: placement.name)
 
-    def _by_level(
-        self, required: str | None, preferred: str, running: Sequence[int], nodes: Nodes
+    def _keep(
+        self, required: str | None, preferred: str | None, nodes: Nodes, make: Callable[[], Sequence[Placement]]
     ) -> Sequence[Placement]:
-        """As `by_level`. Of groups that do not run yet, all have the same, until nodes come, go or get other labels."""
-        if running:
-            return by_level(self._levels, required, preferred, running, nodes)
+        """All groups that do not run yet have the same, until nodes come, go or get other labels."""
         kept = self._kept.get((required, preferred))
         if kept is None or kept[0] is not nodes or kept[1] != nodes.label_changes:
             if len(self._kept) >= _KEPT_MOST:
                 self._kept.clear()
-            found = by_level(self._levels, required, preferred, (), nodes)
-            kept = self._kept[required, preferred] = nodes, nodes.label_changes, found
+            kept = self._kept[required, preferred] = nodes, nodes.label_changes, make()
         return kept[2]
+
+    def _by_level(
+        self, required: str | None, preferred: str, running: Sequence[int], nodes: Nodes
+    ) -> Sequence[Placement]:
+        """As `by_level`."""
+        if running:
+            return by_level(self._levels, required, preferred, running, nodes)
+        return self._keep(required, preferred, nodes, lambda: by_level(self._levels, required, preferred, (), nodes))
 
     def _asked(self, group: PodGroup) -> tuple[str | None, str | None]:
         """(required, preferred) label. Without levels, annotations don't count."""

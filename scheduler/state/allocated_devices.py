@@ -7,6 +7,7 @@ is freed, replaced or seen twice takes nothing away from another one.
 from collections.abc import Iterable, Iterator, Mapping
 
 from scheduler.model.devices import AllocatedDevice, Allocation, DeviceID, PoolID
+from scheduler.state.rowlog import ChangeLog
 
 NOTHING_USED: Mapping[str, int] = {}
 
@@ -23,6 +24,8 @@ class AllocatedDevices:
         """Device → capacity → nano-units that shares have taken."""
         self.by_pool: dict[PoolID, int] = {}
         """Pool → how often anything of it was taken or given back."""
+        self.log: ChangeLog[DeviceID] = ChangeLog()
+        """Devices of which something was taken or given back."""
 
     def __len__(self) -> int:
         return len(self._of_claim)
@@ -79,6 +82,7 @@ class AllocatedDevices:
         touched = set()
         for device in held(allocation.devices):
             touched.add((device.id.driver, device.id.pool))
+            self.log.touch(device.id)
             if device.share is not None:
                 self._share(uid, device, sign)
             elif sign > 0:

@@ -3,7 +3,8 @@
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-_KEPT = 65_536
+KEPT = 65_536
+"""At least so many changes are remembered, and up to twice as many."""
 
 Entry = TypeVar("Entry", bound=Hashable)
 
@@ -22,9 +23,9 @@ class ChangeLog(Generic[Entry]):
         """Something changed."""
         self.version += 1
         self._changed.append(entry)
-        if len(self._changed) > 2 * _KEPT:
-            del self._changed[:_KEPT]
-            self._base += _KEPT
+        if len(self._changed) > 2 * KEPT:
+            del self._changed[:KEPT]
+            self._base += KEPT
 
     def since(self, version: int) -> set[Entry] | None:
         """What changed after a version; None when that is too long ago to know."""

@@ -8,12 +8,13 @@ import numpy as np
 
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.selectors import NOTHING, LabelSelector
+from scheduler.state import row_counts
 from scheduler.state.column import Bools, Codes, Column, Ints
 from scheduler.state.effort import Effort
 from scheduler.state.members import Members
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
-from scheduler.state.row_counts import REMEMBERED, Placed
+from scheduler.state.row_counts import Placed
 
 
 class ByTopology:
@@ -258,9 +259,9 @@ class OnRows(CaughtUp):
             self._grow(row + 1)
             self.counts[row] += amount
             self._changes.append((row, amount))
-        if len(self._changes) > 2 * REMEMBERED:
-            del self._changes[:REMEMBERED]
-            self._base += REMEMBERED
+        if len(self._changes) > 2 * row_counts.REMEMBERED:
+            del self._changes[: row_counts.REMEMBERED]
+            self._base += row_counts.REMEMBERED
 
     def _add_up(self, placed: Placed, weights: Ints) -> None:
         counts = np.bincount(placed.rows, weights=placed.counts * weights, minlength=len(self.counts))

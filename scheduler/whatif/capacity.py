@@ -24,6 +24,7 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.whatif.against import against
 from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.claimed_crowd import place_crowd
 from scheduler.whatif.claimed_room import claimed_room
 from scheduler.whatif.remedies import templates_of
 from scheduler.whatif.room import Room, room
@@ -182,7 +183,9 @@ class _Placing:
         simulation, batch = self._simulation, self._batch
         rows: list[int] = []
         singly = SINGLY
+        crowd = batch.differs_by_claims
         while len(rows) < most and singly > 0:
+            alike = crowd and batch.alike(batch.made)
             pod = self.next()
             batch.made += 1
             singly -= 1
@@ -200,6 +203,12 @@ class _Placing:
                 before = simulation.singly
                 rows += self._repeat(most - len(rows), singly)
                 singly -= simulation.singly - before
+            elif alike:
+                crowd = False
+                first, prepare = batch.made, pod.uid in simulation.preparing
+                end = first + most - len(rows)
+                singly -= place_crowd(simulation, self._framework, batch, end, singly, prepare=prepare)
+                rows += [self._where(number) for number in range(first, batch.made)]
         self.exhausted = False
         return rows
 
@@ -209,8 +218,13 @@ class _Placing:
         rest = (replace(batch.pod(batch.made + i), preempts=False) for i in range(most))
         done = simulation.repeat(rest, self._framework, singly)
         for i in range(done):
-            yield self._row(simulation.bound[batch.pod(batch.made + i).uid][1])
+            yield self._where(batch.made + i)
         batch.made += done
+
+    def _where(self, number: int) -> int:
+        """The row of a pod that was placed."""
+        uid, simulation = f"new/{self._batch.key(number)}", self._simulation
+        return self._row((simulation.bound.get(uid) or simulation.preparing[uid])[1])
 
     def _row(self, node: str) -> int:
         row = self._cluster.nodes.live_row(node)

@@ -1,23 +1,26 @@
-"""Equal pods with claims of their own, placed one after the other without a decision for each.
+"""Equal pods with claims of their own, placed one after the other, as the engine would and without it.
 
 Where no pod takes what one on another node would have got, each node takes so many of them (`claimed_room`), and
-totals alone say which node is next (`scheduler.whatif.ranking`). What each of them claims is made, and given to it on
-its node, so that whoever comes later finds the cluster as it would be.
+totals alone say which node is next (`scheduler.whatif.ranking`). Else each is decided, but nothing is queued, written
+and bound for it. What each of them claims is made, and given to it on its node, so that whoever comes later finds the
+cluster as it would be.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
 from scheduler.framework.ahead import Ahead
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
+from scheduler.model.devices import ResourceClaim
+from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.plugins.dynamic_resources.claims import device_resources
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.claimed_room import claimed_room, without_claims
-from scheduler.whatif.claims import held, made
+from scheduler.whatif.claims import KIND, held, made
 from scheduler.whatif.ranking import Ranking
 from scheduler.whatif.simulation import Simulation
 
@@ -25,35 +28,78 @@ _BY_CLAIMS = ("VolumeBinding", "DynamicResources")
 """What reserves and prepares claims, and may score by them."""
 
 
-def place_crowd(simulation: Simulation, framework: Framework, batch: Batch, *, prepare: bool) -> None:
-    """Place the next pods of a batch, one of which was placed just now; none where each has to be decided.
+def place_crowd(
+    simulation: Simulation, framework: Framework, batch: Batch, end: int, singly: int, *, prepare: bool
+) -> int:
+    """Place pods of a batch up to a number, after one was placed just now; none where the engine has to decide.
 
-    `prepare`: that one waits for its volumes, and so will they. Raises PluginError.
+    `singly`: so many may be decided one by one. `prepare`: the one before waits for its volumes, and so will they.
+    Returns how many were decided one by one. Raises PluginError.
     """
-    names = simulation.cluster.nodes.names
-    for row in list(_rows(simulation, framework, batch)):
-        simulation.put_all(batch.objects(batch.made))
-        pod = batch.pod(batch.made)
-        _give(pod, row, simulation, framework)
-        simulation.place(pod, names[row] or "", prepares=prepare)
-        batch.made += 1
-
-
-def _rows(simulation: Simulation, framework: Framework, batch: Batch) -> Iterator[int]:
-    """Where the next pods go, until one fits nowhere, or finds a claim that was there before."""
     first = batch.made
-    if first == batch.count or not batch.alike(first):
-        return
-    simulation.put_all(batch.objects(first))
-    found = _ahead(batch.pod(first), simulation, framework, batch)
-    if found is None:
-        return
-    ranking = Ranking(found)
-    for number in range(first, batch.count):
+    if first >= end or not batch.alike(first):
+        return 0
+    claims = batch.objects(first)
+    simulation.put_all(claims)
+    ahead = _ahead(batch.pod(first), simulation, framework, batch)
+    if ahead is not None:
+        for row in list(_rows(ahead, simulation, batch, end)):
+            simulation.put_all(batch.objects(batch.made))
+            _place(batch.pod(batch.made), row, simulation, framework, batch, prepare=prepare)
+        return 0
+    _withdraw(claims, simulation)
+    if not prepare and _is_decided_by_claims(batch.pod(first), simulation, framework):
+        _decide(simulation, framework, batch, min(end, first + singly))
+    return batch.made - first
+
+
+def _rows(ahead: Ahead, simulation: Simulation, batch: Batch, end: int) -> Iterator[int]:
+    """Where the next pods go, until one fits nowhere, or finds a claim that was there before."""
+    ranking, first = Ranking(ahead), batch.made
+    for number in range(first, end):
         best = ranking.best()
         if not best or (number > first and not batch.alike(number)):
             return
         yield ranking.take(simulation.engine.choice.pick(f"new/{batch.key(number)}", best))
+
+
+def _is_decided_by_claims(pod: Pod, simulation: Simulation, framework: Framework) -> bool:
+    """Whether devices are all that has to be reserved and written, at once, and all claims are the pod's own."""
+    devices = simulation.cluster.devices
+    return (
+        simulation.plain(pod, framework, besides=("DynamicResources",))
+        and all(one.template is not None for one in pod.shape.claims)
+        and not any(device.binding_conditions for each in devices.slices.values() for device in each.devices)
+    )
+
+
+def _decide(simulation: Simulation, framework: Framework, batch: Batch, end: int) -> None:
+    """Decide the pods one by one, until one fits nowhere, finds a claim that was there before, or a plugin fails."""
+    while batch.made < end and batch.alike(batch.made):
+        claims = batch.objects(batch.made)
+        simulation.put_all(claims)
+        pod = batch.pod(batch.made)
+        try:
+            decision = framework.decide_quickly(pod, simulation.cluster)
+        except PluginError:
+            return  # the engine says so of the pod when it comes to it
+        if not len(decision.feasible):
+            _withdraw(claims, simulation)
+            return
+        _place(pod, simulation.engine.choice.row(decision), simulation, framework, batch, prepare=False)
+
+
+def _withdraw(made: Iterable[Modelled], simulation: Simulation) -> None:
+    """Take away the claims of a pod that is not placed: it is still one of which none was there before."""
+    for claim in made:
+        if isinstance(claim, ResourceClaim):
+            simulation.gone(KIND, *claim.key, claim.uid)
+
+
+def _place(pod: Pod, row: int, simulation: Simulation, framework: Framework, batch: Batch, *, prepare: bool) -> None:
+    _give(pod, row, simulation, framework)
+    simulation.place(pod, simulation.cluster.nodes.names[row] or "", prepares=prepare)
+    batch.made += 1
 
 
 def _ahead(pod: Pod, simulation: Simulation, framework: Framework, batch: Batch) -> Ahead | None:

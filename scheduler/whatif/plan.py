@@ -151,7 +151,8 @@ def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) ->
             batch.singly += simulation.singly - before
         if pod.uid in simulation.bound or pod.uid in simulation.preparing:
             if alike and crowd and batch.differs_by_claims and not plain:
-                place_crowd(simulation, framework, batch, prepare=pod.uid in simulation.preparing)
+                left, prepare = SINGLY - batch.singly, pod.uid in simulation.preparing
+                batch.singly += place_crowd(simulation, framework, batch, batch.count, left, prepare=prepare)
                 crowd = False
             continue
         batch.preempted += len(simulation.preempted) - victims

@@ -12,6 +12,7 @@ import numpy as np
 from scheduler.engine.budget import Budget
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import (
+    AskExtenders,
     Bind,
     ClearNomination,
     Instruction,
@@ -22,10 +23,22 @@ from scheduler.engine.instructions import (
     SetGroupCondition,
     UnreserveWrite,
 )
-from scheduler.engine.stimuli import Bound, Cycle, Follows, Gone, PreBindWritten, Put, Tick
+from scheduler.engine.stimuli import (
+    Bound,
+    Cycle,
+    ExtendersAnswered,
+    ExtendersFailed,
+    Follows,
+    Gone,
+    PreBindWritten,
+    Put,
+    Stimulus,
+    Tick,
+)
 from scheduler.framework.binding import Patch, Write
 from scheduler.framework.config import decode
 from scheduler.framework.decision import Decision
+from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Question, Scores
 from scheduler.framework.placement import Assignment
 from scheduler.framework.plugin import NODE, Filters, Plugin, PostFilterResult
 from scheduler.framework.profiles import build
@@ -83,19 +96,33 @@ class Drowsy(DefaultPreemption):
 class World:
     """Berth's engine on a case, with an API server that does at once what it is told."""
 
-    def __init__(self, config: str, *, restless: bool = False, drowsy: bool = False, composite: bool = False) -> None:
+    def __init__(
+        self,
+        config: str,
+        extender: Object | None = None,
+        *,
+        restless: bool = False,
+        drowsy: bool = False,
+        composite: bool = False,
+    ) -> None:
         """`restless`: groups that failed are tried again after their backoff though nothing has happened, and once more
         when they lack pods. `drowsy`: what might help once victims are gone wakes nobody. `composite`: groups of groups
-        count."""
+        count. `extender`: what one says of pods and nodes, as of the oracle's `ruledExtender`."""
+        self._extender = extender
         self._restless = restless
         read = json.loads(config)
         gates = {"name": "GangScheduling", "args": {"featureGates": {"CompositePodGroup": composite}}}
         for profile in read["profiles"]:
             profile["pluginConfig"] = [*profile.get("pluginConfig", ()), gates]
+        if extender is not None:
+            verbs = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": extender["weight"]}
+            read["extenders"] = [{"urlPrefix": "http://ruled", **verbs}]
+        decoded = decode(read)
         plugins: list[type[Plugin]] = [ByName, SortedPlacements, *([Drowsy] if drowsy else [])]
         self._engine = Engine(
-            build(decode(read), {**registry(), **{one.name: one for one in plugins}}),
+            build(decoded, {**registry(), **{one.name: one for one in plugins}}),
             budget=ONE_SLICE,
+            extenders=decoded.extenders,
         )
         # Nobody is charged. All pods are one namespace's, and its lane (docs/equal.md) has an order of its own.
         self._engine.queue.turns.account = lambda namespace, steps, now: None  # type: ignore[method-assign]
@@ -200,6 +227,23 @@ class World:
                     self._nominate(one.pod.name, node)
                 case ClearNomination():
                     self._nominate(one.pod.name, "")
+                case AskExtenders():
+                    self._do(self._engine.handle(self._answer(one.question), self._now))
+
+    def _answer(self, question: Question) -> Stimulus:
+        """What the extender says."""
+        rule, name = self._extender, question.pod.name
+        assert rule is not None
+        assert isinstance(question, NodesQuestion)
+        if name in rule["fails"]:
+            return ExtendersFailed(question, "the extender fails")
+        hopeless = dict.fromkeys((node for node in question.nodes if node in rule["hopeless"][name]), "never here")
+        refused = dict.fromkeys(
+            (node for node in question.nodes if node in rule["refuses"][name] and node not in hopeless), "not here"
+        )
+        kept = frozenset(question.nodes) - refused.keys() - hopeless.keys()
+        scores = [Scores("http://ruled", rule["weight"], {node: rule["ranks"][name][node] for node in kept})]
+        return ExtendersAnswered(question, NodesAnswer(kept, refused, hopeless, scores))
 
     def _nominate(self, name: str, node: str) -> None:
         """The watch shows for which node a pod is nominated, unless it is gone or bound."""
@@ -245,5 +289,6 @@ class World:
 
 def answer(asked: Object, *, restless: bool = False, drowsy: bool = False) -> list[Object]:
     """What the engine does in each step of a case. `restless`, `drowsy`: as in `World`."""
-    world = World(asked["config"], restless=restless, drowsy=drowsy, composite=asked["id"].startswith("composite"))
+    composite = asked["id"].startswith("composite")
+    world = World(asked["config"], asked.get("extender"), restless=restless, drowsy=drowsy, composite=composite)
     return [world.step(step) for step in asked["steps"]]

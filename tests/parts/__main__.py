@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.parts.lanes import run
 from tests.parts.part import Part
-from tests.pythons.find import find, of_the_image, supported
+from tests.pythons.find import find, of_the_image, tried
 
 OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HOMES = Path(sys.prefix) / "pythons"
@@ -55,7 +55,7 @@ def main() -> int:
     """Run all parts; the exit code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
-    others = {version: find(version) for version in supported() if version != OWN}
+    others = {version: find(version) for version in tried() if version != OWN}
     check = Part("lint, types and layers", [*MAKE, "check"], LOGS / "check.log", yields=True, gate=True)
     first, second = (
         Part(f"tests of the whole, {half} half", [*PYTEST, "-m", "real", *files], LOGS / f"{half}.log")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pythons.find import find, of_the_image, supported
+from tests.pythons.find import NEXT, find, of_the_image, supported, tried
 
 OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -62,3 +62,10 @@ def test_as_uv_keeps_them(machine: Path) -> None:
 def test_what_ships_is_supported() -> None:
     """The image's Python is one of those that the package names, and so is the one that runs this."""
     assert {of_the_image(), OWN} <= set(supported())
+
+
+def test_what_is_tried_is_supported_or_comes_next() -> None:
+    """Once the package names the next version, another one is next."""
+    assert tried() == [*supported(), NEXT]
+    assert NEXT not in supported()
+    assert int(NEXT.removeprefix("3.")) == 1 + max(int(version.removeprefix("3.")) for version in supported())

@@ -26,11 +26,11 @@ def healthy(pod: JsonObject) -> bool:
 
 def covers(budget: JsonObject, pod: JsonObject) -> bool:
     """Whether a pod is one of a budget's."""
-    wanted = budget["spec"]["selector"]["matchLabels"]
-    labels = pod["metadata"].get("labels", {})
-    return budget["metadata"]["namespace"] == pod["metadata"]["namespace"] and all(
-        labels.get(key) == value for key, value in wanted.items()
-    )
+    if budget["metadata"]["namespace"] != pod["metadata"]["namespace"]:
+        return False
+    wanted: dict[str, str] = budget["spec"]["selector"]["matchLabels"]
+    labels: dict[str, str] = pod["metadata"].get("labels", {})
+    return wanted.items() <= labels.items()
 
 
 class Budgets:
@@ -52,8 +52,9 @@ class Budgets:
     def look(self) -> None:
         """Count again."""
         self._due = False
-        pods = self._server.objects("pods")
-        for budget in self._server.objects("poddisruptionbudgets"):
+        budgets = self._server.objects("poddisruptionbudgets")
+        pods = self._server.objects("pods") if budgets else []
+        for budget in budgets:
             mine = [pod for pod in pods if covers(budget, pod) and node_of(pod)]
             there = sum(map(healthy, mine))
             wanted = budget["spec"]["minAvailable"]

@@ -54,6 +54,8 @@ OPEN_EYED = frozenset(
     }
 )
 """What happens without keeping anybody's news from getting through."""
+AWAY = frozenset(("restart", "freeze", "restore"))
+"""What keeps the API server from answering anybody."""
 WATCHES_ONLY = frozenset(("watch-lines", "mute", "error-event", "compact", "deny"))
 """What keeps news from getting through, and no request from being answered."""
 Act = Callable[..., None]

@@ -40,11 +40,13 @@ if TYPE_CHECKING:
 PAGE_SECONDS = 15.0
 """A comparison waits for a page for 10 s."""
 NEWS_SECONDS = 100.0
-"""A silent watch is noticed within 70 s; then it is opened, or listed, again."""
+"""A silent watch is noticed within 70 s; then it is opened, or listed, again. An absent API server is not counted."""
 PROMPT_SECONDS = 5.0
 """When nothing was wrong for `NEWS_SECONDS`, news take no longer."""
 ASKED_SECONDS = 70.0
 """Until then it may not have been asked what became of a Binding whose answer was lost."""
+BACKOFF_SECONDS = 30.0
+"""Who has found the API server away asks again as late as this, or as late as it was away."""
 RESTORED_SECONDS = 150.0
 """After a restore the cluster's past is another one; what was known before is wrong for a while."""
 
@@ -79,7 +81,9 @@ class Judge:
     def news(self) -> float:
         """Seconds that a process may not know of something: many while something is wrong, and for a while after."""
         world = self._world
-        return PROMPT_SECONDS if world.now - world.trouble_ends > NEWS_SECONDS else NEWS_SECONDS
+        if world.now - world.trouble_ends > NEWS_SECONDS:
+            return PROMPT_SECONDS
+        return served_since(world.now, NEWS_SECONDS, world.absences)
 
     def unsure(self) -> bool:
         """Whether the cluster's past is another one than was known."""
@@ -370,6 +374,15 @@ class _Pods:
             self._judge.deleted(change.new.uid)
         if change.type == "MODIFIED" and node_of(new) and old is not None and not node_of(old.obj):
             self._judge.bound(new)
+
+
+def served_since(now: float, seconds: float, absences: list[tuple[float, float]]) -> float:
+    """Since when an API server has served for so many seconds: how long ago that was, with its absences between."""
+    for begin, end in reversed(absences):
+        if end > now - seconds:
+            away = max(min(end, now) - begin, 0.0)
+            seconds += away + min(away, BACKOFF_SECONDS)
+    return seconds
 
 
 def _app(pod: dict[str, Any]) -> str:

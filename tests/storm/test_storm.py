@@ -16,6 +16,7 @@ from tests.storm.__main__ import BUDGET, judged, run_of
 from tests.storm.casting import EVICTOR, POLICIES
 from tests.storm.found import FOUND, Found
 from tests.storm.happenings import at
+from tests.storm.judge import served_since
 from tests.storm.mutants_groups import MUTANTS, named
 from tests.storm.plan import plan
 from tests.storm.seeds import CAUGHT_BY, OPEN, UNCAUGHT, without_holes
@@ -111,3 +112,11 @@ def test_a_failing_run_shrinks() -> None:
     with named("no-uid").put_in():
         small = shrink(plan(0), lambda smaller: "I1" in invariants(run(smaller)))
     assert [happening.kind for happening in small.happenings] == ["want"]
+
+
+def test_the_judge_does_not_count_what_nobody_could_have_heard() -> None:
+    """An absence of the API server, and the backoff after it, makes longer what may be unknown (seed 20260)."""
+    assert served_since(130.0, 100.0, []) == 100.0
+    assert served_since(130.0, 100.0, [(10.0, 20.0)]) == 100.0
+    assert served_since(130.0, 100.0, [(100.0, 120.0)]) == 100.0 + 20.0 + 20.0
+    assert served_since(150.0, 100.0, [(20.0, 45.0), (100.0, 160.0)]) == 100.0 + (50.0 + 30.0) + (25.0 + 25.0)

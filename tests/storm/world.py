@@ -78,6 +78,8 @@ class World:
         """When the last thing that keeps news from getting through is over."""
         self.delay_ends = float("-inf")
         """The same of what keeps requests from being answered soon."""
+        self.absences: list[tuple[float, float]] = []
+        """When the API server was away, or stood still: from when, until when."""
         self.lost_at: dict[str, float] = {}
         """Kind → when an event of it was last lost."""
         self.lossy = False
@@ -268,6 +270,8 @@ class World:
         given = dict(happening.args)
         if happening.kind in happenings.OPEN_EYED:
             return
+        if happening.kind in happenings.AWAY and self.server.up:
+            self.absences.append((self.now, self.now + given["seconds"]))
         if given.get("what") == "create pods/binding" and given.get("code") == 429:
             return  # who is asked to wait knows that nothing was done
         lasts = sum(given.get(part, 0.0) for part in ("seconds", "after", "late", "orphan"))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from scheduler.engine.attempts import Attempts, CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.budget import Budget
+from scheduler.engine.extender_calls import ExtenderCall
 from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
@@ -23,7 +24,7 @@ from scheduler.engine.pod_groups.further import FurtherOrders
 from scheduler.engine.pod_groups.min_resources import gap
 from scheduler.engine.pod_groups.placements import PODS_PER_STEP, Placements
 from scheduler.engine.pod_groups.reservations import Reservations
-from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
+from scheduler.engine.pod_groups.results import GroupAttempt, Member, Search, unsatisfied
 from scheduler.engine.pod_groups.stand_ins import StandIns
 from scheduler.engine.pod_groups.tree_search import TreeSearch
 from scheduler.engine.pod_groups.trying import Assume, Tries
@@ -59,14 +60,16 @@ class GroupCycles:
         self._pick = pick
         self._tries = Tries(cluster, queue, attempts, outbox, budget, assume)
         self.reservations = Reservations(cluster, queue, outbox, budget, pick)
-        evictions = Evictions(cluster, queue, attempts, budget, pick, evict)
+        evictions = Evictions(cluster, queue, attempts, outbox, budget, pick, evict)
         self._endings = Endings(cluster, queue, binding, outbox, nominator, evictions, self.reservations)
         self._placements = Placements(cluster, queue, attempts, binding, pick)
-        self._further = FurtherOrders(queue, budget.whole)
+        self._further = FurtherOrders(queue, attempts, budget.whole)
         self._attempt: GroupAttempt | None = None
         self._owed = 0
         """Steps that others get before the next slice."""
         self._in_slice = False
+        self._labels = -1
+        """`Nodes.label_changes` when placements were generated last."""
 
     @property
     def has_work(self) -> bool:
@@ -156,10 +159,15 @@ class GroupCycles:
             attempt.untried = attempt.message
         if attempt.decided:
             self._end(attempt, now)
-        elif len(members) > AT_ONCE or (attempt.search is not None and len(attempt.search.found) > AT_ONCE):
+        elif len(members) > AT_ONCE or (attempt.search is not None and self._looked_long(attempt.search)):
             self._owed = SHARE * ORDINARY  # to look at all of them, or at all placements, was enough for one turn
         else:
             self._go_on(attempt, now, None)
+
+    def _looked_long(self, search: Search) -> bool:
+        """Whether there are many placements, or the labels of all nodes were read for them just now."""
+        anew, self._labels = search.labels != self._labels, search.labels
+        return anew or len(search.found) > AT_ONCE
 
     def _prepare(self, attempt: GroupAttempt) -> None:
         """Find where the group may be, or what its tree is."""
@@ -227,7 +235,7 @@ class GroupCycles:
         attempt.asking, decided = "", attempt.decided
         if decided:
             attempt.missed |= self._queue.events.number != attempt.events
-            self._finished(attempt, over=self._endings.go_on(attempt, now))
+            self._finished(attempt, over=self._endings.go_on(attempt, now, answer))
             return
         if (attempt.again or self._endings.lost(attempt)) and not self._began_again(attempt, now):
             return
@@ -336,10 +344,13 @@ class GroupCycles:
         attempt.break_off(message)
         self._end(attempt, now)
 
-    def extenders_failed(self, uid: str, message: str, now: float) -> None:
+    def extenders_failed(self, call: ExtenderCall, message: str, now: float) -> None:
         """An extender failed that is not ignorable."""
-        attempt = self._attempt
-        if attempt is not None:
+        attempt, uid = self._attempt, call.queued.pod.uid
+        if attempt is not None and attempt.decided:
+            attempt.asking = ""
+            self._finished(attempt, over=self._endings.go_on(attempt, now, (call, message)))
+        elif attempt is not None:
             attempt.asking = ""
             member = attempt.members[uid]
             member.reason, member.message = SCHEDULER_ERROR, message

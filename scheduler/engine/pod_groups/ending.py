@@ -20,7 +20,7 @@ from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.places import ATTEMPT_FAILED, Cause
 from scheduler.engine.pod_groups.entry import Ended
-from scheduler.engine.pod_groups.evicting import Evictions
+from scheduler.engine.pod_groups.evicting import Evictions, PlanAnswer
 from scheduler.engine.pod_groups.plan import Plan
 from scheduler.engine.pod_groups.preemption import failed_group
 from scheduler.engine.pod_groups.reservations import Reservations
@@ -88,15 +88,18 @@ class Endings:
             return False  # to go through all of them was enough for one turn
         return self.go_on(attempt, now)
 
-    def go_on(self, attempt: GroupAttempt, now: float) -> bool:
-        """Do a part of it. True: the attempt is over, and the pods that have no node are back in the queue."""
+    def go_on(self, attempt: GroupAttempt, now: float, answer: PlanAnswer | None = None) -> bool:
+        """Do a part of it. True: the attempt is over, and the pods that have no node are back in the queue.
+
+        `answer`: as of `Evictions.over`.
+        """
         if attempt.ended is Ended.WITH_NODES:
             over = self._send(attempt, now)
         else:
             self.give_back(attempt, now, quietly=not attempt.noticed)
             over = (
                 not attempt.holding
-                and self._evictions.over(attempt, now)
+                and self._evictions.over(attempt, now, answer)
                 and self._reservations.over(attempt, now)
                 and self._tell(attempt, now)
             )

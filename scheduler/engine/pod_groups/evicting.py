@@ -4,11 +4,14 @@ from collections.abc import Callable
 
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.budget import Budget, TooCostlyError
+from scheduler.engine.extender_calls import ExtenderCall
+from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.preemption import NODE, GroupPreemption
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.queue import Queue
 from scheduler.engine.turns import FREE
+from scheduler.framework.extenders import NodesAnswer, VictimsAnswer
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
 from scheduler.plugins.default_preemption.budgets import Budgets
@@ -18,6 +21,8 @@ _AT_ONCE = 32
 """How many victims are told to go in one slice."""
 _LONGEST_PLAN = 8
 """A plan may cost as much as so many attempts: it looks at all pods of lower priority."""
+PlanAnswer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer | str]
+"""A question of a plan to extenders, and what they say; a text: what has failed."""
 Evict = Callable[[Pod, str, tuple[Pod, ...], float, PodGroup], None]
 """Have victims removed for a pod of a group."""
 
@@ -30,6 +35,7 @@ class Evictions:
         cluster: Cluster,
         queue: Queue,
         attempts: Attempts,
+        outbox: Outbox,
         budget: Budget,
         pick: Callable[[str, int], int],
         evict: Evict,
@@ -38,41 +44,72 @@ class Evictions:
         self._cluster = cluster
         self._queue = queue
         self._attempts = attempts
+        self._outbox = outbox
         self._budget = budget
         self._pick = pick
         self._evict = evict
         self._budgets = Budgets()
 
-    def over(self, attempt: GroupAttempt, now: float) -> bool:
-        """Do a slice of it; whether nothing is left. Then the attempt has its plan, if preemption was asked at all."""
+    def over(self, attempt: GroupAttempt, now: float, answer: PlanAnswer | None) -> bool:
+        """Do a slice of it; whether nothing is left. Then the attempt has its plan, if preemption was asked at all.
+
+        `answer`: of extenders, if the plan waited for them.
+        """
         if attempt.ended is not Ended.REJECTED or attempt.short or not attempt.members:
-            return True
+            return self._let_go(attempt, now)
         if attempt.plan is None:
-            self._go_on(attempt, now)
+            self._go_on(attempt, now, answer)
         plan = attempt.plan
         if plan is None:
-            return attempt.ended is not Ended.REJECTED
+            return False
         some = tuple(plan.victims[attempt.evicted : attempt.evicted + _AT_ONCE])
         attempt.evicted += len(some)
         if some:
             self._evict(attempt.pods[0].queued.pod, NODE, some, now, attempt.group)
         return attempt.evicted == len(plan.victims)
 
-    def _go_on(self, attempt: GroupAttempt, now: float) -> None:
+    @property
+    def _most(self) -> int:
+        """Steps of one slice."""
+        return max(self._budget.longest_slice // 2, 1)
+
+    def _let_go(self, attempt: GroupAttempt, now: float) -> bool:
+        """Free some of what a plan has that is not ready, and is not wanted any more; whether nothing is left."""
+        preemption = attempt.preemption
+        if preemption is None:
+            return True
+        before = preemption.spent
+        done = preemption.let_go(self._most)
+        attempt.used = preemption.spent - before
+        if attempt.used:
+            self._queue.turns.account(attempt.entry.key.namespace, FREE + attempt.used, now)
+        return done
+
+    def _go_on(self, attempt: GroupAttempt, now: float, answer: PlanAnswer | None) -> None:
         """Go on with the plan. It is begun again if a pod of the group has gone."""
         preemption = attempt.preemption
+        if preemption is not None and preemption.lost and not self._let_go(attempt, now):
+            return
         if preemption is None or preemption.lost:
             pods = [member.queued.pod for member in attempt.pods]
             framework = self._queue.frameworks[pods[0].scheduler_name]
-            extenders = any(map(self._attempts.asks_extenders, pods))
+            calls = self._attempts.extender_calls
+            extenders = calls if any(map(self._attempts.asks_extenders, pods)) else None
             preemption = attempt.preemption = GroupPreemption(
                 attempt, framework, self._cluster, self._pick, self._budgets, extenders=extenders
             )
+        if answer is not None and preemption.consulting is not None:
+            preemption.consulting.answered(*answer)
         before, whole = preemption.spent, self._budget.whole * _LONGEST_PLAN
-        plan = preemption.go_on(max(self._budget.longest_slice // 2, 1))
+        plan = preemption.go_on(self._most)
         attempt.used = preemption.spent - before
         self._queue.turns.account(attempt.entry.key.namespace, FREE + attempt.used, now)
         attempt.planning += attempt.used
+        if preemption.consulting is not None and preemption.consulting.waits_for is not None:
+            question = self._attempts.extender_calls.adopt(preemption.consulting.waits_for)
+            attempt.asking = question.pod.uid
+            self._outbox.add(question)
+            return
         if plan is None and attempt.planning >= whole:
             attempt.ended = Ended.TOO_COSTLY
             attempt.reasons = [str(TooCostlyError(whole, self._cluster.effort.causes))]

@@ -9,15 +9,19 @@ while the pod that found no node goes first. Where all of that repeats itself, o
 
 import zlib
 from random import Random
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler.engine.attempts import Attempts
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import Further, GroupAttempt, Member, Takes
+from scheduler.engine.pod_groups.room import foreign, plain
 from scheduler.engine.queue import Queue
 from scheduler.engine.turns import ORDINARY
 from scheduler.framework.decision import Decision
+from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
@@ -28,9 +32,10 @@ _NOT_DRAWN = (Takes.BEST, Takes.FULLEST, Takes.ROOMIEST)
 class FurtherOrders:
     """Says which order comes next, and gives the first one's words back if none is any better."""
 
-    def __init__(self, queue: Queue, most_steps: int) -> None:
+    def __init__(self, queue: Queue, attempts: Attempts, most_steps: int) -> None:
         """`most_steps`: what an attempt may cost, with all its orders."""
         self._queue = queue
+        self._attempts = attempts
         self._most_steps = most_steps
 
     def another(self, attempt: GroupAttempt) -> bool:
@@ -43,7 +48,7 @@ class FurtherOrders:
                 return False
             framework = self._queue.frameworks.get(next(iter(attempt.members.values())).queued.pod.scheduler_name)
             most = 0 if framework is None else framework.profile.further_orders
-            if not most:
+            if framework is None or not most or self._no_other(attempt, framework):
                 return False
             further = attempt.further = Further(attempt.members, list(attempt.reasons), most)
         elif attempt.ended not in (Ended.REJECTED, Ended.TOO_COSTLY):
@@ -52,6 +57,21 @@ class FurtherOrders:
         attempt.ended, attempt.again = None, True
         attempt.holding = [uid for uid, member in attempt.members.items() if member.fits]
         return True
+
+    def _no_other(self, attempt: GroupAttempt, framework: Framework) -> bool:
+        """Whether no order can be better than another.
+
+        All pods are equal, and only amounts and node objects decide: each node takes as many of them in any order.
+        """
+        pods = [member.queued.pod for member in attempt.members.values()]
+        first = pods[0]
+        return (
+            not self._queue.cluster.kept_room
+            and plain(first.shape)
+            and all(_kind(pod) == _kind(first) for pod in pods)
+            and not self._attempts.asks_extenders(first)
+            and not foreign(framework)
+        )
 
     def begin(self, attempt: GroupAttempt, further: Further) -> None:
         """Nothing is held any more: begin with the next order, or end as the first one did."""
@@ -72,23 +92,36 @@ class FurtherOrders:
             return False
         attempt.spent += cost
         order = tuple(attempt.members)
+        kinds = {uid: _kind(attempt.members[uid].queued.pod) for uid in order}
+
+        def seen(uids: tuple[str, ...], takes: Takes) -> Any:
+            """The same for orders in which only equal pods change places, unless nodes are drawn by lot."""
+            return uids if takes is Takes.DRAWN else tuple([kinds[uid] for uid in uids]), takes
+
         if not further.seen:
-            further.seen.add((order, Takes.BEST))
+            further.seen.add(seen(order, Takes.BEST))
         failed = [uid for uid in order if attempt.members[uid].reason]
         forward = (*failed, *(uid for uid in order if uid not in failed))
         beside = ((order, Takes.FULLEST), (order, Takes.ROOMIEST), *((forward, takes) for takes in _NOT_DRAWN))
         for wanted in beside:
-            if wanted not in further.seen:
+            if seen(*wanted) not in further.seen:
                 break
         else:
             dice = Random(zlib.crc32(f"{attempt.group.uid}/{further.tried}".encode()))
             mixed = list(order)
             dice.shuffle(mixed)
-            wanted = (tuple(mixed), tuple(Takes)[further.tried % len(Takes)])
-        further.seen.add(wanted)
+            wanted = tuple(mixed), tuple(Takes)[further.tried % len(Takes)]
+            if seen(*wanted) in further.seen:
+                wanted = tuple(mixed), Takes.DRAWN
+        further.seen.add(seen(*wanted))
         further.order, further.takes = wanted
         further.tried += 1
         return True
+
+
+def _kind(pod: Pod) -> tuple[Any, ...]:
+    """The same for pods that may change places in an order, and nothing else comes of it but which of them is where."""
+    return id(pod.shape), pod.made_claims, pod.nominated_node_name
 
 
 def other_row(decision: Decision, cluster: Cluster, further: Further) -> int | None:

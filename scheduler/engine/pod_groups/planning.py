@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
+from scheduler.engine.pod_groups.consulting import Consulting
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.pod_groups.stand_ins import StandIns
 from scheduler.framework.runtime import Framework
@@ -46,7 +47,10 @@ class Planning(ABC, Generic[Found]):
         self._members = attempt.pods
         self._pods = [member.queued.pod for member in self._members]
         self._copy: WithoutPods | None = None
+        self.consulting: Consulting | None = None
+        """If extenders are asked about the pods."""
         self._steps = self._whole()
+        self._leaving: Generator[int, None, None] | None = None
         self.spent = 0
         """Steps that were taken so far."""
         self.turns = 0
@@ -68,17 +72,36 @@ class Planning(ABC, Generic[Found]):
             for entries in copied.end():
                 yield 1 + entries // _LET_GO
 
+    def let_go(self, most: int) -> bool:
+        """Nobody wants the plan any more: free some of what it has, in about so many steps; whether nothing is left."""
+        if self._leaving is None:
+            if self._copy is None:
+                return True
+            self._leaving = self._let_go()
+            self._steps.close()
+        until = self.spent + most
+        for steps in self._leaving:
+            self.spent += steps
+            if self.spent >= until:
+                return False
+        return True
+
     @property
     def lost(self) -> bool:
         """Whether a pod of the group is gone for which the plan was made."""
         return len(self._attempt.members) != len(self._members)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing can be done until extenders have answered."""
+        return self.consulting is not None and self.consulting.waits_for is not None
 
     def go_on(self, most: int) -> Found | None:
         """Take some more steps, not many more than `most`. None: the plan is not ready."""
         until = self.spent + most
         self.turns += 1
         try:
-            while self.spent < until:
+            while self.spent < until and not self.waits:
                 self.spent += next(self._steps)
         except StopIteration as end:
             plan: Found = end.value

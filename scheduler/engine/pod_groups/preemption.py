@@ -7,6 +7,8 @@ in a cluster of its own, which is thrown away afterwards.
 
 from collections.abc import Callable, Generator
 
+from scheduler.engine.extender_calls import ExtenderCalls
+from scheduler.engine.pod_groups.consulting import Consulting
 from scheduler.engine.pod_groups.plan import Plan
 from scheduler.engine.pod_groups.planning import Planning
 from scheduler.engine.pod_groups.results import GroupAttempt
@@ -28,7 +30,6 @@ NODE = "cluster"
 """What is said in place of a node's name: a group makes room in the whole cluster."""
 _NEVER = "not eligible due to preemptionPolicy=Never."
 _NOBODY = "No preemption victims found for incoming preemptor"
-_EXTENDERS = "not for pod groups in whose nodes extenders have a say"
 
 
 def failed_group(attempt: GroupAttempt, framework: Framework) -> FailedGroup:
@@ -48,9 +49,9 @@ class GroupPreemption(Planning[Plan]):
         pick: Callable[[str, int], int],
         budgets: Budgets,
         *,
-        extenders: bool,
+        extenders: ExtenderCalls | None,
     ) -> None:
-        """As of `Planning`. `extenders`: they have a say in the nodes."""
+        """As of `Planning`. `extenders`: if they have a say in the nodes."""
         super().__init__(attempt, framework, cluster, pick)
         self._budgets = budgets
         self._extenders = extenders
@@ -99,8 +100,6 @@ class GroupPreemption(Planning[Plan]):
         lowest = cluster.priorities.lowest
         if (lowest is None or lowest >= self.priority) and not cluster.pod_groups.below(self.priority):
             return Plan(_NOBODY), True
-        if self._extenders:
-            return Plan(_EXTENDERS), False
         return (yield from self._planned())
 
     def _planned(self) -> Generator[int, None, tuple[Plan, bool]]:
@@ -111,7 +110,10 @@ class GroupPreemption(Planning[Plan]):
                 return Plan(_NOBODY), True
             victims = yield from gathered(left_out, cluster.pod_groups)
             framework = self._framework.apart()
-            trial = Trial(self._attempt, cluster, thought, framework, self._pick)
+            if self._extenders is not None:
+                profile = self._pods[0].scheduler_name
+                self.consulting = Consulting(self._extenders, thought, profile, framework)
+            trial = Trial(self._attempt, cluster, thought, framework, self._pick, self.consulting)
             tree = self._attempt.tree
             walk = trial if tree is None else TreeTrial(tree.root, trial)
             why, assigned = yield from walk.run()

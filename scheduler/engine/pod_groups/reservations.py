@@ -64,7 +64,7 @@ class Reservations:
             or not attempt.group.gang
             or (plan is not None and plan.waits)
         ):
-            return True
+            return self._let_go(attempt, now)
         framework = self._queue.frameworks[attempt.pods[0].queued.pod.scheduler_name]
         if framework.profile.reservation is None:
             return True
@@ -72,6 +72,9 @@ class Reservations:
         if attempt.draining is None and not self._due(attempt, wanted, now):
             self._say(attempt, self._kept.of(attempt.entry.key))
             return True
+        unwanted = attempt.drained is not None or (attempt.draining is not None and attempt.draining.lost)
+        if unwanted and not self._let_go(attempt, now):
+            return False
         if attempt.drained is not None and attempt.draining is not None and not attempt.draining.lost:
             return self._keep(attempt, plugin, wanted, attempt.drained, now)
         draining, attempt.drained, attempt.keeping = attempt.draining, None, None
@@ -86,6 +89,16 @@ class Reservations:
             found = "where it would start takes too long to find"
         attempt.drained = found
         return False  # to throw the copy of the cluster away was enough for one turn
+
+    def _let_go(self, attempt: GroupAttempt, now: float) -> bool:
+        """Free some of what a search has that is not wanted any more; whether nothing is left."""
+        draining = attempt.draining
+        if draining is None:
+            return True
+        before = draining.spent
+        done = draining.let_go(self._most)
+        self._charge(attempt, draining.spent - before, now)
+        return done
 
     def _due(self, attempt: GroupAttempt, wanted: Reservation, now: float) -> bool:
         """Whether room is to be looked for, now that the group did not fit once more."""

@@ -7,7 +7,7 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, subm
 from collections import Counter, deque
 from collections.abc import Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, field
 
@@ -154,7 +154,8 @@ class Further(Struct, eq=False):
     """The UIDs, as they are tried now."""
     takes: Takes = Takes.BEST
     tried: int = 0
-    seen: set[tuple[tuple[str, ...], Takes]] = field(default_factory=set)
+    seen: set[Any] = field(default_factory=set)
+    """The orders that were tried, by kinds of pods, and which nodes they took."""
     over: bool = False
     """No other order is tried any more."""
 

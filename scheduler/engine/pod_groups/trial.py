@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from scheduler.engine.pod_groups.consulting import Consulting
 from scheduler.engine.pod_groups.domains import fill_order, rank
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Member, unsatisfied
@@ -48,11 +49,13 @@ class Trial:
         cluster: Cluster,
         framework: Framework,
         pick: Callable[[str, int], int],
+        consulting: Consulting | None = None,
     ) -> None:
         """`live`: where the group's pods run; `cluster`: without the victims.
 
-        `pick`: which of several equally good nodes or placements is taken.
+        `pick`: which of several equally good nodes or placements is taken. `consulting`: extenders are asked, too.
         """
+        self._consulting = consulting
         self.attempt = attempt
         self.live = live
         self.cluster = cluster
@@ -183,7 +186,13 @@ class Trial:
                 cluster.incidence.prepare(pod)
             return decision
 
-        decision = yield from asking(cluster, decide)
+        consulting, queued = self._consulting, self.attempt.members[pod.uid].queued
+        if consulting is None or not consulting.asks(queued):
+            decision = yield from asking(cluster, decide)
+        else:
+            decision = yield from consulting.decision(queued, within)
+            if len(decision.feasible):
+                yield from asking(cluster, lambda: cluster.incidence.prepare(pod))
         yield ORDINARY + len(cluster.nominations) // NOMINATED_PER_STEP
         if not len(decision.feasible):
             return None

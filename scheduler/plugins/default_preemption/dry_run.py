@@ -6,7 +6,7 @@ results are kept by row: an attempt that used up its slice goes on where it was,
 tries only the rows that changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,6 +146,10 @@ class DryRuns:
     def below(self, row: int, priority: int, cluster: Cluster) -> list[Placement]:
         """The placements of a row that may be preempted, the most important first."""
         return self._ranking.below(row, priority, cluster)
+
+    def each_below(self, rows: list[int], priority: int, cluster: Cluster) -> Iterator[list[Placement]]:
+        """As `below`, row by row, where pods leave one by one and nobody has a budget."""
+        return self._ranking.each_below(rows, priority, cluster)
 
     def none_below(self, rows: NDArray[np.intp], priority: int, cluster: Cluster) -> Bools:
         """For each of these rows, whether it is known that none of its placements may be preempted."""

@@ -1,6 +1,7 @@
 """The pods of each node by importance, which is the order in which preemption spares them. Kept for all preemptors."""
 
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -126,6 +127,25 @@ class Ranking:
         if ranked[-1].pod.priority >= priority:
             return []
         return ranked[bisect_right(ranked, -priority, key=_lowness) :]
+
+    def each_below(self, rows: Iterable[int], priority: int, cluster: Cluster) -> Iterator[list[Placement]]:
+        """As `below`, row by row, while there are no pod groups."""
+        ranked_rows, lowest, placements_on = self._rows, self._lowest, cluster.placements_on
+        for row in rows:
+            ranked, versions = ranked_rows.get(row, (None, ()))
+            if ranked is None or versions:
+                ranked = placements_on(row)
+                ranked_rows[row] = ranked, ()
+                if len(ranked) > 1:
+                    ranked.sort(key=_key)
+                lowest[row] = ranked[-1].pod.priority if ranked else _NOBODY
+                self.steps += 1 + len(ranked) // 2
+            if not ranked or ranked[0].pod.priority < priority:
+                yield ranked
+            elif ranked[-1].pod.priority >= priority:
+                yield []
+            else:
+                yield ranked[bisect_right(ranked, -priority, key=_lowness) :]
 
 
 def _versions(placements: list[Placement], groups: PodGroups) -> _Versions:

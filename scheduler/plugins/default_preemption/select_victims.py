@@ -25,9 +25,12 @@ from scheduler.plugins.default_preemption.dry_run_results import (
 )
 from scheduler.plugins.default_preemption.in_copy import Answer, Victims
 from scheduler.plugins.default_preemption.victims import (
+    CHUNK,
+    CHUNK_PLAIN,
     Batch,
     NodeDryRun,
     all_give_back,
+    gather_pods,
     order_of,
 )
 from scheduler.plugins.default_preemption.whole_groups import Together, Whole
@@ -37,13 +40,8 @@ from scheduler.state.column import Bools, Ints
 if TYPE_CHECKING:
     from scheduler.plugins.default_preemption.dry_run import DryRuns
 
-_CHUNK = 2_000
-"""Steps after which results are kept, as many as an ordinary slice has: a batch costs 0.15 ms beside its rows. If the
-slice ends earlier, the batch is gathered again."""
 _CHUNK_WHOLE = 500
-"""The same, where pods of groups that go as a whole are among the victims: such rows are tried one by one."""
-_CHUNK_PLAIN = 64
-"""Victims, where filters are asked."""
+"""As CHUNK, where pods of groups that go as a whole are among the victims: such rows are tried one by one."""
 _ROWS_A_STEP = 256
 """Rows of which one step tells that nobody on them may be preempted, where that is known."""
 _A_VICTIM = 12
@@ -191,7 +189,9 @@ class DryRun:
         found = Batch()
         before = dry_runs.steps
         groups = bool(len(cluster.pod_groups))
-        for row in todo[:_CHUNK].tolist():
+        if not groups and not dry_runs.budgets.any:
+            return gather_pods(dry_runs, todo[:CHUNK].tolist(), priority, cluster, plain=plain)
+        for row in todo[:CHUNK].tolist():
             lower = dry_runs.below(row, priority, cluster)
             whole = dry_runs.whole_groups.of_row(lower, cluster) if groups else None
             if whole is not None:
@@ -209,8 +209,8 @@ class DryRun:
             else:
                 found.without.append(row)
             steps = found.victims + _A_VICTIM * found.one_by_one + dry_runs.steps - before
-            enough = steps >= _CHUNK or (steps >= _CHUNK_WHOLE and bool(found.whole))
-            if enough or (plain and found.victims >= _CHUNK_PLAIN) or found.in_copy:
+            enough = steps >= CHUNK or (steps >= _CHUNK_WHOLE and bool(found.whole))
+            if enough or (plain and found.victims >= CHUNK_PLAIN) or found.in_copy:
                 break
         return found
 

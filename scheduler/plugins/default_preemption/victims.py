@@ -5,14 +5,24 @@ Upstream: plugins/defaultpreemption (SelectVictimsOnNode), for one row in plain 
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.framework.decision import Rows
 from scheduler.plugins.default_preemption.whole_groups import Whole
-from scheduler.state.cluster import Placement
+from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools
+
+if TYPE_CHECKING:
+    from scheduler.plugins.default_preemption.dry_run import DryRuns
+
+CHUNK = 2_000
+"""Steps after which results are kept, as many as an ordinary slice has: a batch costs 0.15 ms beside its rows. If the
+slice ends earlier, the batch is gathered again."""
+CHUNK_PLAIN = 64
+"""Victims, where filters are asked."""
 
 
 class Batch:
@@ -46,6 +56,25 @@ class Batch:
         )
         first.one_by_one = sum(map(len, first.whole.values()))
         return first
+
+
+def gather_pods(dry_runs: "DryRuns", rows: list[int], priority: int, cluster: Cluster, *, plain: bool) -> Batch:
+    """The first of some rows, as many as are tried at a time, where there are neither pod groups nor budgets.
+
+    `plain`: filters are asked.
+    """
+    found, victims, most = Batch(), 0, dry_runs.steps + CHUNK
+    for row, lower in zip(rows, dry_runs.each_below(rows, priority, cluster), strict=True):
+        if lower:
+            found.rows.append(row)
+            found.lower.append(lower)
+            victims += len(lower)
+        else:
+            found.without.append(row)
+        if victims + dry_runs.steps >= most or (plain and victims >= CHUNK_PLAIN):
+            break
+    found.over, found.victims = [None] * len(found.rows), victims
+    return found
 
 
 class NodeDryRun:

@@ -10,8 +10,8 @@ import msgspec
 from scheduler.model import wire
 from scheduler.model.devices import AllocatedDevice, Allocation, ResourceClaim
 from scheduler.model.selectors import parse_node_selector
+from scheduler.plugins.dynamic_resources.choices import Chosen
 from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
-from scheduler.plugins.dynamic_resources.search import Chosen
 
 EXTENDED_SUFFIX = "-extended-resources-"
 

@@ -4,7 +4,7 @@ Behind `featureGates: {DRAWorkloadResourceClaims: true}` of the plugin, as upstr
 `dynamic-resource-allocation/resourceclaim` (BindTo, IsForPod), `plugins/dynamicresources` (deallocatePodGroupClaims).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -38,6 +38,18 @@ def consumer(group: PodGroup) -> dict[str, Any]:
 def is_idle(group: PodGroup, cluster: Cluster) -> bool:
     """Whether no pod of the group has a node."""
     return cluster.pod_groups.scheduled(group.key) == 0
+
+
+def peers_of(pod: Pod, claiming: PodGroup | None, cluster: Cluster) -> Collection[str]:
+    """UIDs of the pods of the pod's group that are assumed, and of the group, if none of its pods is bound.
+
+    `claiming`: the group, if it has claims that are heeded.
+    """
+    key = cluster.pod_groups.of(pod)
+    state = None if key is None else cluster.pod_groups.state(key)
+    if state is None:
+        return ()
+    return state.assumed if claiming is None or state.assigned else {*state.assumed, claiming.uid}
 
 
 def claims_of_group(group: PodGroup, devices: Devices) -> Iterator[ResourceClaim]:

@@ -28,6 +28,7 @@ from scheduler.model.devices import AllocatedDevice, ClaimKey, ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import COMPOSITE, PodGroup
 from scheduler.model.shape import PodShape
+from scheduler.plugins.dynamic_resources.allocated_claims import score_of_allocated, unusable_rows
 from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocated
 from scheduler.plugins.dynamic_resources.arguments import DynamicResourcesArgs
 from scheduler.plugins.dynamic_resources.claims import (
@@ -36,14 +37,12 @@ from scheduler.plugins.dynamic_resources.claims import (
     claims_of,
     device_resources,
     keys_of,
-    late_at,
     problem_of,
-    readiness,
 )
 from scheduler.plugins.dynamic_resources.explained import unallocatable
 from scheduler.plugins.dynamic_resources.fixes import Fixes, free, named_devices
 from scheduler.plugins.dynamic_resources.giving_back import give_back
-from scheduler.plugins.dynamic_resources.group_claims import group_of, is_idle, unreserved
+from scheduler.plugins.dynamic_resources.group_claims import group_of, is_idle, peers_of, unreserved
 from scheduler.plugins.dynamic_resources.requested import AllocationError
 from scheduler.plugins.dynamic_resources.requests import AllocationRequests, PodDevices, named
 from scheduler.plugins.dynamic_resources.reservation import freed, next_step, overtaken, removed, reserve
@@ -62,7 +61,6 @@ from scheduler.plugins.dynamic_resources.results import (
 )
 from scheduler.plugins.dynamic_resources.search import INVALID_POOLS
 from scheduler.plugins.dynamic_resources.selecting import Programs
-from scheduler.plugins.node_affinity import matches
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
 
@@ -157,7 +155,8 @@ class DynamicResources(Plugin):
             ]
             if (codes == FAILED).any():
                 found.append(self._broken(pod, wants, wants.results))
-        failed = self._unavailable(wants.claims, cluster)
+        unusable = (self._unusable(claim, cluster) for claim in wants.claims)
+        failed = [where for where in unusable if where is not None]
         if failed:
             unavailable = np.any(np.stack(failed), axis=0)
             for _, where in found:
@@ -171,7 +170,7 @@ class DynamicResources(Plugin):
         if wants is None or wants.results is None:
             return None if wants is None else 0
         scores: Ints = wants.results.scores[feasible]
-        return scores + _score_of_allocated(wants.claims)
+        return scores + score_of_allocated(wants.claims)
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
         """Free a claim that keeps the pod from nodes and that nobody else uses."""
@@ -263,7 +262,7 @@ class DynamicResources(Plugin):
         if assumed.reserved is None:
             return None
         try:
-            peers = self._peers(assumed.pod, cluster)
+            peers = peers_of(assumed.pod, self._claiming(assumed.pod, cluster), cluster)
             return next_step(assumed.reserved, assumed, cluster.devices, self._timeout, peers)
         except ReservationError as error:
             raise PluginError(self.name, str(error), "PreBind") from None
@@ -383,14 +382,8 @@ class DynamicResources(Plugin):
         """The pod's group, if it has claims of its own and these are heeded."""
         return group_of(pod, cluster) if self._group_claims and pod.scheduling_group is not None else None
 
-    def _peers(self, pod: Pod, cluster: Cluster) -> Collection[str]:
-        """UIDs of the pods of the pod's group that are assumed, and of the group, if none of its pods is bound."""
-        key = cluster.pod_groups.of(pod)
-        state = None if key is None else cluster.pod_groups.state(key)
-        if state is None:
-            return ()
-        group = self._claiming(pod, cluster)
-        return state.assumed if group is None or state.assigned else {*state.assumed, group.uid}
+    def _unusable(self, claim: ResourceClaim, cluster: Cluster) -> Bools | None:
+        return unusable_rows(claim, cluster, self._timeout)
 
     def _broken(self, pod: Pod, wants: PodDevices, results: AllocationsByNode) -> tuple[Reason, Bools]:
         """One reason for all nodes: each of thousands may have an error of its own, which names its devices."""
@@ -401,40 +394,5 @@ class DynamicResources(Plugin):
 
         return ErrorByNode(said(int(failed.argmax())), True, True, said), failed
 
-    def _unavailable(self, claims: list[ResourceClaim], cluster: Cluster) -> list[Bools]:
-        """For each allocated claim that some node can't use: bool[rows] of those."""
-        found = (self._unusable(claim, cluster) for claim in claims)
-        return [where for where in found if where is not None]
 
-    def _unusable(self, claim: ResourceClaim, cluster: Cluster) -> Bools | None:
-        """bool[rows] of the nodes that can't use what the claim was given; None: all can."""
-        if claim.allocation is None:
-            return None
-        nodes, selector = cluster.nodes, claim.allocation.selector
-        where = np.zeros(nodes.rows, dtype=np.bool_) if selector is None else ~matches(selector, nodes)
-        state = readiness(claim)
-        late = None if state.ready else late_at(claim, self._timeout)
-        if state.failed or (late is not None and late < cluster.devices.wall):
-            where[:] = True
-        elif any(device.skips_node for device in claim.allocation.devices):
-            ready = [node is not None and _SKIPPING in node.features for node in nodes.objects[: nodes.rows]]
-            where |= ~np.array(ready, dtype=np.bool_)
-        return where if where.any() else None
-
-
-_SKIPPING = "DRAOptionalNodeOperations"
 _CLAIM_EVENTS = ClusterEvent.DEVICE_CLAIM_ADDED | ClusterEvent.DEVICE_CLAIM_UPDATED | ClusterEvent.DEVICE_CLAIM_GONE
-
-
-def _score_of_allocated(claims: list[ResourceClaim]) -> int:
-    """What alternatives count that were chosen before."""
-    score = 0
-    for claim in claims:
-        if claim.allocation is None:
-            continue
-        chosen = {device.request for device in claim.allocation.devices}
-        for request in claim.spec.requests:
-            for i, one in enumerate(request.first_available):
-                if f"{request.name}/{one.name}" in chosen:
-                    score += 8 - i
-    return score

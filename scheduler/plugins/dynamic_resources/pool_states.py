@@ -8,16 +8,19 @@ from collections.abc import Hashable
 
 from msgspec import Struct
 
-from scheduler.model.devices import DeviceID
+from scheduler.model.devices import Device, DeviceID, PoolID
 from scheduler.plugins.dynamic_resources.counters import available_counters
-from scheduler.plugins.dynamic_resources.pools import Pool
+from scheduler.plugins.dynamic_resources.pools import Pool, hard_taints
 from scheduler.plugins.dynamic_resources.reading import Reading
+from scheduler.plugins.dynamic_resources.taken_places import LARGE, TakenPlaces
 from scheduler.state.allocated_devices import AllocatedDevices
 
 _MOST = 1 << 16
 """So many states, and devices of different kinds, are remembered. With one more, all are forgotten."""
 _READINGS = 8
 """So many readings of a pool are remembered. With one more, all are forgotten."""
+_LISTS = 1 << 12
+"""So many lists of devices are remembered. With one more, all are forgotten."""
 _FREE = 0
 
 PoolState = tuple[int, int]
@@ -32,6 +35,8 @@ class _Known(Struct, gc=False, eq=False):
     taken: int
     makes: dict[frozenset[str] | None, int]
     """The names of the attributes that are read → the number of what is seen then."""
+    places: TakenPlaces | None = None
+    """Of a large pool, once it was searched."""
 
 
 class _Numbers:
@@ -51,6 +56,11 @@ class _Numbers:
             found = self._known[key] = self._given
         return found
 
+    def fresh(self) -> int:
+        """A number that no key has."""
+        self._given += 1
+        return self._given
+
 
 class PoolStates:
     """Numbers for the state of each pool: its devices without their names, and what is taken of them."""
@@ -61,16 +71,19 @@ class PoolStates:
         self._takings = _Numbers()
         self._by_pool: dict[int, _Known] = {}
         """By identity, which is why each keeps its pool alive."""
+        self._lists: dict[tuple[int, frozenset[str] | None], tuple[tuple[Device, ...], int]] = {}
+        """The devices of one slice, by identity, and the attributes that are read → those, and what is seen then."""
+        self._large: dict[PoolID, dict[int, TakenPlaces]] = {}
+        """Pools whose places are known, by identity."""
+        self._seen = 0
+        """The changes of devices by then are in these."""
         self.looked_at = 0
         """How many devices were looked at to tell the states of their pools."""
 
     def of(self, pool: Pool, allocated: AllocatedDevices, reading: Reading) -> PoolState:
         """The state that a pool is in now, for requests of this reading."""
-        version = allocated.by_pool.get(pool.id, 0)
-        known = self._by_pool.get(id(pool))
-        if known is None:
-            known = self._by_pool[id(pool)] = _Known(pool, version, self._taking(pool, version, allocated), {})
-        elif known.version != version:
+        known, version = self._known(pool, allocated), allocated.by_pool.get(pool.id, 0)
+        if known.version != version:
             known.version, known.taken = version, self._taking(pool, version, allocated)
         make = known.makes.get(reading.names)
         if make is None:
@@ -79,25 +92,83 @@ class PoolStates:
             make = known.makes[reading.names] = self._make(pool, reading)
         return make, known.taken
 
+    def places_of(self, pool: Pool, allocated: AllocatedDevices) -> TakenPlaces | None:
+        """What need not be looked at of a large pool; None: it is a small one."""
+        if pool.size < LARGE:
+            return None
+        self._follow(allocated)
+        known = self._known(pool, allocated)
+        if known.places is None:
+            self.looked_at += len(pool.devices)
+            known.places = TakenPlaces(pool, allocated)
+            self._large.setdefault(pool.id, {})[id(pool)] = known.places
+        return known.places
+
     def forget(self, pool: Pool) -> None:
         """A pool is not used any more."""
-        self._by_pool.pop(id(pool), None)
+        known = self._by_pool.pop(id(pool), None)
+        if known is not None and known.places is not None:
+            del self._large[pool.id][id(pool)]
+            if not self._large[pool.id]:
+                del self._large[pool.id]
 
     def clear(self) -> None:
         """No pool is used any more."""
         self._by_pool.clear()
+        self._lists.clear()
+        self._large.clear()
+        self._seen = 0
+
+    def _known(self, pool: Pool, allocated: AllocatedDevices) -> _Known:
+        known = self._by_pool.get(id(pool))
+        if known is None:
+            version = allocated.by_pool.get(pool.id, 0)
+            known = self._by_pool[id(pool)] = _Known(pool, version, self._taking(pool, version, allocated), {})
+        return known
+
+    def _follow(self, allocated: AllocatedDevices) -> None:
+        """Have all known places say what is taken now."""
+        if allocated.log.version == self._seen:
+            return
+        changed = allocated.log.since(self._seen) if self._large else ()
+        self._seen = allocated.log.version
+        if changed is None:
+            for large in self._large.values():
+                for identity in large:
+                    self._by_pool[identity].places = None
+            self._large.clear()
+            return
+        for device in changed:
+            for places in self._large.get((device.driver, device.pool), {}).values():
+                places.note(device, taken=allocated.is_taken(device))
 
     def _make(self, pool: Pool, reading: Reading) -> int:
         """All that a search reads of the pool, besides what is taken."""
-        self.looked_at += len(pool.devices)
-        kinds = [
-            self._devices.of((reading.seen(one.device.traits), one.taints, one.reached, one.device.consumes))
-            for one in pool.devices
-        ]
-        return self._makes.of((pool.incomplete, bool(pool.invalid), tuple(kinds), frozenset(pool.counters.items())))
+        if pool.source is None:
+            self.looked_at += pool.size
+            kinds = [
+                self._devices.of((reading.seen(one.device.traits), one.taints, one.reached, one.device.consumes))
+                for one in pool.devices
+            ]
+            return self._makes.of((pool.incomplete, bool(pool.invalid), tuple(kinds), frozenset(pool.counters.items())))
+        devices = pool.source.devices
+        key = id(devices), reading.names
+        known = self._lists.get(key)
+        if known is None:
+            self.looked_at += len(devices)
+            kinds = [
+                self._devices.of((reading.seen(one.traits), hard_taints(one) if one.taints else (), True, ()))
+                for one in devices
+            ]
+            if len(self._lists) >= _LISTS:
+                self._lists.clear()
+            known = self._lists[key] = devices, self._makes.of((False, False, tuple(kinds), frozenset()))
+        return known[1]
 
     def _taking(self, pool: Pool, version: int, allocated: AllocatedDevices) -> int:
-        self.looked_at += len(pool.devices) if version else 0
+        if version and pool.size >= LARGE and not pool.devices[0].slice.place.node:
+            return self._takings.fresh()  # few pools are as large: to look at all its devices costs more than a search
+        self.looked_at += pool.size if version else 0
         taken = [_taken(one.id, allocated) for one in pool.devices] if version else ()
         left = frozenset(available_counters(pool, allocated).items()) if pool.consumers else None
         return self._takings.of((tuple(taken) if any(taken) else (), left))

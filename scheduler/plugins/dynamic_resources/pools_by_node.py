@@ -3,13 +3,16 @@
 Next stage: `scheduler.plugins.dynamic_resources.results` asks the allocator about these nodes again.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
-from scheduler.model.devices import PoolID
+from scheduler.model.devices import PoolID, ResourceSlice
 from scheduler.model.node import Node
 from scheduler.plugins.dynamic_resources.pool_states import PoolState, PoolStates
-from scheduler.plugins.dynamic_resources.pools import Pool, pools_of
+from scheduler.plugins.dynamic_resources.pools import Pool, pool_of, pools_of
 from scheduler.plugins.dynamic_resources.reading import Reading
+from scheduler.plugins.dynamic_resources.taken_places import TakenPlaces
 from scheduler.state.cluster import Cluster
 from scheduler.state.devices import Devices
 from scheduler.state.nodes import Nodes
@@ -43,7 +46,10 @@ class PoolsByNode:
         self._by_row: dict[int, _OfNode] = {}
         """By row. What is of an older epoch is not true any more; it is let go of when the row is asked for."""
         self._rows: dict[PoolID, set[int]] = {}
-        self._alike: dict[tuple[PoolID, frozenset[str]], Pool] = {}
+        self._alike: dict[tuple[PoolID, frozenset[str]], Pool | None] = {}
+        """A pool and its slices that a node reaches → the one object for all nodes that reach the same."""
+        self._uses: dict[int, int] = {}
+        """Of a pool, by identity, how many rows can use it."""
         self._states = PoolStates()
         self._steps = 0
 
@@ -57,6 +63,7 @@ class PoolsByNode:
         if not known:
             self._by_row.clear()
             self._rows.clear()
+            self._uses.clear()
             self._states.clear()
         changes = devices.log.since(self._seen[0]) if known else None
         rows = nodes.object_log.since(self._seen[1]) if known else None
@@ -90,12 +97,13 @@ class PoolsByNode:
         found = self._by_row.get(row)
         if found is None or found.node is not node or found.epoch != self.epoch:
             self._let_go(row)
-            pools = [self._shared(pool) for pool in pools_of(node, devices)]
-            self._steps += _A_NODE + sum(_A_POOL + _A_DEVICE * len(pool.devices) for pool in pools)
+            pools = pools_of(node, devices, self._made)
+            self._steps += _A_NODE
             local = all(self.is_local(pool.id) for pool in pools)
             self._by_row[row] = found = _OfNode(self.epoch, node, pools, local)
             for pool in pools:
                 self._rows.setdefault(pool.id, set()).add(row)
+                self._uses[id(pool)] = self._uses.get(id(pool), 0) + 1
         return found.pools
 
     def are_local(self, row: int) -> bool:
@@ -105,6 +113,10 @@ class PoolsByNode:
     def state_of(self, pool: Pool, devices: Devices, reading: Reading) -> PoolState:
         """The state that a pool is in: pools of the same state differ in names only, and in what is not read."""
         return self._states.of(pool, devices.allocated, reading)
+
+    def places_of(self, pool: Pool, devices: Devices) -> TakenPlaces | None:
+        """What need not be looked at of a large pool; None: it is a small one."""
+        return self._states.places_of(pool, devices.allocated)
 
     def rows_of(self, pool: PoolID) -> set[int]:
         """The rows that can use a pool, among those that were asked for."""
@@ -118,12 +130,19 @@ class PoolsByNode:
         slices = devices.slices_of(pool)
         return all(one.place.node for one in slices.values())
 
-    def _shared(self, pool: Pool) -> Pool:
+    def _made(self, node: Node, slices: Sequence[ResourceSlice], devices: Devices) -> Pool | None:
         """One object for all nodes that can use the same slices of a pool, so that they share results."""
-        slices = {entry.slice.name for entry in pool.devices}
-        if not pool.usable or any(entry.slice.place.node or entry.slice.by_device for entry in pool.devices):
-            return pool
-        return self._alike.setdefault((pool.id, frozenset(slices)), pool)
+        self._steps += _A_POOL
+        if any(one.place.node or one.by_device for one in slices):
+            found = pool_of(node, slices, devices)
+        else:
+            key = slices[0].pool_id, frozenset([one.name for one in slices])
+            if key in self._alike:
+                return self._alike[key]
+            found = self._alike[key] = pool_of(node, slices, devices)
+        if found is not None:
+            self._steps += found.size if found.source is not None else _A_DEVICE * found.size
+        return found
 
     def _forget(self, row: int) -> None:
         self._let_go(row)
@@ -132,7 +151,10 @@ class PoolsByNode:
     def _let_go(self, row: int) -> None:
         found = self._by_row.pop(row, None)
         for pool in found.pools if found is not None else ():
-            self._states.forget(pool)
+            self._uses[id(pool)] -= 1
+            if not self._uses[id(pool)]:
+                del self._uses[id(pool)]
+                self._states.forget(pool)
             rows = self._rows.get(pool.id)
             if rows is not None:
                 rows.discard(row)

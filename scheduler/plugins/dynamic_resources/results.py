@@ -3,7 +3,7 @@
 When a slice is used up, the next one goes on with the same node, and within its search.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,19 @@ from msgspec.structs import replace
 from scheduler.cel.reads import attributes_read
 from scheduler.model.devices import MOST_ALTERNATIVES, PoolID
 from scheduler.model.node import Node
-from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
+from scheduler.plugins.dynamic_resources.choices import Chosen
+from scheduler.plugins.dynamic_resources.idle_pools import IdlePools
+from scheduler.plugins.dynamic_resources.pools import Pool
 from scheduler.plugins.dynamic_resources.pools_by_node import PoolsByNode
 from scheduler.plugins.dynamic_resources.reading import Reading, expressions, reading_of
-from scheduler.plugins.dynamic_resources.requested import AllocationError, RequestedClaim, UnfinishedError
-from scheduler.plugins.dynamic_resources.search import Chosen, Search, Selects
+from scheduler.plugins.dynamic_resources.requested import AllocationError, RequestedClaim
+from scheduler.plugins.dynamic_resources.search import Search, Selects
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.state.effort import Effort
 
 OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
 """The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""
-_STEPS_AT_ONCE = 500
-"""After so many steps, looking through the devices of a pool is interrupted."""
 _NODE = 8
 """Steps for a node, besides its search."""
 _KNOWN_NODE = 4
@@ -67,29 +67,30 @@ class _Outcome(Struct, gc=False, eq=False):
         """The same, with the devices of other pools."""
         if pools is self.pools or not self.answer.chosen:
             return self.answer
-        places = {entry.id: (i, j) for i, pool in enumerate(self.pools) for j, entry in enumerate(pool.devices)}
+        by_id = {pool.id: (pool, other) for pool, other in zip(self.pools, pools, strict=True)}
         there = []
         for claim in self.answer.chosen:
-            at = [places[one.entry.id] for one in claim]
-            entries = [pools[i].devices[j] for i, j in at]
+            entries = []
+            for one in claim:
+                pool, other = by_id[one.entry.id.driver, one.entry.id.pool]
+                entries.append(one.entry if pool is other else other.devices[pool.devices.index(one.entry)])
             there.append([Chosen(e, one.alternative, one.consumed) for e, one in zip(entries, claim, strict=True)])
         return replace(self.answer, chosen=there)
 
 
-class _Judged(Struct, eq=False):
-    """Whether no claim can use a device of a pool. Keeps both alive, as they are known by identity."""
+class _Group(Struct, eq=False):
+    """Rows that reach the same pools, and what was found for all of them. A row whose pools are its own is alone."""
 
-    pool: Pool
-    wanted: Sequence[RequestedClaim]
-    idle: bool
-
-
-class _Looking(Struct, eq=False):
-    """A pool whose devices are being looked through, to find out whether a claim can use one."""
-
-    pool: Pool
-    wanted: Sequence[RequestedClaim]
-    going_on: Generator[None, None, bool]
+    outcome: _Outcome
+    pools: Sequence[Pool] = ()
+    """Those that the claims may use."""
+    wanted: Sequence[RequestedClaim] = ()
+    key: tuple[int, ...] = ()
+    """The claims and the pools, by identity; empty: no other row may join."""
+    rows: set[int] | None = None
+    """Its rows; of a row that is alone, nobody asks."""
+    index: Ints | None = None
+    """The rows; None: they have changed."""
 
 
 class AllocationsByNode:
@@ -105,9 +106,13 @@ class AllocationsByNode:
         self._version = -1
         self.codes: Ints = np.zeros(0, dtype=np.int64)
         self.scores: Ints = np.zeros(0, dtype=np.int64)
-        self._answers: dict[int, tuple[_Outcome, Sequence[Pool]]] = {}
-        """Row → an outcome, and the row's own pools."""
+        self._answers: dict[int, _Group] = {}
+        self._groups: dict[tuple[int, ...], _Group] = {}
+        """Rows that reach pools which others reach as well."""
+        self._with: dict[PoolID, dict[tuple[int, ...], None]] = {}
+        """Pool → the groups that may use it."""
         self._open: dict[int, None] = {}
+        self._open_groups: dict[tuple[int, ...], None] = {}
         self._search: tuple[int, Search, NodeAllocation | None] | None = None
         """(row, the search under way, what kube-scheduler's search came to if this one looks further)."""
         self._known: dict[tuple[Any, ...], _Outcome] = {}
@@ -117,11 +122,7 @@ class AllocationsByNode:
         self._readings: dict[Sequence[RequestedClaim], Reading] = {}
         self._failed: dict[tuple[int, ...], _Outcome] = {}
         """Claims and pools, by identity → a search that failed, as its message names devices."""
-        self._idle: dict[tuple[int, int], _Judged] = {}
-        """Claims and a pool, by identity → whether no claim can use a device of it."""
-        self._searched_pools: set[PoolID] = set()
-        """Pools with a device that a claim may use, of those that several nodes may reach."""
-        self._looking: _Looking | None = None
+        self._idle = IdlePools(selects)
         self._outdated: list[dict[Any, Any]] = []
         """What was found for devices, classes or taint rules that are different now."""
         self._steps = _NODE
@@ -130,13 +131,28 @@ class AllocationsByNode:
         """Bring all rows up to date. Raises SliceOver."""
         self._reopen(cluster)
         nodes, effort = cluster.nodes, cluster.effort
+        for key in tuple(self._open_groups):
+            group = self._groups.get(key)
+            self._steps = _NODE
+            if group is not None and group.rows:
+                group.outcome = self._outcome(min(group.rows), group.wanted, group.pools, cluster, effort)
+                if group.index is None:
+                    group.index = np.fromiter(group.rows, dtype=np.int64, count=len(group.rows))
+                self.codes[group.index] = group.outcome.answer.code
+                self.scores[group.index] = group.outcome.answer.score
+            del self._open_groups[key]
+            self._let_go()
+            effort.charge(self._steps + self._pools_by_node.take_steps())
         for row in tuple(self._open):
             node = nodes.objects[row]
             self._steps = _NODE
-            found = (_REFUSED, ()) if node is None else self._answer(row, node, cluster, effort)
-            self._answers[row] = found
-            answer = found[0].answer
-            self.codes[row], self.scores[row] = answer.code, answer.score
+            group = _Group(_REFUSED) if node is None else self._group(row, node, cluster, effort)
+            self._leave(row)
+            self._answers[row] = group
+            if group.rows is not None:
+                group.rows.add(row)
+                group.index = None
+            self.codes[row], self.scores[row] = group.outcome.answer.code, group.outcome.answer.score
             del self._open[row]
             self._let_go()
             effort.charge(self._steps + self._pools_by_node.take_steps())
@@ -153,8 +169,8 @@ class AllocationsByNode:
 
     def of(self, row: int) -> NodeAllocation:
         """The outcome for one row."""
-        outcome, pools = self._answers[row]
-        return outcome.for_pools(pools)
+        group = self._answers[row]
+        return group.outcome.for_pools(group.pools)
 
     def alike(self) -> list[list[int]] | None:
         """The rows that pass and give devices, those together whose devices the claims can't tell apart.
@@ -162,11 +178,11 @@ class AllocationsByNode:
         None: some devices are reached from several nodes, or a node could not be judged.
         """
         found: dict[int, list[int]] = {}
-        for row, (outcome, _) in self._answers.items():
-            code = outcome.answer.code
+        for row, group in self._answers.items():
+            outcome, code = group.outcome, group.outcome.answer.code
             if outcome is _FITS:
                 continue
-            if code == FAILED or (code == FITS and not self._pools_by_node.are_local(row)):
+            if code == FAILED or (code == FITS and not all(self._pools_by_node.is_local(p.id) for p in group.pools)):
                 return None
             if code == FITS:
                 found.setdefault(id(outcome), []).append(row)
@@ -174,7 +190,7 @@ class AllocationsByNode:
 
     def without_devices(self) -> list[int]:
         """The rows that pass, and of whose devices nothing is asked."""
-        return [row for row, (outcome, _) in self._answers.items() if outcome is _FITS]
+        return [row for row, group in self._answers.items() if group.outcome is _FITS]
 
     def _reopen(self, cluster: Cluster) -> None:
         pools, rows = self._pools_by_node, cluster.nodes.rows
@@ -186,11 +202,11 @@ class AllocationsByNode:
             self.scores = np.zeros(rows, dtype=np.int64)
             if rows < len(self._answers):
                 self._answers.clear()  # else each is replaced when its row is
-            self._outdated += filter(None, (self._idle, self._known, self._failed, self._reads))
-            self._idle, self._known, self._failed, self._reads = {}, {}, {}, {}
+            outdated = (self._idle.clear(), self._known, self._failed, self._reads, self._groups, self._with)
+            self._outdated += filter(None, outdated)
+            self._known, self._failed, self._reads, self._groups, self._with = {}, {}, {}, {}, {}
             self._readings.clear()
-            self._searched_pools.clear()
-            self._looking = None
+            self._open_groups.clear()
             self._search = None
             self._open = dict.fromkeys(range(rows))
         elif changed:
@@ -198,39 +214,72 @@ class AllocationsByNode:
             for entry in changed:
                 if isinstance(entry, int):
                     again.add(entry)
-                elif entry in self._searched_pools or pools.is_local(entry):
+                elif pools.is_local(entry):
                     again |= pools.rows_of(entry)
-            if again:
+                else:
+                    self._open_groups |= self._with.get(entry, {})
+            if again or self._open_groups:
                 self._failed.clear()
-                if self._search is not None and self._search[0] in again:
-                    self._search = None
+                if self._search is not None:
+                    row, search, _ = self._search
+                    if row in again or any(pool.id in changed for pool in search.pools):
+                        self._search = None
+                for row in again:
+                    self._leave(row)
                 self._open |= dict.fromkeys(sorted(again))
         self._version = pools.log.version
 
-    def _answer(self, row: int, node: Node, cluster: Cluster, effort: Effort) -> tuple[_Outcome, Sequence[Pool]]:
+    def _leave(self, row: int) -> None:
+        """The node or its pools are different now: what is found for the others is not true of it any more."""
+        group = self._answers.get(row)
+        if group is None or group.rows is None or row not in group.rows:
+            return
+        group.rows.remove(row)
+        group.index = None
+        if not group.rows and self._groups.get(group.key) is group:
+            del self._groups[group.key]
+            for pool in group.pools:
+                del self._with[pool.id][group.key]
+
+    def _group(self, row: int, node: Node, cluster: Cluster, effort: Effort) -> _Group:
+        """Of which group a row is."""
         try:
             wanted = self._ask(node)
         except AllocationError as error:
-            return _Outcome(NodeAllocation(FAILED, text=str(error)), ()), ()
+            return _Group(_Outcome(NodeAllocation(FAILED, text=str(error)), ()))
         if wanted is None:
-            return _REFUSED, ()
+            return _Group(_REFUSED)
         if not wanted:
-            return _FITS, ()
+            return _Group(_FITS)
+        by_node = self._pools_by_node
+        pools = by_node.of(row, node, cluster.devices)
+        if by_node.are_local(row):
+            return _Group(self._outcome(row, wanted, pools, cluster, effort), pools)
+        pools = [pool for pool in pools if not self._idle.is_idle(pool, wanted, effort)]
+        key = (id(wanted), *map(id, pools))
+        group = self._groups.get(key)
+        if group is None:
+            outcome = self._outcome(row, wanted, pools, cluster, effort)
+            group = self._groups[key] = _Group(outcome, pools, wanted, key, set())
+            for pool in pools:
+                self._with.setdefault(pool.id, {})[key] = None
+        return group
+
+    def _outcome(
+        self, row: int, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, effort: Effort
+    ) -> _Outcome:
+        """What is found for one row, and for all that reach the same pools."""
         by_node, devices = self._pools_by_node, cluster.devices
-        pools = by_node.of(row, node, devices)
-        if not by_node.are_local(row):
-            pools = [pool for pool in pools if not self._is_idle(pool, wanted, effort)]
-            self._searched_pools.update([pool.id for pool in pools])
         reading = self._reading(wanted, effort)
         states = (wanted, *[by_node.state_of(pool, devices, reading) for pool in pools])
         known = self._known.get(states)
         if known is not None:
             self._steps = _KNOWN_NODE
-            return known, pools
+            return known
         same = (id(wanted), *map(id, pools))
         known = self._failed.get(same)
         if known is not None:
-            return known, pools
+            return known
         found = _Outcome(self._searched(row, wanted, pools, cluster, effort), pools)
         if found.answer.code == FAILED:
             self._failed[same] = found
@@ -238,7 +287,7 @@ class AllocationsByNode:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[states] = found
-        return found, pools
+        return found
 
     def _reading(self, wanted: Sequence[RequestedClaim], effort: Effort) -> Reading:
         """What of devices the claims read. Raises SliceOver, after which it goes on where it was."""
@@ -255,14 +304,14 @@ class AllocationsByNode:
         self, row: int, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, effort: Effort
     ) -> NodeAllocation:
         if self._search is None or self._search[0] != row:
-            self._search = (row, Search(wanted, pools, cluster.devices.allocated, self._selects), None)
+            self._search = (row, self._begun(wanted, pools, cluster), None)
         _, search, usual = self._search
         if usual is None:
             usual = self._outcome_of(search, wanted, effort)
             self._search = None
             if usual.code == FITS or not self._further:
                 return usual
-            more = Search(wanted, search.pools, cluster.devices.allocated, self._selects, further=self._further)
+            more = self._begun(wanted, search.pools, cluster, self._further)
             self._search, search = (row, more, usual), more
         found = search.go_on(effort)
         self._search = None
@@ -272,6 +321,19 @@ class AllocationsByNode:
             return NodeAllocation(FAILED, text=f"{usual.text}; {_GIVEN_UP if search.given_up else _NO_OTHER}")
         return NodeAllocation(GIVEN_UP if search.given_up else NO_OTHER)
 
+    def _begun(
+        self, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, further: int = 0
+    ) -> Search:
+        devices, by_node = cluster.devices, self._pools_by_node
+        return Search(
+            wanted,
+            pools,
+            devices.allocated,
+            self._selects,
+            further=further,
+            places_of=lambda pool: by_node.places_of(pool, devices),
+        )
+
     def _outcome_of(self, search: Search, wanted: Sequence[RequestedClaim], effort: Effort) -> NodeAllocation:
         try:
             found = search.go_on(effort)
@@ -280,50 +342,6 @@ class AllocationsByNode:
         if found:
             return _found(wanted, search)
         return NodeAllocation(INVALID if search.problem else NO_SOLUTION, text=search.problem)
-
-    def _is_idle(self, pool: Pool, wanted: Sequence[RequestedClaim], effort: Effort) -> bool:
-        """Whether no device of a pool is wanted, so that nothing that happens to it matters.
-
-        Asked of pools that several nodes may reach: else one pod on a shared device would have all nodes asked again.
-        Raises SliceOver, after which it goes on where it was.
-        """
-        if not pool.usable or not pool.devices or pool.devices[0].slice.place.node:
-            return False
-        key = (id(wanted), id(pool))
-        known = self._idle.get(key)
-        if known is None:
-            looking = self._looking
-            if looking is None or looking.pool is not pool or looking.wanted is not wanted:
-                looking = self._looking = _Looking(pool, wanted, self._may_be_wanted(pool, wanted))
-            known = self._idle[key] = _Judged(pool, wanted, not _outcome(looking.going_on, effort))
-            self._looking = None
-        return known.idle
-
-    def _may_be_wanted(self, pool: Pool, wanted: Sequence[RequestedClaim]) -> Generator[None, None, bool]:
-        """Whether a device of a pool is selected by a request. Others may have their turn after each expression."""
-        every = {alternative.selectors for claim in wanted for request in claim.requests for alternative in request}
-        for selectors in every:
-            for entry in pool.devices:
-                try:
-                    for expression, whose in selectors:
-                        if not (yield from self._is_selected(entry, expression, whose)):
-                            break
-                    else:
-                        return True
-                except AllocationError:
-                    return True  # the search will come upon it, if it gets there
-                yield
-        return False
-
-    def _is_selected(self, entry: PoolDevice, expression: str, whose: str) -> Generator[None, None, bool]:
-        while True:
-            try:
-                selected = self._selects(expression, whose, entry.device.traits, entry.id)
-            except UnfinishedError:
-                yield
-            else:
-                yield
-                return selected
 
 
 def _found(wanted: Sequence[RequestedClaim], search: Search, *, further: bool = False) -> NodeAllocation:
@@ -338,16 +356,3 @@ def _found(wanted: Sequence[RequestedClaim], search: Search, *, further: bool = 
 
 _REFUSED = _Outcome(NodeAllocation(REFUSED), ())
 _FITS = _Outcome(NodeAllocation(FITS), ())
-
-
-def _outcome(going_on: Generator[None, None, bool], effort: Effort) -> bool:
-    """What comes of it in the end. Raises SliceOver, after which it may go on."""
-    before = effort.spent
-    while True:
-        try:
-            next(going_on)
-        except StopIteration as ended:
-            found: bool = ended.value
-            return found
-        if effort.spent - before > _STEPS_AT_ONCE:
-            effort.charge(0)

@@ -4,30 +4,34 @@ Upstream: `structured/internal/incubating/allocator_incubating.go` (allocateOne,
 generators are stacked here: a search can stop after any step, and go on when its pod has its turn again.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum, auto
 
-from msgspec import Struct
-
-from scheduler.model.devices import MOST_DEVICES, Device, DeviceID, DeviceTraits, PoolID
-from scheduler.model.notation import Quantity
-from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
-from scheduler.plugins.dynamic_resources.constraints import Tracked, tracked
-from scheduler.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
+from scheduler.model.devices import MOST_DEVICES, DeviceID, DeviceTraits
+from scheduler.plugins.dynamic_resources.choices import Choices
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
 from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim, UnfinishedError
 from scheduler.plugins.dynamic_resources.selector_results import known
+from scheduler.plugins.dynamic_resources.taken_places import TakenPlaces
 from scheduler.state.allocated_devices import NOTHING_USED, AllocatedDevices
 from scheduler.state.effort import Effort
 
 Selects = Callable[[str, str, DeviceTraits, DeviceID], bool]
 """(CEL expression, whose it is, traits, device) → whether it selects the device. Raises AllocationError."""
 
+PlacesOf = Callable[[Pool], TakenPlaces | None]
+"""What of a large pool need not be looked at; None: all of it has to be."""
+
 INVALID_POOLS = "invalid resource pools were encountered"
 _STEPS = 2
 """What going on with one generator takes, roughly."""
 _STEPS_AT_ONCE = 500
 """Beyond so many steps, looking through devices is interrupted."""
+
+
+def nothing_known(pool: Pool) -> TakenPlaces | None:
+    """Of no pool."""
+    return None
 
 
 class Found(Enum):
@@ -37,31 +41,6 @@ class Found(Enum):
     NO = auto()
     TOO_MANY = auto()
     """It would take more devices than a claim may have: what comes before it need not be tried otherwise."""
-
-
-class Chosen(Struct, gc=False, eq=False):
-    """A device that was chosen for a request."""
-
-    entry: PoolDevice
-    alternative: Alternative
-    consumed: dict[str, Quantity] | None
-    """Of a device that may be shared, what is taken of its capacities."""
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether others may have a share of the device."""
-        return self.consumed is not None
-
-
-class _Undo(Struct, gc=False, eq=False):
-    """What choosing a device changed."""
-
-    entry: PoolDevice
-    alternative: Alternative
-    counters: bool = False
-    constraints: int = 0
-    marked: bool = False
-    consumed: dict[str, Quantity] | None = None
 
 
 _Part = Generator["_Part | None", Found | None, Found]
@@ -79,6 +58,7 @@ class Search:
         selects: Selects,
         *,
         further: int = 0,
+        places_of: PlacesOf = nothing_known,
     ) -> None:
         """`pools`: those of the node. `further`: look further than kube-scheduler, for so many steps.
 
@@ -87,18 +67,12 @@ class Search:
         """
         self._claims = claims
         self._pools = self.pools = pools
-        self._holders = holders
         self._selects = selects
-        self.result: list[list[Chosen]] = [[] for _ in claims]
-        self._constraints: list[list[Tracked]] = [list(tracked(claim.spec.constraints)) for claim in claims]
+        self._places_of = places_of
+        self.choices = Choices(claims, holders, further=bool(further))
+        self.result = self.choices.result
         self._all: dict[int, list[tuple[PoolDevice, Pool]]] = {}
         """Of alternatives that ask for all devices, by identity: those."""
-        self._taken: dict[DeviceID, list[int]] = {}
-        """Devices that were chosen in this search, and for which of the claims."""
-        self._shares: dict[DeviceID, dict[str, int]] = {}
-        """Capacity that was chosen of devices in this search, in nano-units."""
-        self._counted: dict[PoolID, dict[tuple[str, str], int]] = {}
-        self._available: dict[PoolID, dict[tuple[str, str], int]] = {}
         self._further = further
         self._steps = 0
         self.given_up = False
@@ -182,7 +156,7 @@ class Search:
                     selected = self._known(alternative, entry)
                     if selected is None:
                         selected = yield from self._ask(alternative, entry)
-                    if selected and self._fits(claim, alternative, entry, NOTHING_USED):
+                    if selected and self.choices.fits(claim, alternative, entry, NOTHING_USED):
                         found.append((entry, pool))
                 except AllocationError:
                     if not self._further:
@@ -221,8 +195,8 @@ class Search:
             all_too_many &= found is Found.TOO_MANY
         return Found.TOO_MANY if all_too_many else Found.NO
 
-    def _devices(self, number: int, place: int, alternative: Alternative, index: int, start: tuple[int, int]) -> _Part:
-        """From one device of an alternative on. `start`: the pool and the device in it to begin with."""
+    def _devices(self, number: int, place: int, alternative: Alternative, index: int, begin: tuple[int, int]) -> _Part:
+        """From one device of an alternative on. `begin`: the pool and the device in it to begin with."""
         count = self._number(alternative)
         if alternative.wants_all and not count:
             return Found.NO
@@ -232,29 +206,34 @@ class Search:
             return Found.TOO_MANY
         if alternative.wants_all:
             entry, pool = self._all[id(alternative)][index]
-            undo = self._choose(number, alternative, entry, pool, must=True)
+            undo = self.choices.choose(number, alternative, entry, pool, must=True)
             if undo is None:
                 return Found.NO
             found = yield self._devices(number, place, alternative, index + 1, (0, 0))
             if found is not Found.YES:
-                self._undo(number, undo, chosen=True)
+                self.choices.undo(number, undo, chosen=True)
             return found or Found.NO
-        first, begin = start
+        first, begin_there = begin
         for i in range(first, len(self._pools)):
             pool = self._pools[i]
             if not pool.usable:
                 continue
-            for j in range(begin if i == first else 0, len(pool.devices)):
+            places = None if alternative.asked.admin_access else self._places_of(pool)
+            start, devices = begin_there if i == first else 0, pool.devices
+            left = range(start, len(devices)) if places is None else places.left(alternative.selectors, start)
+            for j in left:
                 if self._has_had_its_turn():
                     yield None
-                entry = pool.devices[j]
-                if not self._is_free(number, alternative, entry):
+                entry = devices[j]
+                if not self.choices.is_free(number, alternative, entry):
                     continue
                 try:
                     selected = self._known(alternative, entry)
                     if selected is None:
                         selected = yield from self._ask(alternative, entry)
-                    undo = self._try(number, alternative, entry, pool) if selected else None
+                    if not selected and places is not None:
+                        places.note_not_selected(alternative.selectors, j)
+                    undo = self.choices.attempt(number, alternative, entry, pool) if selected else None
                 except AllocationError:
                     if not self._further:
                         raise
@@ -264,22 +243,10 @@ class Search:
                 found = yield self._devices(number, place, alternative, index + 1, (i, j + 1))
                 if found is Found.YES:
                     return Found.YES
-                self._undo(number, undo, chosen=True)
+                self.choices.undo(number, undo, chosen=True)
                 if found is Found.TOO_MANY:
                     return Found.TOO_MANY
         return Found.NO
-
-    def _is_free(self, number: int, alternative: Alternative, entry: PoolDevice) -> bool:
-        device = entry.id
-        if alternative.asked.admin_access:
-            return number not in self._taken.get(device, ())
-        return not (self._holders.is_taken(device) or self._taken.get(device))
-
-    def _try(self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool) -> _Undo | None:
-        claim, device = self._claims[number], entry.id
-        if not self._fits(claim, alternative, entry, self._holders.used(device), str(device)):
-            return None
-        return self._choose(number, alternative, entry, pool)
 
     # -- one device ----------------------------------------------------------------------------------------------------
 
@@ -308,114 +275,3 @@ class Search:
             if self._has_had_its_turn():
                 yield None
         return entry.reached
-
-    def _fits(
-        self,
-        claim: RequestedClaim,
-        alternative: Alternative,
-        entry: PoolDevice,
-        used: Mapping[str, int],
-        name: str = "",
-        doing: str = "checking",
-    ) -> bool:
-        """Whether the device has the capacity that is asked for (CmpRequestOverCapacity)."""
-        capacity, asked = entry.device.traits.capacity, alternative.asked.capacity
-        if not capacity:
-            return not asked
-        takes = self._takes(claim, alternative, entry, name or entry.id.device, doing)
-        if takes is None:
-            return False
-        chosen = self._shares.get(entry.id, NOTHING_USED) if name else NOTHING_USED
-        return all(
-            amount.nano + used.get(key, 0) + chosen.get(key, 0) <= capacity[key].value.nano
-            for key, amount in takes.items()
-        )
-
-    def _takes(
-        self, claim: RequestedClaim, alternative: Alternative, entry: PoolDevice, name: str, doing: str
-    ) -> dict[str, Quantity] | None:
-        try:
-            return taken(alternative.asked.capacity, entry.device.traits.capacity)
-        except CapacityError as error:
-            where = f"claim {claim.name}, request {alternative.asked.name}"
-            raise AllocationError(f"{where}: {doing} capacity for device {name}: {error}") from None
-
-    def _choose(
-        self, number: int, alternative: Alternative, entry: PoolDevice, pool: Pool, *, must: bool = False
-    ) -> _Undo | None:
-        """Choose a device if it is free and nothing speaks against it (allocateDevice). `must`: no other would do."""
-        claim, device, traits = self._claims[number], entry.device, entry.device.traits
-        shared, admin = bool(traits.shared), alternative.asked.admin_access
-        if admin and not shared and number in self._taken.get(entry.id, ()):
-            return None
-        if not admin and (self._holders.is_taken(entry.id) or self._taken.get(entry.id)):
-            return None
-        undo = _Undo(entry, alternative)
-        in_use = shared and (self._holders.is_shared(entry.id) or entry.id in self._shares)
-        if device.consumes and not in_use:  # further shares of a device use no more counters
-            if not self._count(entry, pool):
-                return None
-            undo.counters = True
-        if entry.taints and not tolerates_all(alternative, entry.taints):
-            self._undo(number, undo)
-            return None
-        for constraint in self._constraints[number]:
-            if not constraint.add(alternative.base, alternative.sub, traits):
-                self._undo(number, undo)
-                if must and not self._further:
-                    raise AllocationError(
-                        f"claim {claim.name}, request {alternative.asked.name}: cannot add device {entry.id} "
-                        "because a claim constraint would not be satisfied"
-                    )
-                return None
-            undo.constraints += 1
-        if not shared:
-            self._taken.setdefault(entry.id, []).append(number)
-            undo.marked = True
-        if not self._fits(claim, alternative, entry, self._holders.used(entry.id), str(entry.id), "rechecking"):
-            self._undo(number, undo)
-            return None
-        if shared:
-            undo.consumed = self._takes(claim, alternative, entry, str(entry.id), "computing consumed") or {}
-            chosen = self._shares.setdefault(entry.id, {})
-            for key, amount in undo.consumed.items():
-                chosen[key] = chosen.get(key, 0) + amount.nano
-        self.result[number].append(Chosen(entry, alternative, undo.consumed))
-        return undo
-
-    def _undo(self, number: int, undo: _Undo, *, chosen: bool = False) -> None:
-        """Take back what choosing a device changed; `chosen`: all of it was done."""
-        entry = undo.entry
-        if chosen:
-            self.result[number].pop()
-        if undo.consumed is not None:
-            used = self._shares[entry.id]
-            for key, amount in undo.consumed.items():
-                used[key] -= amount.nano
-            if not any(one.entry.id == entry.id for claim in self.result for one in claim):
-                del self._shares[entry.id]
-        if undo.marked:
-            self._taken[entry.id].pop()
-        for constraint in reversed(self._constraints[number][: undo.constraints]):
-            constraint.remove(undo.alternative.base, undo.alternative.sub)
-        if undo.counters:
-            self._add(self._counted[(entry.id.driver, entry.id.pool)], entry.device, -1)
-
-    # -- counters ------------------------------------------------------------------------------------------------------
-
-    def _count(self, entry: PoolDevice, pool: Pool) -> bool:
-        """Count what a device uses of its pool; False if there is too little left (checkAvailableCounters)."""
-        available = self._available.get(pool.id)
-        if available is None:
-            available = self._available[pool.id] = available_counters(pool, self._holders)
-        counted = self._counted.setdefault(pool.id, {})
-        self._add(counted, entry.device, 1)
-        if all(amount >= counted.get(counter, 0) for counter, amount in available.items()):
-            return True
-        self._add(counted, entry.device, -1)
-        return False
-
-    @staticmethod
-    def _add(counted: dict[tuple[str, str], int], device: Device, sign: int) -> None:
-        for counter, amount in uses(device):
-            counted[counter] = counted.get(counter, 0) + sign * amount

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
+import msgspec
 from msgspec.structs import replace
 
 from scheduler.framework.changes import (
@@ -343,7 +344,7 @@ class Remedies:
 
     def _made(self, found: Commands, shape: PodShape, made: Pod) -> PodShape:
         """One shape for all pods that a command changes alike."""
-        key = (id(shape), repr(found.pod and found.pod.get("spec")))
+        key = (id(shape), msgspec.json.encode(found.pod and found.pod.get("spec")))
         return self._shapes.setdefault(key, made.shape)
 
 

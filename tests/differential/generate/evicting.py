@@ -59,8 +59,8 @@ class WithVictims(Case):
 class EvictingCase(WithVictims):
     """One case in the making."""
 
-    def __init__(self, seed: int, number: int) -> None:
-        super().__init__("evicting", seed, number)
+    def __init__(self, seed: int, number: int, family: str = "evicting") -> None:
+        super().__init__(family, seed, number)
 
     def _first(self) -> Step:
         dice = self.dice
@@ -77,3 +77,25 @@ class EvictingCase(WithVictims):
         if not self.groups:
             found += self._group("g")
         return found
+
+
+class ExtendedCase(EvictingCase):
+    """As `EvictingCase`, with an extender that has a say in the nodes of all pods."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        super().__init__(seed, number, "extended")
+
+    def made(self) -> Object:
+        """The case. What the extender says goes by the names of pods and nodes alone."""
+        asked, dice = super().made(), self.dice
+        names = [f"p{i}" for i in range(self._count)]
+        nodes = [f"n{i}" for i in range(self.nodes)]
+        likely = dice.one(0.0, 0.2, 0.5)
+        refuses = {name: [node for node in nodes if dice.maybe(likely)] for name in names}
+        hopeless = {name: [node for node in nodes if dice.maybe(likely / 4)] for name in names}
+        ranks = {name: {node: dice.randint(0, 10) for node in nodes} for name in names}
+        fails = [name for name in names if dice.maybe(0.3)] if dice.maybe(0.06) else []
+        weight = dice.one(1, 3)
+        return asked | {
+            "extender": {"weight": weight, "refuses": refuses, "hopeless": hopeless, "ranks": ranks, "fails": fails}
+        }

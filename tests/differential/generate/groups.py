@@ -15,7 +15,17 @@ from tests.differential.generate.dice import HOST, REQUIRED, Dice, Object
 Step = list[Object]
 RACK = "rack"
 PROFILES = ("default-scheduler", "second")
-FAMILIES = ("gangs", "mixed", "preempting", "evicting", "topology", "devices", "composite", "composite-evicting")
+FAMILIES = (
+    "gangs",
+    "mixed",
+    "preempting",
+    "evicting",
+    "extended",
+    "topology",
+    "devices",
+    "composite",
+    "composite-evicting",
+)
 OPTIONS = {"topology": ("-topology",), "composite": ("-composite",), "composite-evicting": ("-composite",)}
 """With which gates of alpha features a family is asked: TopologyAwareWorkloadScheduling, and CompositePodGroup."""
 
@@ -73,7 +83,7 @@ class Case:
 
     def __init__(self, family: str, seed: int, number: int) -> None:
         self.family = family
-        self.preempts = family in ("preempting", "evicting", "composite-evicting")
+        self.preempts = family in ("preempting", "evicting", "extended", "composite-evicting")
         self.dice = Dice(f"groups-{family}-{seed}-{number}")
         self.id = f"{family}-{seed}-{number}"
         self.nodes = self.dice.randint(1, 7)
@@ -232,10 +242,12 @@ def case(family: str, seed: int, number: int) -> Object:
     """The case of this name."""
     from tests.differential.generate.composite import CompositeCase  # which derive from Case
     from tests.differential.generate.composite_evicting import CompositeEvictingCase
-    from tests.differential.generate.evicting import EvictingCase
+    from tests.differential.generate.evicting import EvictingCase, ExtendedCase
 
     if family == "composite-evicting":
         return CompositeEvictingCase(seed, number).made()
     if family == "composite":
         return CompositeCase(seed, number).made()
+    if family == "extended":
+        return ExtendedCase(seed, number).made()
     return (EvictingCase(seed, number) if family == "evicting" else Case(family, seed, number)).made()

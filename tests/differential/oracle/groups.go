@@ -35,7 +35,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// A case of groups is {"id", "config", "steps"}; a step is a list of changes, {"put": object} or {"drop": object}.
+// A case of groups is {"id", "config", "steps"}, and "extender" if there is one; a step is a list of changes, {"put":
+// object} or {"drop": object}.
 // After each step a whole Scheduler of kube-scheduler works until it has nothing more to try, on informers whose
 // handlers are called by hand; the answer says for each step what it has written. Nodes are ranked by their names (the
 // score plugin ByName), so that there is one best node, and no choice is left to chance.
@@ -43,6 +44,8 @@ type groupQuestion struct {
 	ID     string              `json:"id"`
 	Config string              `json:"config"`
 	Steps  [][]json.RawMessage `json:"steps"`
+	// Extender is asked about all pods, if there is one.
+	Extender *ruledExtender `json:"extender"`
 }
 
 type groupChange struct {
@@ -89,6 +92,9 @@ func answerGroups(ctx context.Context, line []byte) (answer any) {
 		return unanswered{asked.ID, err.Error()}
 	}
 	defer world.sched.SchedulingQueue.Close()
+	if asked.Extender != nil {
+		world.sched.Extenders = []fwk.Extender{asked.Extender}
+	}
 	found := groupAnswer{ID: asked.ID}
 	for number, changes := range asked.Steps {
 		if err := world.step(ctx, changes); err != nil {

@@ -2,17 +2,19 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from scheduler.controller import group_statuses
-from scheduler.controller.group_statuses import AT_ONCE, GroupStatuses
+from scheduler.controller.group_statuses import AT_ONCE, TOGETHER, TRUST, GroupStatuses
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import DisruptGroup, SetGroupCondition
 from scheduler.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
 from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.flow import Lane
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod_group import PodGroup
@@ -34,6 +36,14 @@ class Api:
         self.asked: list[tuple[str, Object, str]] = []
         self.errors: list[Exception] = []
         self.pauses: list[float] = []
+        self.together: list[int] = []
+        """How many patches came on each connection that carried several."""
+        self.errors_later: dict[int, Exception] = {}
+        """What becomes of this one of the first patches that come together."""
+        self.loses = 0
+        """So many of these are carried out, and their answers are lost with the connection."""
+        self.silent = self.page = False
+        """Patches that come together are not answered, or by a page of what stands between."""
         self.under_way = UnderWay()
         self.statuses = GroupStatuses(cast(Client, self), self.under_way, wall=lambda: 0.0, sleep=self.sleep)
         self._version = 10
@@ -89,6 +99,30 @@ class Api:
         self._version += 1
         meta["resourceVersion"] = str(self._version)
         return json.dumps(live).encode()
+
+    async def turns(self, lane: Lane, most: int) -> int:
+        return most
+
+    async def patch_many(self, patches: Sequence[tuple[str, bytes, str]], *, lane: Lane) -> list[tuple[int, bytes]]:
+        """One after the other; the connection ends where `errors` has no answer of the API."""
+        self.together.append(len(patches))
+        if self.silent or self.page:
+            return [(200, b"<html>")] * len(patches) if self.page else []
+        answers = []
+        for i, patch in enumerate(patches):
+            try:
+                if i in self.errors_later:
+                    raise self.errors_later.pop(i)
+                answered = await self.patch(*patch)
+                if self.loses:
+                    self.loses -= 1
+                    break
+                answers.append((200, answered))
+            except ApiError as error:
+                answers.append((error.status, json.dumps({"kind": "Status", "message": error.message}).encode()))
+            except Unreachable:
+                break
+        return answers
 
     async def get(self, path: str, **_: Any) -> bytes:
         if path not in self.live:
@@ -234,8 +268,68 @@ async def test_what_is_forbidden_is_told_and_not_tried_again() -> None:
         for i in range(100):
             api.say(api.group(f"g{i}"))
         await api.done()
-    assert (api.asked, api.pauses) == ([], [])
+    assert (api.asked, api.pauses, api.errors) == ([], [], [])
     assert 0 < len(logs) <= 10
+    assert "podgroups/status is forbidden" in logs[0]["error"]
+
+
+async def test_those_of_a_moment_go_out_together() -> None:
+    api = Api()
+    for i in range(40):
+        api.say(api.group(f"g{i}"), "True", "")
+    await api.done()
+    assert (len(api.asked), api.statuses.written) == (40, 40)
+    assert max(api.together) == TOGETHER
+    assert len(api.together) <= 4
+
+
+@pytest.mark.parametrize(
+    "error", [Unreachable("server disconnected"), ApiError(409, "Conflict", "modified"), ApiError(503, "", "later")]
+)
+async def test_what_came_to_nothing_on_a_shared_connection_is_written_by_itself(error: Exception) -> None:
+    """The connection ends after the first answer, or one of several is refused for now."""
+    api = Api()
+    groups = [api.group(f"g{i}") for i in range(5)]
+    api.errors_later = {2: error}
+    for group in groups:
+        api.say(group, "True", "")
+    await api.done()
+    assert sorted(path for path, _, _ in api.asked) == [
+        f"{NATIVE}/namespaces/default/podgroups/g{i}/status" for i in range(5)
+    ]
+    assert (api.together, api.statuses.written, api.pauses) == ([5], 5, [])
+
+
+async def test_a_patch_whose_answer_was_lost_is_not_written_twice() -> None:
+    api = Api()
+    groups = [api.group(f"g{i}") for i in range(3)]
+    api.loses = 1
+    for group in groups:
+        api.say(group, "True", "")
+    await api.done()
+    assert (len(api.asked), api.together) == (3, [3])
+    assert {api.conditions(f"g{i}")["PodGroupInitiallyScheduled"][0] for i in range(3)} == {"True"}
+
+
+async def test_where_connections_are_not_answered_conditions_go_one_by_one() -> None:
+    api = Api()
+    api.silent = True
+    for turn in range(TRUST + 2):
+        for i in range(3):
+            api.say(api.group(f"g{turn}-{i}"), "True", "")
+        await api.done()
+    assert api.together == [3] * TRUST
+    assert api.statuses.written == 3 * (TRUST + 2)
+
+
+async def test_a_page_of_what_stands_between_is_no_answer() -> None:
+    api = Api()
+    api.page = True
+    for i in range(3):
+        api.say(api.group(f"g{i}"), "True", "")
+    await api.done()
+    assert api.statuses.written == 3
+    assert len(api.asked) == 3
 
 
 async def test_a_storm_is_written_once_for_each_group_and_namespaces_take_turns() -> None:

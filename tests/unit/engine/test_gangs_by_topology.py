@@ -400,3 +400,15 @@ def test_somebody_elses_placements(broken: str, message: str, monkeypatch: pytes
     else:
         assert set(on(said).values()) <= {"n2", "n3"}
         assert len(on(said)) == 2
+
+
+def test_the_labels_of_all_nodes_are_read_in_a_turn_of_their_own(gangs: Harness) -> None:
+    """Nothing else is done in that turn. The next gang begins at once, while nodes and their labels stay the same."""
+    gangs.put(in_rack("a1", "a"), in_rack("b1", "b"))
+    for name, read in (("red", True), ("green", False)):
+        gangs.put(group(name, 1, **BY_RACK), member(f"{name}-0", of=name))
+        assert (on(gangs.cycle()) == {}) is read
+        gangs.cycles()
+    gangs.put(in_rack("c1", "c"), group("blue", 1, **BY_RACK), member("blue-0", of="blue"))
+    assert on(gangs.cycle()) == {}
+    assert set(on(gangs.cycles())) == {"blue-0"}

@@ -8,6 +8,8 @@ import pytest
 
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Instruction, PreBindWrite, RecordEvent, SetGroupCondition
+from scheduler.engine.pod_groups.further import FurtherOrders
+from scheduler.engine.pod_groups.results import Further, GroupAttempt, Takes
 from scheduler.engine.stimuli import Follows, Gone
 from scheduler.framework.config import ConfigError
 from scheduler.model.devices import FINALIZER
@@ -92,6 +94,36 @@ def test_where_no_order_fits_kube_schedulers_words_are_said() -> None:
     assert sorted(failures(said)) == ["p0", "p1", "p2"]
     assert harness.engine.cluster.assumed() == 0
     settled(harness)
+
+
+def test_of_equal_pods_no_other_order_is_tried() -> None:
+    """Each node takes as many of them in any order, and nothing is said of other ones."""
+    plain, harness = further(0), further(20)
+    for one in (plain, harness):
+        fill(one, [4, 3, 2], [2, 2, 2, 2, 2])
+    usual, said = plain.cycles(), harness.cycles()
+    assert bound(said) == []
+    assert conditions(said) == conditions(usual)
+
+
+def test_orders_in_which_equal_pods_change_places_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same kinds of pods one after the other, on nodes that are chosen alike, come to the same."""
+    tried: list[tuple[tuple[int, ...], Takes]] = []
+    begin = FurtherOrders.begin
+
+    def noted(self: FurtherOrders, attempt: GroupAttempt, orders: Further) -> None:
+        begin(self, attempt, orders)
+        if not orders.over:
+            shapes = tuple(id(member.queued.pod.shape) for member in attempt.members.values())
+            tried.append((shapes, orders.takes))
+
+    monkeypatch.setattr(FurtherOrders, "begin", noted)
+    harness = further(30)
+    fill(harness, [4, 4], [2, 2, 5])
+    assert bound(harness.cycles()) == []
+    chosen = [one for one in tried if one[1] is not Takes.DRAWN]
+    assert len(tried) == 30
+    assert len(chosen) == len(set(chosen)) > 3
 
 
 @pytest.mark.parametrize("seed", range(4))

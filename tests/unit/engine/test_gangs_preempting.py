@@ -10,6 +10,7 @@ from scheduler.engine.instructions import Bind, Failed, Instruction, Preempt, Se
 from scheduler.engine.stimuli import Follows, VictimStays
 from scheduler.model.pod_group import NATIVE
 from scheduler.state import row_counts
+from scheduler.state.cluster import Cluster
 from scheduler.state.rebuild import Rebuild
 from scheduler.state.validate import validate
 from tests.builders import Object
@@ -426,3 +427,46 @@ def test_the_copy_of_a_plan_goes_in_slices(hurried: Harness, monkeypatch: pytest
         most = max(most, len(gone) - before)
     assert 0 < most < len(gone)
     assert len(victims(said + hurried.cycles())) == 2
+
+
+@pytest.mark.parametrize("left", [0, 2])
+def test_the_copy_of_a_plan_that_is_dropped_goes_in_slices_too(
+    hurried: Harness, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """A pod of the group goes, or all of them, while victims are looked for."""
+    gone: list[int] = []
+    made: list[Cluster] = []
+    gone_before: list[int] = []
+    end, cluster = Rebuild.end, Rebuild.cluster
+
+    def counted(self: Rebuild) -> Iterator[int]:
+        for entries in end(self):
+            gone.append(len(gone))
+            yield entries
+
+    def noted(self: Rebuild) -> Cluster:
+        made.append(cluster(self))
+        gone_before.append(len(gone))
+        return made[-1]
+
+    monkeypatch.setattr(Rebuild, "end", counted)
+    monkeypatch.setattr(Rebuild, "cluster", noted)
+    monkeypatch.setattr(row_counts, "_LET_GO", 1)
+    hurried.put(*(node(f"n{i}", "2") for i in range(30)), *(running(f"low-{i}", f"n{i}") for i in range(30)))
+    hurried.put(*(running(f"stays-{i}", f"n{i}", priority=20) for i in range(30)))
+    hurried.put(group("urgent", 2, 10), *(member("urgent", i, priority=10) for i in range(3)))
+    while not made:
+        hurried.cycle()
+    assert gone == []
+    for i in range(left, 3):
+        hurried.gone("Pod", f"urgent-{i}")
+    most = 0
+    said: list[Instruction] = []
+    while hurried.engine.has_work:
+        before = len(gone)
+        said += hurried.cycle()
+        most = max(most, len(gone) - before)
+    assert 0 < most < len(gone)
+    assert len(victims(said)) == left
+    assert gone_before[0] == 0
+    assert min(gone_before[1:], default=1) > 0, "the next copy is made once the first one is gone"

@@ -296,3 +296,15 @@ async def test_tcp_gives_up_what_is_not_acknowledged(
     (sock,) = kept
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 15
+
+
+async def test_answers_to_several_requests_come_with_their_bodies_where_they_are_wanted(
+    dying: tuple[Dying, Exchange],
+) -> None:
+    server, made = dying
+    messages = [made.message("PATCH", f"/{i}", "", b"{}", "application/json") for i in range(3)]
+    found = await made.send_many(messages, None, LONG, bodies=True)
+    assert [(one.status, one.body) for one in found] == [(200, b"ok")] * 3
+    found = await made.send_many(messages, None, LONG)
+    assert [(one.status, one.body) for one in found] == [(200, b"")] * 3
+    assert server.heard == [0] * 6

@@ -11,7 +11,7 @@ from scheduler.framework.profiles import build
 from scheduler.framework.status import PluginError
 from scheduler.model.devices import AllocatedDevice, Allocation, ResourceClaim
 from scheduler.model.pod import Pod
-from scheduler.plugins.dynamic_resources import results
+from scheduler.plugins.dynamic_resources import pool_states, results
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.plugins.dynamic_resources.pools import pools_of
 from scheduler.plugins.dynamic_resources.requested import wanted
@@ -23,6 +23,7 @@ from scheduler.whatif.world import World
 from tests.builders import Object, node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice, taint_rule
 from tests.unit.whatif.story import world
+from tests.unit.work import lines
 
 Names = list[list[tuple[str, str, str]]]
 """Of each claim: request, pool and device."""
@@ -257,6 +258,9 @@ def random_world(dice: Random) -> World:
             found.append(resource_slice(f"nic-{name}", device("p"), node=name, driver="nic.test"))
     if dice.random() < 0.5:
         found.append(resource_slice("net", device("x", model="x"), device("y"), allNodes=True))
+    if dice.random() < 0.5:
+        found.append(resource_slice("more", *[device(f"d{k}", model="xy"[k % 2]) for k in range(6)], allNodes=True))
+        found.append(resource_slice("nics", *[device(f"d{k}") for k in range(3)], allNodes=True, driver="nic.test"))
     there.add_all(found)
     return there
 
@@ -276,9 +280,11 @@ def searched(there: World, claims: list[ResourceClaim], row: int) -> Names | str
     return [[(one.alternative.name, one.entry.id.pool, one.entry.id.device) for one in each] for each in search.result]
 
 
+@pytest.mark.parametrize("large", [64, 1])
 @pytest.mark.parametrize("seed", range(40))
-def test_each_node_gets_what_its_own_search_finds(seed: int) -> None:
-    """While devices are taken and given back, and slices change."""
+def test_each_node_gets_what_its_own_search_finds(seed: int, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While devices are taken and given back, and slices change; also where pools are large with so many devices."""
+    monkeypatch.setattr(pool_states, "LARGE", large)
     dice = Random(seed)
     there, mine = random_world(dice), plugin()
     kinds = [claimant(there, i, *asked) for i, asked in enumerate(ASKED)]
@@ -303,3 +309,22 @@ def test_each_node_gets_what_its_own_search_finds(seed: int) -> None:
             cluster.devices.restore(held.pop(dice.randrange(len(held))))
         if dice.random() < 0.2:
             there.add_all([resource_slice("n0", *dice.choice(MAKES[:3]), node="n0")])
+        if dice.random() < 0.1:
+            there.add_all([resource_slice("more", *[device(f"e{k}") for k in range(dice.randrange(5))], allNodes=True)])
+
+
+def test_a_pod_costs_the_same_in_a_large_pool_whose_first_devices_are_taken() -> None:
+    """On all nodes that reach it together, and however many devices were taken before."""
+    there = world([node(f"n{i}") for i in range(50)])
+    devices = [device(f"d{k}", model="xy"[k % 2]) for k in range(2000)]
+    there.add_all([device_class(), resource_slice("net", *devices, allNodes=True)])
+    mine, found = plugin(), []
+    made = claimant(there, 1, request("r", "gpu", 'device.attributes["gpu.test"].model == "y"'))
+    for number in range(900):
+        given = mine.given(made, there.cluster, number % 50)
+        assert given is not None
+        assert [one.id.device for one in given["c1"]] == [f"d{2 * number + 1}"]
+        taken_by(there, number, given["c1"])
+        if number in (10, 899):
+            found.append(lines(lambda: mine.filter(made, there.cluster))[0])
+    assert found[1] < 1.2 * found[0] < 1000

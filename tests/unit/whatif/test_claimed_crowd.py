@@ -25,11 +25,13 @@ from tests.unit.whatif.story import framework, world
 from tests.unit.whatif.test_claimed_room import (
     CLASSES,
     EXTENDED_NODE,
+    NET,
     NODE,
     OWN,
     REQUESTS,
     RESOURCE,
     VOLUME_NODE,
+    networked,
     published,
 )
 from tests.unit.whatif.test_plan import workload
@@ -57,7 +59,7 @@ def outcome(there: list[Object], arriving: list[Object], *, counted: bool = True
     coming = batches(workloads(documents), found, scheduler, None, "default")
     with pytest.MonkeyPatch.context() as patched:
         if not counted:
-            patched.setattr(planning, "place_crowd", lambda *_, **__: None)
+            patched.setattr(planning, "place_crowd", lambda *_, **__: 0)
         answer = plan(found, scheduler, coming)
     assert validate(found.cluster) == []
     return answer
@@ -82,18 +84,24 @@ def crowd(made: Object, replicas: int, name: str = "w", **spec: Any) -> Object:
     wanted=st.sampled_from(REQUESTS),
     cpu=st.sampled_from(["1m", "600m", "1"]),
     replicas=st.sampled_from([2, 5, 40]),
-    for_all=st.booleans(),
+    gpus=NET,
+    nics=NET,
     priority=st.sampled_from([0, 10]),
 )
 def test_devices(
-    nodes: list[tuple[str, str, bool]], wanted: list[Object], cpu: str, replicas: int, for_all: bool, priority: int
+    nodes: list[tuple[str, str, bool]],
+    wanted: list[Object],
+    cpu: str,
+    replicas: int,
+    gpus: list[tuple[str, str]],
+    nics: list[tuple[str, str]],
+    priority: int,
 ) -> None:
     """Those that come later, with claims and without, find what is left."""
     there: list[Object] = [*CLASSES, claim_template("t", *wanted), pod("low", "200m", on="n0", priority=-1)]
+    there += [*networked(gpus), *networked(nics, "nic.test")]
     for i, (make, room, nic) in enumerate(nodes):
-        there += [node(f"n{i}", room, pods="12"), *published(f"n{i}", make, nic)]
-    if for_all:
-        there.append(resource_slice("net", device("x", model="x"), allNodes=True))
+        there += [node(f"n{i}", room, pods="12", labels={"zone": "ab"[i % 2]}), *published(f"n{i}", make, nic)]
     made = templated(pod("t", cpu, priority=priority), "t")
     same(there, [crowd(made, replicas), crowd(pod("p", "100m"), 3, "plain"), crowd(made, 3, "later")])
 

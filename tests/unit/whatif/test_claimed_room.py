@@ -69,6 +69,21 @@ def published(name: str, make: str, nic: bool) -> list[Object]:
     return [*found, resource_slice(f"nic-{name}", device("p"), node=name, driver="nic.test")] if nic else found
 
 
+NET = st.lists(st.tuples(st.sampled_from(["x", "y"]), st.sampled_from(["", "a", "b"])), max_size=12)
+"""Devices that nodes reach over the network: the model, and the zone of the nodes; empty: all."""
+
+
+def networked(devices: list[tuple[str, str]], driver: str = "gpu.test") -> list[Object]:
+    """A pool for each zone, and one for all."""
+    found = []
+    for zone in sorted({zone for _, zone in devices}):
+        there = [device(f"d{i}", model=model) for i, (model, of) in enumerate(devices) if of == zone]
+        term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+        spec = {"nodeSelector": {"nodeSelectorTerms": [term]}} if zone else {"allNodes": True}
+        found.append(resource_slice(f"net-{zone or 'all'}", *there, driver=driver, **spec))
+    return found
+
+
 def without_notes_on_limits(answer: Capacity) -> Capacity:
     """The figures. Of several things that keep the next pod out, the sums name one."""
     return structs.replace(
@@ -85,17 +100,20 @@ def without_notes_on_limits(answer: Capacity) -> Capacity:
     nodes=st.lists(NODE, min_size=1, max_size=4),
     wanted=st.sampled_from(REQUESTS),
     cpu=st.sampled_from(["1m", "600m", "1"]),
-    for_all=st.booleans(),
+    gpus=NET,
+    nics=NET,
 )
 def test_it_is_what_one_after_the_other_finds(
-    nodes: list[tuple[str, str, bool]], wanted: list[Object], cpu: str, for_all: bool
+    nodes: list[tuple[str, str, bool]],
+    wanted: list[Object],
+    cpu: str,
+    gpus: list[tuple[str, str]],
+    nics: list[tuple[str, str]],
 ) -> None:
     """As many on each node, and as many more with one more node."""
-    there: list[Object] = [*CLASSES, claim_template("t", *wanted)]
+    there: list[Object] = [*CLASSES, claim_template("t", *wanted), *networked(gpus), *networked(nics, "nic.test")]
     for i, (make, room, nic) in enumerate(nodes):
-        there += [node(f"n{i}", room, pods="12"), *published(f"n{i}", make, nic)]
-    if for_all:
-        there.append(resource_slice("net", device("x", model="x"), allNodes=True))
+        there += [node(f"n{i}", room, pods="12", labels={"zone": "ab"[i % 2]}), *published(f"n{i}", make, nic)]
     made = templated(pod("t", cpu), "t")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Batch, "differs_by_claims", property(lambda batch: False))
@@ -127,6 +145,28 @@ def test_they_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(each.reason, each.nodes) for each in answer.limits] == [("cannot allocate all claims", 100)]
     assert [each.adds for each in answer.one_more] == [4]
     assert asked(templated(pod("t", "3"), "t"), *crowd(2)).limits[0].reason == "Insufficient cpu"
+    others = [resource_slice("net", device("p"), allNodes=True, driver="nic.test")]  # which no claim asks for
+    assert asked(templated(pod("t", "1"), "t"), *crowd(3), *others).fits == 12
+
+
+def test_pods_of_network_pools_are_placed_without_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the first, and the one that fits nowhere; of 40 as of 10."""
+    cycles: list[int] = []
+    work = Simulation.work
+
+    def counted(self: Simulation) -> None:
+        cycles[-1] += self.engine.has_work
+        work(self)
+
+    monkeypatch.setattr(Simulation, "work", counted)
+    for number in (10, 40):
+        cycles.append(0)
+        devices = [device(f"d{i}") for i in range(number)]
+        there = [*CLASSES, claim_template(), node("a", "99"), node("b", "99")]
+        assert (
+            asked(templated(pod("t", "1"), "t"), *there, resource_slice("net", *devices, allNodes=True)).fits == number
+        )
+    assert cycles[0] == cycles[1] <= 4
 
 
 @pytest.mark.parametrize("why", ["a device for all", "a claim of its own name", "a claim that is there"])

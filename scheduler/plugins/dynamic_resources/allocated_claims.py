@@ -1,0 +1,46 @@
+"""Claims that were allocated before: which nodes can use what they were given, and what that counts in scores."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from scheduler.model.devices import ResourceClaim
+from scheduler.plugins.dynamic_resources.claims import late_at, readiness
+from scheduler.plugins.node_affinity import matches
+from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
+
+_SKIPPING = "DRAOptionalNodeOperations"
+
+
+def unusable_rows(claim: ResourceClaim, cluster: Cluster, seconds: float) -> Bools | None:
+    """bool[rows] of the nodes that can't use what the claim was given; None: all can.
+
+    `seconds`: so long devices may take to get ready.
+    """
+    if claim.allocation is None:
+        return None
+    nodes, selector = cluster.nodes, claim.allocation.selector
+    where = np.zeros(nodes.rows, dtype=np.bool_) if selector is None else ~matches(selector, nodes)
+    state = readiness(claim)
+    late = None if state.ready else late_at(claim, seconds)
+    if state.failed or (late is not None and late < cluster.devices.wall):
+        where[:] = True
+    elif any(device.skips_node for device in claim.allocation.devices):
+        ready = [node is not None and _SKIPPING in node.features for node in nodes.objects[: nodes.rows]]
+        where |= ~np.array(ready, dtype=np.bool_)
+    return where if where.any() else None
+
+
+def score_of_allocated(claims: Iterable[ResourceClaim]) -> int:
+    """What alternatives count that were chosen before."""
+    score = 0
+    for claim in claims:
+        if claim.allocation is None:
+            continue
+        chosen = {device.request for device in claim.allocation.devices}
+        for request in claim.spec.requests:
+            for i, one in enumerate(request.first_available):
+                if f"{request.name}/{one.name}" in chosen:
+                    score += 8 - i
+    return score
