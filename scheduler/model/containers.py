@@ -112,10 +112,10 @@ def in_small_parts(spec: wire.UnreadPodSpec) -> bool:
 
 
 def has_many(spec: wire.UnreadPodSpec) -> bool:
-    """Whether a pod has many containers and volumes, about: reading them takes longer than those of an ordinary pod.
+    """Whether a pod has so many containers and volumes, about, that reading them takes long.
 
-    Their length does not say so. Environment variables are not read, and pods that differ in them alone share a shape as
-    long as they are read at once.
+    Their length does not say so. Environment variables are not read, and pods that differ in them alone share a shape
+    as long as they are read at once.
     """
     containers, initial, volumes = map(wire.present, (spec.containers, spec.init_containers, spec.volumes))
     return containers.count(b'"image":') + initial.count(b'"image":') + volumes.count(b'"name":') > _MANY

@@ -46,8 +46,8 @@ class Decoder:
     ) -> None:
         """`reads_later`: containers and volumes of waiting pods are read by whoever schedules them.
 
-        `placed_too`: and those of pods that a node has or is kept for. Whoever gets them has to read them first. Without
-        `reads_later`, this is so for pods with unusually much to read: others are read at once.
+        `placed_too`: and those of pods that a node has or is kept for. Whoever gets them has to read them first.
+        Without `reads_later`, this is so for pods with unusually much to read: others are read at once.
         """
         self._annotated = dict(annotated)
         self._bound = bound

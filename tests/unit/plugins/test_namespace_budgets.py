@@ -59,7 +59,7 @@ def test_they_are_those_whose_selectors_match(pods: list[dict[str, str]], steps:
 
 
 def test_budgets_that_bar_a_few_labels_are_not_asked_one_by_one() -> None:
-    """However many there are, a pod that nobody has seen takes hardly more work. A tenant may change them all the time."""
+    """However many there are, a pod costs hardly more. A tenant may change them all the time."""
     namespace = NamespaceBudgets(())
     for i in range(MANY):
         one = {"key": "one", "operator": "NotIn", "values": [f"x{i}-{k}" for k in range(50)]}
