@@ -186,7 +186,7 @@ class Budgets:
                 if pod.namespace not in left:
                     left[pod.namespace] = namespace.allowed.copy()
                 over = _draw_many(pod, namespace, match, left[pod.namespace])
-                self.steps += 30 + len(match.found) // 20
+                self.steps += 8 + len(match.found) // 100
             if over:
                 flags = flags or [False] * len(pods)
                 flags[i] = True

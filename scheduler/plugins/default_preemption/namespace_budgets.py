@@ -22,8 +22,8 @@ _TOGETHER = 512
 """So many requirements are looked at between two charges."""
 _VALUES = 64
 """A selector that only bars labels is kept by what it bars, if that is no more than this: a change must not be dear."""
-_A_STEP = 16
-"""So many budgets that only bar labels are gone through in a step."""
+_A_STEP = 2
+"""So many budgets that only bar labels are a step, with what is drawn on them later."""
 _NEVER_OVERDRAWN = 1 << 60
 """What a budget that went allows."""
 
@@ -163,7 +163,7 @@ class NamespaceBudgets:
         """Add the budgets that only bar labels, and none of these: all of them at once, without asking each."""
         more = self._barring[bisect_left(self._barring, match.unbarred) :]
         match.unbarred = len(self.budgets)
-        steps = 10 + (len(match.found) + len(more)) // _A_STEP
+        steps = 4 + len(match.found) // 16 + len(more) // _A_STEP
         barred = set[int]()
         for pair in match.labels.items() if more else ():
             for numbers in (self._bars_label.get(pair), self._bars_key.get(pair[0])):

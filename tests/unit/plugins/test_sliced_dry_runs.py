@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
-from scheduler.plugins.default_preemption import select_victims
+from scheduler.plugins.default_preemption import victims
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
@@ -37,7 +37,7 @@ full = st.lists(pods, min_size=2 * NODES, max_size=2 * NODES)
 @pytest.fixture(autouse=True)
 def _row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows at a time: a slice may end after any of them."""
-    monkeypatch.setattr(select_victims, "_CHUNK", 1)
+    monkeypatch.setattr(victims, "CHUNK", 1)
 
 
 def in_slices(
