@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.report.pages import explanation_page
+from scheduler.report.rendering import breakable
 from scheduler.whatif.explanation import SideEffects
 from tests.builders import node, pod
 from tests.unit.whatif.story import BIG, DB, WEB, explained
 
-VOID = {"meta", "link", "br"}
+VOID = {"meta", "link", "br", "wbr"}
 
 
 class Checked(HTMLParser):
@@ -54,6 +55,12 @@ def test_escapes() -> None:
     assert "&lt;b&gt;n&lt;/b&gt;" in text
 
 
+def test_breakable() -> None:
+    """After the dashes and slashes of names; not before options and negative numbers. It is escaped."""
+    assert breakable("shop/web-7-x of <b>-1</b>") == "shop/<wbr>web-<wbr>7-<wbr>x of &lt;b&gt;-1&lt;/b&gt;"
+    assert breakable("--drain -4 a- b") == "--drain -4 a- b"
+
+
 def test_tells_all() -> None:
     """Headline, numbers, remedies and the message are on it."""
     answer = explained(BIG)
@@ -68,7 +75,7 @@ def test_what_else_a_change_does_has_a_line_of_its_own() -> None:
     answer = explained(BIG)
     first = replace(answer.remedies[0], effects=SideEffects(lands=["shop/x"], landed=1, moved={}, loses=[]))
     page = explanation_page(replace(answer, remedies=[first]))
-    assert '<br><span class="also">shop/x would get a node too</span>' in page
+    assert '<br><span class="also">shop/<wbr>x would get a node too</span>' in page
 
 
 def test_dark_and_light() -> None:

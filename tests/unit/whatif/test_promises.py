@@ -111,7 +111,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--max-changed", "1.5"], "--max-changed: Invalid value: 1.5: must be at most 1"),
         (["--node-burst", "0"], "--node-burst: Invalid value: 0: must be greater than 0"),
         (["--cluster", "dump.yaml"], "--cluster: a dump can only be looked at, with --dry-run"),
-        (["--log-level", "loud"], "loud: want one of"),
+        (["--log-level", "loud"], '--log-level: "loud": want one of'),
     ],
 )
 def test_wrong_options(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
