@@ -6,7 +6,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-_JOINT = re.compile(r"(?<=\w[-/])(?=\w)")
+_JOINT = re.compile(r"(?<=\w-)(?=\d)")
 
 
 def render(template: str, **values: Any) -> str:
@@ -21,5 +21,5 @@ def render(template: str, **values: Any) -> str:
 
 
 def breakable(text: object) -> Markup:
-    """A text whose names may go on in the next line after a dash or a slash: a browser takes none before a digit."""
+    """A text whose names may go on in the next line after any dash: by itself a browser takes none before a digit."""
     return Markup(_JOINT.sub("<wbr>", escape(text)))
