@@ -1,8 +1,12 @@
 """The templates of pages: all text is escaped on its way into them, and a value that is missing is an error."""
 
+import re
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+_JOINT = re.compile(r"(?<=\w-)(?=\d)")
 
 
 def render(template: str, **values: Any) -> str:
@@ -11,5 +15,11 @@ def render(template: str, **values: Any) -> str:
         loader=PackageLoader("scheduler.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["thousands"] = "{:,}".format
+    environment.filters["breakable"] = breakable
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # the keys keep their order, too
     return environment.get_template(template).render(**values)
+
+
+def breakable(text: object) -> Markup:
+    """A text whose names may go on in the next line after any dash: by itself a browser takes none before a digit."""
+    return Markup(_JOINT.sub("<wbr>", escape(text)))

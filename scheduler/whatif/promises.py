@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from math import inf
 
 from msgspec import field
 
 from scheduler.engine.eviction.breaker import Breaker
+from scheduler.engine.eviction.claims import Claims
 from scheduler.engine.eviction.messages import Restored
 from scheduler.engine.eviction.owners import Owners
 from scheduler.engine.eviction.settings import Settings
@@ -84,7 +86,10 @@ class Plan(Shown, kw_only=True, frozen=True):
 
 
 def plan(cluster: Cluster, frameworks: Mapping[str, Framework], settings: Settings, past: Past | None = None) -> Plan:
-    """Look at every placed pod of our profiles; those to be evicted first, in the order of their names."""
+    """Look at every placed pod of our profiles; those to be evicted first, in the order of their names.
+
+    Room that one of them would get is taken for the next, as the evictor counts it.
+    """
     pods, unreadable = 0, []
     broken: list[tuple[Pod, NodeRequirement, str]] = []
     races, conflicts = Races(cluster, frameworks), list[Conflict]()
@@ -106,12 +111,18 @@ def plan(cluster: Cluster, frameworks: Mapping[str, Framework], settings: Settin
     broken += [(one.pod, NOTHING_OF_NODES, one.text) for one in conflicts]
     before = {one.pod.uid: first for one, first in in_turn(conflicts) if first is not None}
     budgets = _Budgets(cluster)
-    evictions = [
-        _planned(
-            pod, wanted, said, frameworks[pod.scheduler_name], cluster, settings, budgets, past, before.get(pod.uid)
-        )
-        for pod, wanted, said in broken
-    ]
+    evictions = []
+    claims = Claims(cluster)
+    try:
+        for pod, wanted, said in broken:
+            first = before.get(pod.uid)
+            one = _planned(pod, wanted, said, frameworks[pod.scheduler_name], cluster, settings, budgets, past, first)
+            evictions.append(one)
+            row = cluster.nodes.live_row(one.target) if one.action == EVICT and one.target is not None else None
+            if row is not None:
+                claims.add(pod, row, 0.0)
+    finally:
+        claims.expire(inf)
     evictions.sort(key=lambda one: (one.action != EVICT, one.namespace, one.name))
     limit = Breaker(settings.changed_share, settings.changed_window).limit(cluster.nodes.count)
     nodes = {one.node for one in evictions if one.action != LEFT_ALONE}

@@ -16,6 +16,22 @@ FLAGS = (
     *("disable-component-update", "disable-sync", "disable-dev-shm-usage", "remote-debugging-port=0"),
 )
 LOCAL = ("file:", "data:")
+BROKEN = """
+[...document.querySelectorAll('body *')].filter(one => !one.closest('pre, svg, .hidden')).flatMap(one =>
+  [...one.childNodes].filter(part => part.nodeType === Node.TEXT_NODE).flatMap(part => {
+    const line = at => {
+      const range = document.createRange();
+      range.setStart(part, at);
+      range.setEnd(part, at + 1);
+      return range.getBoundingClientRect().top;
+    };
+    const text = part.data;
+    const joined = i => i && /[\\w.]{2}/.test(text.slice(i - 1, i + 1)) && line(i - 1) < line(i);
+    const broken = [...text].some((_, i) => joined(i));
+    const apart = part.nextSibling?.nodeName === 'WBR' && !/[-\\/]$/.test(text);
+    return broken || apart ? [text.trim()] : [];
+  }))
+"""
 
 
 class Tab:
@@ -52,6 +68,10 @@ class Tab:
         screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": True}
         await self.call("Emulation.setDeviceMetricsOverride", **screen)
         return bool(await self.ask("document.documentElement.scrollWidth") > width)
+
+    async def broken_words(self) -> list[str]:
+        """The texts with a word that goes on in the next line. A name may do so after a dash or a slash."""
+        return list(await self.ask(BROKEN))
 
     async def press(self, key: str) -> None:
         """Press and release a key."""

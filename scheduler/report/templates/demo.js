@@ -12,6 +12,8 @@
   let chosen = null;
   let timer = 0;
 
+  /* A text whose names may go on in the next line after any dash: by itself a browser takes none before a digit. */
+  const breakable = (text) => text.split(/(?<=\w-)(?=\d)/).flatMap((part, i) => i ? [document.createElement("wbr"), part] : [part]);
   const make = (tag, attributes = {}, ...children) => {
     const element = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
@@ -21,7 +23,7 @@
       else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
       else element.setAttribute(name, value === true ? "" : value);
     }
-    element.append(...children.filter((child) => child !== null && child !== undefined));
+    element.append(...children.flatMap((child) => typeof child === "string" ? breakable(child) : child ?? []));
     return element;
   };
   const cores = (milli) => String(Number((milli / 1000).toFixed(2)));
@@ -111,9 +113,9 @@
     }
   };
 
-  const table = (head, rows) => make("table", {},
+  const table = (head, rows) => make("div", { class: "scroll", tabindex: "0" }, make("table", {},
     make("thead", {}, make("tr", {}, ...head.map(([text, kind]) => make(text ? "th" : "td", text ? { scope: "col", class: kind } : {}, text)))),
-    make("tbody", {}, ...rows));
+    make("tbody", {}, ...rows)));
 
   const points = (verdict) => {
     const shown = verdict.candidates;

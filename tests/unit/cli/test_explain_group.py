@@ -126,7 +126,7 @@ def test_pods_of_a_gang_are_one_entry_among_those_that_wait(berth: Berth) -> Non
     table = berth("explain", "--pending", "--cluster", "two.json").out
     assert "17 pods wait, for 2 causes" in table
     page = berth("explain", "--pending", "--cluster", "two.json", "-o", "html").out
-    assert "What would start the group of default/other-0" in page
+    assert "What would start the group of default/other-<wbr>0" in page
 
 
 def test_pods_of_a_group_that_is_not_there(berth: Berth) -> None:

@@ -1,5 +1,7 @@
 """The page in a real browser."""
 
+import json
+import re
 from pathlib import Path
 
 from scheduler.demo.recording import page_data
@@ -7,6 +9,12 @@ from scheduler.report.demo_page import demo_page
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.unit.demo.conftest import Told
+
+LONG = {
+    "a1": "gpu-pool-large-node-07",
+    "b2": "ip-10-0-0-1.eu-west-1.compute.internal",
+    "db-1": "checkout-worker-6c9f5d7b8-x2x4k",
+}
 
 
 async def test_the_page_works(chromium: Path, axe: Path, told: Told, tmp_path: Path) -> None:
@@ -43,3 +51,20 @@ async def test_the_page_works(chromium: Path, axe: Path, told: Told, tmp_path: P
         for width in (3840, 375, 320):
             assert not await tab.overflows(width)
         assert tab.complaints == []
+
+
+async def test_names_of_other_clusters(chromium: Path, told: Told, tmp_path: Path) -> None:
+    """On somebody's own cluster names are longer: they stay whole on a phone, and it need not scroll sideways."""
+    text = json.dumps(page_data(told.recording))
+    for short, name in LONG.items():
+        text = re.sub(rf"\b{short}\b", name, text)
+    page = tmp_path / "page.html"
+    page.write_text(demo_page(json.loads(text)), encoding="utf-8")
+    async with opened(chromium, page, tmp_path / "profile") as tab:
+        await tab.press("End")
+        for pod in (LONG["db-1"], "report-0"):
+            await tab.ask(f"document.querySelector('[data-pod=\"{pod}\"]').click()")
+            for width in (320, 420):
+                assert not await tab.overflows(width)
+                broken = await tab.broken_words()
+                assert [words for words in broken if any(name in words for name in LONG.values())] == []

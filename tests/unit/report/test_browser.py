@@ -6,11 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.framework.changes import Uncordon
+from scheduler.model.pod_group import NATIVE
 from scheduler.report.pages import capacity_page, explanation_page, gang_capacity_page, group_page, pending_page
 from scheduler.report.simulation_page import outcome_page, study_page
 from scheduler.whatif.capacity import Capacity, Limit, NodeRoom, OneMore, Stranded
 from scheduler.whatif.explanation import Remedy
+from scheduler.whatif.gangs.arriving import GroupOutcome
 from scheduler.whatif.gangs.capacity import DomainGangs, GangCapacity
+from scheduler.whatif.outcome import Blocked, Placed, Preempted, Waiting, WorkloadOutcome
 from scheduler.whatif.pending import Cause, Pending, SharedChange
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
@@ -20,6 +23,8 @@ from tests.unit.whatif.gangs import asked, group, members
 from tests.unit.whatif.story import BIG, explained
 
 LONG = "ip-10-0-0-1.eu-west-1.compute.internal"
+NODE = "gpu-pool-large-node-07"
+POD = "shop/checkout-worker-6c9f5d7b8-x2x4k"
 CAPACITY = Capacity(
     profile="p",
     pod="ns/a",
@@ -62,8 +67,21 @@ GANGS = GangCapacity(
     one_more=[OneMore(LONG, 2, 1)],
     notes=[EVIL],
 )
+MOVES = replace(
+    OUTCOME,
+    placed=[*OUTCOME.placed, Placed(POD, NODE), Placed(POD, NODE, LONG)],
+    waiting=[*OUTCOME.waiting, Waiting(POD, f"0/2 nodes are available: 1 {EVIL}, 1 node(s) had untolerated taint(s).")],
+    workloads=[*OUTCOME.workloads, WorkloadOutcome(f"Deployment {POD}", 1_000_000, 530_000, 470_000, {NODE: 530_000})],
+    preempted=[*OUTCOME.preempted, Preempted(POD, NODE, POD)],
+    blocked=[*OUTCOME.blocked, Blocked(POD, NODE, ["checkout-worker-budget"])],
+    groups=[GroupOutcome(POD, NATIVE, 3, 4, 3, 1, True, "")],
+)
+FAR = explained(
+    pod("far", "1", namespace="shop", select={"disk": "ssd"}),
+    [node(NODE, "4", "8Gi", labels={"disk": "ssd"}), node(LONG, "8", labels={"disk": "ssd"}), node(f"{NODE}-b", "1m")],
+)
 PAGES = [
-    pytest.param(outcome_page(OUTCOME), ["ns/a", "ns/c", EVIL], id="outcome"),
+    pytest.param(outcome_page(MOVES, only_mine=False), ["ns/a", "ns/c", EVIL, POD, NODE, LONG], id="outcome"),
     pytest.param(study_page(STUDY), ["pods placed", "3 of 4", EVIL], id="study"),
     pytest.param(capacity_page(CAPACITY), ["12 more pods like ns/a", "Too many pods", EVIL], id="capacity"),
     pytest.param(pending_page(PENDING), ["3 pods wait, for 1 cause", "kubectl uncordon b-1", EVIL], id="pending"),
@@ -72,6 +90,7 @@ PAGES = [
     pytest.param(
         explanation_page(explained(BIG)), ["shop/big fits on none of 5 nodes", "uncordon b-1"], id="explanation"
     ),
+    pytest.param(explanation_page(FAR), ["can go: 2 nodes", NODE, LONG], id="choice"),
 ]
 UNSEEN = """
 [...document.querySelectorAll('h1, h2, td, th, svg')].filter(one => {
@@ -83,8 +102,8 @@ UNSEEN = """
 
 @pytest.mark.parametrize(("text", "words"), PAGES)
 async def test_the_page_works(chromium: Path, axe: Path, tmp_path: Path, text: str, words: list[str]) -> None:
-    """What it says is visible, nothing is asked of a network, no script runs, a phone need not scroll sideways, and axe
-    has nothing against it, in light and in dark.
+    """What it says is visible, nothing is asked of a network, no script runs, a phone need not scroll sideways, no
+    word is broken, and axe has nothing against it, in light and in dark.
     """
     file = tmp_path / "page.html"
     file.write_text(text, encoding="utf-8")
@@ -93,8 +112,9 @@ async def test_the_page_works(chromium: Path, axe: Path, tmp_path: Path, text: s
         assert [word for word in words if word not in seen] == []
         assert await tab.ask(UNSEEN) == 0
         found = []
-        for width in (3840, 1280, 375, 320):
+        for width in (3840, 1280, 420, 375, 320):
             assert not await tab.overflows(width)
+            assert await tab.broken_words() == []
         for scheme in ("light", "dark"):
             await dressed(tab, scheme)
             found += [f"{scheme}: {fault}" for fault in await faults(tab, axe)]

@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.report.pages import explanation_page
+from scheduler.report.rendering import breakable
 from scheduler.whatif.explanation import SideEffects
 from tests.builders import node, pod
 from tests.unit.whatif.story import BIG, DB, WEB, explained
 
-VOID = {"meta", "link", "br"}
+VOID = {"meta", "link", "br", "wbr"}
 
 
 class Checked(HTMLParser):
@@ -52,6 +53,12 @@ def test_escapes() -> None:
     assert "<script" not in text
     assert "<b>n" not in text
     assert "&lt;b&gt;n&lt;/b&gt;" in text
+
+
+def test_breakable() -> None:
+    """Where a browser does not break a name by itself; not in negative numbers. It is escaped."""
+    assert breakable("shop/web-7-x of <b>-1</b>") == "shop/web-<wbr>7-x of &lt;b&gt;-1&lt;/b&gt;"
+    assert breakable("--4 -4 a- 4") == "--4 -4 a- 4"
 
 
 def test_tells_all() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.plugins import node_affinity_explained
+from scheduler.plugins import inter_pod_affinity_explained, node_affinity_explained
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.documents import read
 from scheduler.whatif.explain import explain
@@ -40,6 +40,16 @@ STORAGE = [
     using(pod("acme-scratch"), "+acme-tmp"),
     pod("acme-img", images=["registry.acme.test/team/app:1.2"], need=["acme.test/gen > 3;disk=acme-ssd"]),
 ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_is_misspelt() -> Iterator[None]:
+    """Masks are spelt nearly alike, whatever the names were."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_affinity_explained, "near_labels", lambda *_: ())
+        for module in (node_affinity_explained, inter_pod_affinity_explained):
+            patch.setattr(module, "near_names", lambda *_: ())
+        yield
 
 
 def objects_of(path: Path) -> list[Object]:
@@ -80,9 +90,8 @@ def answers(objects: list[Object], text: Callable[[str], str]) -> dict[str, Any]
 @pytest.mark.parametrize(
     "objects", [DUMP["items"], STORAGE, objects_of(COOKBOOK)], ids=["story", "storage", "cookbook"]
 )
-def test_answers_are_the_same_but_for_the_names(objects: list[Object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verdicts, nodes, ranks, changes and placements, each name replaced by its mask; but masks are not misspelt."""
-    monkeypatch.setattr(node_affinity_explained, "near_labels", lambda *_: ())
+def test_answers_are_the_same_but_for_the_names(objects: list[Object]) -> None:
+    """Verdicts, nodes, ranks, changes and placements, each name replaced by its mask."""
     plain = smaller(objects)
     masks = Masks(plain)
     masked = [masks.masked(each) for each in plain]

@@ -68,6 +68,22 @@ def test_actions(objects: list[Object], want: list[tuple[str, str, str | None, s
     assert all(says.lower() in one.text.lower() for one, (*_, says) in zip(found, want, strict=True))
 
 
+def test_room_is_given_once() -> None:
+    """Of two pods for which the other node has room by itself, one goes; a pod that stays takes none."""
+    world = World()
+    crowd = [keeping(name, "a", cpu="2500m") for name in ("p", "q")]
+    world.add_all([disk("a", "hdd"), disk("b"), *crowd, keeping("big", "a", cpu="9"), keeping("small", "a", cpu="1")])
+    frameworks = build(decode(CONFIG), registry())
+    found = [plan(world.cluster, frameworks, Settings()).evictions for _ in range(2)]
+    assert [(one.name, one.action) for one in found[0]] == [
+        ("p", "evict"),
+        ("small", "evict"),
+        ("big", "stays"),
+        ("q", "stays"),
+    ]
+    assert found[1] == found[0], "a plan leaves nothing behind"
+
+
 def test_breaker() -> None:
     """Nodes whose promises nobody would act on do not count."""
     nodes = [disk(f"n{i}", "hdd") for i in range(4)]
@@ -111,7 +127,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--max-changed", "1.5"], "--max-changed: Invalid value: 1.5: must be at most 1"),
         (["--node-burst", "0"], "--node-burst: Invalid value: 0: must be greater than 0"),
         (["--cluster", "dump.yaml"], "--cluster: a dump can only be looked at, with --dry-run"),
-        (["--log-level", "loud"], "loud: want one of"),
+        (["--log-level", "loud"], '--log-level: "loud": want one of'),
     ],
 )
 def test_wrong_options(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
