@@ -49,6 +49,8 @@ class Sight:
         self._needed = [reflector for reflector in reflectors if reflector.resource in needed]
         self._wake = wake
         self._told = ""
+        self._astray: list[Reflector[Any]] = []
+        """What may still be known from before a backup was restored, of whatever kind."""
 
     @property
     def clear(self) -> bool:
@@ -64,10 +66,15 @@ class Sight:
             if reflector.refused is not None:
                 return f"not allowed to follow {kind}s: {reflector.refused}"
             if reflector.astray:
-                return f"the API server's data is that of a backup, and its {kind}s are not listed yet"
+                return _of_backup(reflector)
             silent = reflector.staleness() or 0.0
             if silent > STALE_SECONDS:
                 return f"nothing heard of {kind}s for {silent:.0f}s: {reflector.last_error or 'the watch is silent'}"
+        if self._astray:
+            self._astray = [reflector for reflector in self._astray if reflector.astray]
+            # A pod that is unbound again has lost the devices and volumes that its claims seem to have.
+            old = (one for one in self._astray if one.has_synced and one.refused is None)
+            return next(map(_of_backup, old), "")
         return ""
 
     def missing(self) -> str:
@@ -115,8 +122,13 @@ class Sight:
         for reflector in self._reflectors:
             if reflector.resource != resource:
                 reflector.stray()
+        self._astray = list(self._reflectors)
 
     def trust(self) -> None:
         """A reflector has heard from the server again."""
-        if all(reflector.trusted for reflector in self._needed):
+        if self.clear:
             self._wake()
+
+
+def _of_backup(reflector: Reflector[Any]) -> str:
+    return f"the API server's data is that of a backup, and its {reflector.resource.called}s are not listed yet"

@@ -27,8 +27,16 @@ from scheduler.engine.instructions import (
     UnreserveWrite,
     Withdraw,
 )
-from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten, Stimulus, TakenOut, TakingOut, VictimStays
-from scheduler.framework.binding import ObjectKey
+from scheduler.engine.stimuli import (
+    PostFilterWriteFailed,
+    PreBindWriteFailed,
+    PreBindWritten,
+    Stimulus,
+    TakenOut,
+    TakingOut,
+    VictimStays,
+)
+from scheduler.framework.binding import ObjectKey, Write
 from scheduler.kube import live_pod
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
@@ -103,8 +111,8 @@ class Writer:
         self._under_way.start(self._pre_bind_write(instruction))
 
     def post_filter_write(self, instruction: PostFilterWrite) -> None:
-        """Write for a PostFilter plugin."""
-        self._under_way.start(self._write_on(instruction, "not written after filtering"))
+        """Write for a PostFilter plugin; `answer` gets PostFilterWriteFailed if that fails."""
+        self._under_way.start(self._write_after_filtering(instruction))
 
     def unreserve_write(self, instruction: UnreserveWrite) -> None:
         """Write for plugins whose reservation has ended."""
@@ -278,6 +286,11 @@ class Writer:
                 return
         self._answer(PreBindWritten(pod.uid, written))
 
+    async def _write_after_filtering(self, instruction: PostFilterWrite) -> None:
+        left = await self._write_on(instruction, "not written after filtering", {})
+        if left:
+            self._answer(PostFilterWriteFailed(instruction.pod.uid, left))
+
     async def _take_out(self, instruction: UnreserveWrite) -> None:
         written: dict[ObjectKey, str] = {}
         try:
@@ -286,10 +299,10 @@ class Writer:
             self._answer(TakenOut(instruction.pod.uid, written))
 
     async def _write_on(
-        self, instruction: PostFilterWrite | UnreserveWrite, failure: str, written: dict[ObjectKey, str] | None = None
-    ) -> None:
-        written = {} if written is None else written
-        for write in instruction.writes:
+        self, instruction: PostFilterWrite | UnreserveWrite, failure: str, written: dict[ObjectKey, str]
+    ) -> tuple[Write, ...]:
+        """Write one after the other, up to the first that fails; returns those that are left then."""
+        for i, write in enumerate(instruction.writes):
             try:
                 written[write.key] = await write_object(self._client, write)
             except (ApiError, Unreachable, TypeError) as error:
@@ -297,7 +310,8 @@ class Writer:
                     continue  # gone, and with it what was to be changed
                 kind, _, name = write.key
                 log.warning(failure, **about(instruction.pod), kind=kind, object=name, error=str(error))
-                return
+                return instruction.writes[i:]
+        return ()
 
     def _now(self) -> str:
         return f"{micro_time(self._machine.wall())[:19]}Z"

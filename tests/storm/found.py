@@ -250,4 +250,28 @@ FOUND: tuple[Found, ...] = (
             cast=(DEVICES,),
         ),
     ),
+    Found(
+        "both writes of a claim are refused, and nobody has changed it",
+        "its allocation was refused, and then the write by which Berth learns that nothing was given; no event came of"
+        " either, so its pod waited for the next flush, five minutes later (seed 337)",
+        scene(
+            "refused twice",
+            at(249.0, "requests", what="patch resourceclaims/status", chance=1.0, seconds=4.0, code=409),
+            at(251.5, "requests", what="patch resourceclaims", chance=1.0, seconds=4.0, code=409),
+            at(250.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=8),
+            cast=(DEVICES,),
+        ),
+    ),
+    Found(
+        "claims after a restore from a backup",
+        "pods that were unbound again were bound by what was known of their claims, which were listed a moment later"
+        " and had lost their devices (seed 238)",
+        scene(
+            "claims of a backup",
+            *(at(29.0, "kill", who=f"berth-{machine}", seconds=12.0) for machine in "ab"),
+            at(30.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
+            at(70.0, "restore", back=20.0, seconds=0.75),
+            cast=(DEVICES,),
+        ),
+    ),
 )
