@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import structlog
 
-from scheduler.controller.bindings import Bindings
+from scheduler.controller.bindings import Bindings, Everything, View
 from scheduler.controller.events import Events, Written
 from scheduler.controller.group_statuses import GroupStatuses
 from scheduler.controller.objects import write_object
@@ -65,7 +65,13 @@ class Writer:
     """Writes concurrently; how many at once is the client's business (lanes)."""
 
     def __init__(
-        self, client: Client, answer: Callable[[Stimulus], None], instance: str, *, machine: Machine = MACHINE
+        self,
+        client: Client,
+        answer: Callable[[Stimulus], None],
+        instance: str,
+        *,
+        machine: Machine = MACHINE,
+        view: Callable[[], View] = Everything,
     ) -> None:
         self.written = Written()
         self._client = client
@@ -74,7 +80,8 @@ class Writer:
         self._machine = machine
         self._under_way = UnderWay(machine.monotonic)
         self._events = Events(client, self.written, clock=machine.monotonic)
-        self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=machine.monotonic)
+        clock = machine.monotonic
+        self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=clock, view=view)
         self.statuses = Statuses(client, answer, self._under_way, wall=machine.wall)
         self.group_statuses = GroupStatuses(client, self._under_way, wall=machine.wall, clock=machine.monotonic)
         self.carries: Carries = {

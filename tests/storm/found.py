@@ -274,4 +274,16 @@ FOUND: tuple[Found, ...] = (
             cast=(DEVICES,),
         ),
     ),
+    Found(
+        "a Binding that was sent before a restore from a backup",
+        "it had no answer and was sent again, though what was written of its claims before was lost with the history",
+        scene(
+            "sent before a backup",
+            *(at(29.0, "kill", who=f"berth-{machine}", seconds=12.0) for machine in "ab"),
+            at(30.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
+            at(50.0, "requests", what="create pods/binding", chance=1.0, seconds=12.0, code=0),
+            at(62.0, "restore", back=12.0, seconds=0.75),
+            cast=(DEVICES,),
+        ),
+    ),
 )
