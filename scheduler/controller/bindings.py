@@ -4,7 +4,8 @@ A Binding that was sent may be stored whatever came back: nothing, a 500, a prox
 pod keeps its room, and is asked for until the API server says where it is. A single read that shows the pod unbound
 proves nothing: the Binding may still be on its way. Then it is sent again. That is safe, for it names the same pod (by
 UID) and the same node: one of the two is stored, the other gets a 409. Where that does not help, the Binding is given
-up once it is too old to be stored.
+up once it is too old to be stored. Nor is it sent again when the API server's data has become that of a backup: what
+was written for the pod before, as the allocations of its claims, is lost.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import structlog
@@ -56,6 +57,7 @@ class _Failure(Struct, frozen=True):
     quietly: bool = False
 
 
+_OF_BACKUP = "the API server's data is that of a backup"
 _BY_ANOTHER = _Failure(TAKEN, 409, "another process has bound the pod to the same node", quietly=True)
 
 
@@ -70,11 +72,37 @@ class _Recalled(Exception):  # noqa: N818 - no error: nobody is to send it any m
     """It must not leave."""
 
 
+class View(Protocol):
+    """What is known of the cluster (`scheduler.controller.sight`)."""
+
+    histories: int
+    """How often it turned out that the API server's data is that of a backup."""
+
+    @property
+    def relisting(self) -> bool:
+        """Whether what is known is in part of before the last such backup."""
+
+    @property
+    def clear(self) -> bool:
+        """Whether anything may be decided now."""
+
+
+class Everything:
+    """Nothing is hidden, and no backup is restored."""
+
+    histories = 0
+    relisting = False
+    clear = True
+
+
 class _Posting(Struct):
     """A Binding under way."""
 
     bind: Bind
     clock: Callable[[], float]
+    view: View
+    history: int
+    """In which history it was decided."""
     sent: int = 0
     sent_at: float = 0.0
     objection: str = ""
@@ -88,10 +116,16 @@ class _Posting(Struct):
 
         Raises _Recalled: what the client sends again by itself was answered in a way that says that nothing was done.
         """
-        if self.objection and not self.doubtful:
+        if self.objects() and not self.doubtful:
             raise _Recalled
         self.sent += 1
         self.sent_at = self.clock()
+
+    def objects(self) -> str:
+        """Why it must not be sent (again), by what is known now."""
+        if not self.objection and (self.view.relisting or self.view.histories != self.history):
+            self.objection = _OF_BACKUP
+        return self.objection
 
 
 class Bindings:
@@ -106,6 +140,7 @@ class Bindings:
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+        view: Callable[[], View] = Everything,
     ) -> None:
         self.failures: Counter[str] = Counter()
         """Why Bindings failed, and how often."""
@@ -117,6 +152,7 @@ class Bindings:
         self._bound = bound
         self._clock = clock
         self._sleep = sleep
+        self._view = view
         self._postings: dict[str, _Posting] = {}
 
     def __len__(self) -> int:
@@ -126,7 +162,13 @@ class Bindings:
     def post(self, instruction: Bind) -> None:
         """Post it; `answer` gets Bound or BindFailed."""
         log.debug("binding", **_about(instruction), attempt=instruction.attempts)
-        posting = _Posting(instruction, self._clock)
+        view = self._view()
+        posting = _Posting(instruction, self._clock, view, view.histories)
+        before = self._postings.get(instruction.pod.uid)
+        if before is not None and before.task is not None:
+            # The pod seemed to be gone, as after a restore, and was decided anew. Only one of the two answers.
+            before.task.cancel()
+            posting.sent = before.sent if before.bind.node == instruction.node else 0
         self._postings[instruction.pod.uid] = posting
         posting.task = self._under_way.start(self._post(posting))
 
@@ -193,7 +235,9 @@ class Bindings:
                 return found
             if not found.silent:  # the API server says that the pod is not bound
                 age = self._clock() - posting.sent_at
-                if refused is None and not posting.objection and posting.sent < MOST_SENT:
+                may_be_sent = refused is None and not posting.objects() and posting.sent < MOST_SENT
+                # Between two streams nobody knows whether the API server's data is that of a backup.
+                if may_be_sent and posting.view.clear:
                     if age >= (SEND_AGAIN if outcome.silent else ASK_AGAIN):
                         again = await self._send(posting)
                         if isinstance(again, _Unknown):

@@ -106,7 +106,8 @@ class Scheduler:
         self._observe = observe
         self._elector = elector
         self._led = elector is None
-        self.writer = Writer(client, self.receive, instance=f"berth-{machine.name}", machine=machine)
+        name = f"berth-{machine.name}"
+        self.writer = Writer(client, self.receive, name, machine=machine, view=lambda: self.sight)
         self.calls = Calls(self.receive)
         self.carries = {
             **self.writer.carries,

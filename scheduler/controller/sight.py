@@ -4,7 +4,7 @@ A decision on an old view of the cluster binds pods to nodes that are gone, and 
 taken. The API server checks neither.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import structlog
@@ -49,6 +49,10 @@ class Sight:
         self._needed = [reflector for reflector in reflectors if reflector.resource in needed]
         self._wake = wake
         self._told = ""
+        self.histories = 0
+        """How often it turned out that the API server's data is that of a backup."""
+        self._astray: list[Reflector[Any]] = []
+        """What may still be known from before a backup was restored, of whatever kind."""
 
     @property
     def clear(self) -> bool:
@@ -64,11 +68,22 @@ class Sight:
             if reflector.refused is not None:
                 return f"not allowed to follow {kind}s: {reflector.refused}"
             if reflector.astray:
-                return f"the API server's data is that of a backup, and its {kind}s are not listed yet"
+                return _of_backup(reflector)
             silent = reflector.staleness() or 0.0
             if silent > STALE_SECONDS:
                 return f"nothing heard of {kind}s for {silent:.0f}s: {reflector.last_error or 'the watch is silent'}"
-        return ""
+        # A pod that is unbound again has lost the devices and volumes that its claims seem to have.
+        return next(map(_of_backup, self._of_before()), "")
+
+    @property
+    def relisting(self) -> bool:
+        """Whether what is known is in part of before the last backup that was restored."""
+        return next(self._of_before(), None) is not None
+
+    def _of_before(self) -> Iterator[Reflector[Any]]:
+        if self._astray:
+            self._astray = [reflector for reflector in self._astray if reflector.astray]
+        return (one for one in self._astray if one.has_synced and one.refused is None)
 
     def missing(self) -> str:
         """The kinds that have to be listed first and are not, each with why; empty when all are."""
@@ -115,8 +130,14 @@ class Sight:
         for reflector in self._reflectors:
             if reflector.resource != resource:
                 reflector.stray()
+        self._astray = list(self._reflectors)
+        self.histories += 1
 
     def trust(self) -> None:
         """A reflector has heard from the server again."""
-        if all(reflector.trusted for reflector in self._needed):
+        if self.clear:
             self._wake()
+
+
+def _of_backup(reflector: Reflector[Any]) -> str:
+    return f"the API server's data is that of a backup, and its {reflector.resource.called}s are not listed yet"

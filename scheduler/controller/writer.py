@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import structlog
 
-from scheduler.controller.bindings import Bindings
+from scheduler.controller.bindings import Bindings, Everything, View
 from scheduler.controller.events import Events, Written
 from scheduler.controller.group_statuses import GroupStatuses
 from scheduler.controller.objects import write_object
@@ -27,8 +27,16 @@ from scheduler.engine.instructions import (
     UnreserveWrite,
     Withdraw,
 )
-from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten, Stimulus, TakenOut, TakingOut, VictimStays
-from scheduler.framework.binding import ObjectKey
+from scheduler.engine.stimuli import (
+    PostFilterWriteFailed,
+    PreBindWriteFailed,
+    PreBindWritten,
+    Stimulus,
+    TakenOut,
+    TakingOut,
+    VictimStays,
+)
+from scheduler.framework.binding import ObjectKey, Write
 from scheduler.kube import live_pod
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
@@ -57,7 +65,13 @@ class Writer:
     """Writes concurrently; how many at once is the client's business (lanes)."""
 
     def __init__(
-        self, client: Client, answer: Callable[[Stimulus], None], instance: str, *, machine: Machine = MACHINE
+        self,
+        client: Client,
+        answer: Callable[[Stimulus], None],
+        instance: str,
+        *,
+        machine: Machine = MACHINE,
+        view: Callable[[], View] = Everything,
     ) -> None:
         self.written = Written()
         self._client = client
@@ -66,7 +80,8 @@ class Writer:
         self._machine = machine
         self._under_way = UnderWay(machine.monotonic)
         self._events = Events(client, self.written, clock=machine.monotonic)
-        self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=machine.monotonic)
+        clock = machine.monotonic
+        self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=clock, view=view)
         self.statuses = Statuses(client, answer, self._under_way, wall=machine.wall)
         self.group_statuses = GroupStatuses(client, self._under_way, wall=machine.wall, clock=machine.monotonic)
         self.carries: Carries = {
@@ -103,8 +118,8 @@ class Writer:
         self._under_way.start(self._pre_bind_write(instruction))
 
     def post_filter_write(self, instruction: PostFilterWrite) -> None:
-        """Write for a PostFilter plugin."""
-        self._under_way.start(self._write_on(instruction, "not written after filtering"))
+        """Write for a PostFilter plugin; `answer` gets PostFilterWriteFailed if that fails."""
+        self._under_way.start(self._write_after_filtering(instruction))
 
     def unreserve_write(self, instruction: UnreserveWrite) -> None:
         """Write for plugins whose reservation has ended."""
@@ -278,6 +293,11 @@ class Writer:
                 return
         self._answer(PreBindWritten(pod.uid, written))
 
+    async def _write_after_filtering(self, instruction: PostFilterWrite) -> None:
+        left = await self._write_on(instruction, "not written after filtering", {})
+        if left:
+            self._answer(PostFilterWriteFailed(instruction.pod.uid, left))
+
     async def _take_out(self, instruction: UnreserveWrite) -> None:
         written: dict[ObjectKey, str] = {}
         try:
@@ -286,10 +306,10 @@ class Writer:
             self._answer(TakenOut(instruction.pod.uid, written))
 
     async def _write_on(
-        self, instruction: PostFilterWrite | UnreserveWrite, failure: str, written: dict[ObjectKey, str] | None = None
-    ) -> None:
-        written = {} if written is None else written
-        for write in instruction.writes:
+        self, instruction: PostFilterWrite | UnreserveWrite, failure: str, written: dict[ObjectKey, str]
+    ) -> tuple[Write, ...]:
+        """Write one after the other, up to the first that fails; returns those that are left then."""
+        for i, write in enumerate(instruction.writes):
             try:
                 written[write.key] = await write_object(self._client, write)
             except (ApiError, Unreachable, TypeError) as error:
@@ -297,7 +317,8 @@ class Writer:
                     continue  # gone, and with it what was to be changed
                 kind, _, name = write.key
                 log.warning(failure, **about(instruction.pod), kind=kind, object=name, error=str(error))
-                return
+                return instruction.writes[i:]
+        return ()
 
     def _now(self) -> str:
         return f"{micro_time(self._machine.wall())[:19]}Z"

@@ -36,6 +36,7 @@ from scheduler.engine.stimuli import (
     Follows,
     Gone,
     OfBindingCycle,
+    PostFilterWriteFailed,
     Put,
     Stimulus,
     TakenOut,
@@ -48,6 +49,7 @@ from scheduler.engine.story_writer import StoryWriter
 from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.timeline import Timeline, told
 from scheduler.engine.victims import Victims
+from scheduler.framework.binding import Patch
 from scheduler.framework.config import Extender
 from scheduler.framework.extenders import in_order
 from scheduler.framework.runtime import Framework
@@ -246,6 +248,9 @@ class Engine:
                 queued = self.queue.get(uid) or self.binding.queued(uid)
                 if queued is not None:
                     queued.written = None
+            case PostFilterWriteFailed(uid, writes):
+                self.cluster.devices.not_written(one.uid for one in writes if isinstance(one, Patch))
+                self.queue.try_again(uid, now)
             case TakingOut(uid):
                 self.cluster.devices.take_out(uid)
             case TakenOut(uid, written):

@@ -65,7 +65,7 @@ class PreBindWrite(Instruction, frozen=True):
 
 
 class PostFilterWrite(Instruction, frozen=True):
-    """Write for a PostFilter plugin, in this order. What comes of it, the watch tells."""
+    """Write for a PostFilter plugin, in this order. What comes of it, the watch tells; answer failures."""
 
     writes: tuple[Write, ...]
 

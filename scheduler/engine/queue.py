@@ -174,6 +174,18 @@ class Queue(PendingWork):
                 queued.early |= real
                 self._wake(queued, now, cause)
 
+    def try_again(self, uid: str, now: float) -> None:
+        """What a failed attempt wanted written was refused. The event for which the pod waits does not come of it.
+
+        The pod, or its group, waits out its backoff instead. If it is being tried, it has missed an event.
+        """
+        queued = self._pods.get(uid)
+        if queued is None:
+            self.events.add(ClusterEvent.NOTHING, real=False)
+        elif queued.place is Place.UNSCHEDULABLE:
+            queued.early = False  # nothing has changed
+            self._wake(queued, now, _FAILED)
+
     def pop(self, now: float) -> QueuedPod | None:
         """The next pod to schedule; it leaves the queue. May be None although pods are active: other work came first.
 

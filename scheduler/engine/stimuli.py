@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from scheduler.engine.binding_table import Event
-from scheduler.framework.binding import Call, Versions
+from scheduler.framework.binding import Call, Versions, Write
 from scheduler.framework.extenders import NodesAnswer, Question, VictimsAnswer
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
@@ -120,6 +120,16 @@ class Unwritten(Struct, frozen=True):
     uid: str
 
 
+class PostFilterWriteFailed(Struct, frozen=True):
+    """The API refused what a PostFilter plugin had written for a pod or its group: no watch tells of it.
+
+    `writes`: those that were not carried out.
+    """
+
+    uid: str
+    writes: tuple[Write, ...]
+
+
 class TakingOut(Struct, frozen=True):
     """What plugins write for a pod that gives back what it holds is being sent: it is taken out of its claims."""
 
@@ -161,6 +171,7 @@ Stimulus = (
     | ExtendersAnswered
     | ExtendersFailed
     | Unwritten
+    | PostFilterWriteFailed
     | TakingOut
     | TakenOut
     | VictimStays

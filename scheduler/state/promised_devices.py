@@ -159,6 +159,10 @@ class PromisedDevices:
             if claim is not None and version:
                 self.note_written(claim.key, claim.uid, version)
 
+    def not_written(self, claims: Iterable[str]) -> None:
+        """Claims of these UIDs were not written after all, so an earlier leader's allocation may still arrive."""
+        self.users.overtaken.difference_update(claims)
+
     def _is_promised(self, uid: str) -> bool:
         """Whether pods of the group for which a claim is allocated still count on it."""
         flight = self.in_flight.get(uid)

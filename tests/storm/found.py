@@ -250,4 +250,40 @@ FOUND: tuple[Found, ...] = (
             cast=(DEVICES,),
         ),
     ),
+    Found(
+        "both writes of a claim are refused, and nobody has changed it",
+        "its allocation was refused, and then the write by which Berth learns that nothing was given; no event came of"
+        " either, so its pod waited for the next flush, five minutes later (seed 337)",
+        scene(
+            "refused twice",
+            at(249.0, "requests", what="patch resourceclaims/status", chance=1.0, seconds=4.0, code=409),
+            at(251.5, "requests", what="patch resourceclaims", chance=1.0, seconds=4.0, code=409),
+            at(250.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=8),
+            cast=(DEVICES,),
+        ),
+    ),
+    Found(
+        "claims after a restore from a backup",
+        "pods that were unbound again were bound by what was known of their claims, which were listed a moment later"
+        " and had lost their devices (seed 238)",
+        scene(
+            "claims of a backup",
+            *(at(29.0, "kill", who=f"berth-{machine}", seconds=12.0) for machine in "ab"),
+            at(30.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
+            at(70.0, "restore", back=20.0, seconds=0.75),
+            cast=(DEVICES,),
+        ),
+    ),
+    Found(
+        "a Binding that was sent before a restore from a backup",
+        "it had no answer and was sent again, though what was written of its claims before was lost with the history",
+        scene(
+            "sent before a backup",
+            *(at(29.0, "kill", who=f"berth-{machine}", seconds=12.0) for machine in "ab"),
+            at(30.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
+            at(50.0, "requests", what="create pods/binding", chance=1.0, seconds=12.0, code=0),
+            at(62.0, "restore", back=12.0, seconds=0.75),
+            cast=(DEVICES,),
+        ),
+    ),
 )

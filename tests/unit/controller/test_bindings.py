@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from scheduler.controller.bindings import MOST_SENT, SEND_AGAIN, SETTLED, Bindings
+from scheduler.controller.bindings import MOST_SENT, SEND_AGAIN, SETTLED, Bindings, Everything
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import Bind, Withdraw
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus
@@ -26,6 +26,20 @@ SILENT = Unreachable("no answer in time", timed_out=True)
 REFUSED = Unreachable("connection refused", sent=False)
 CONFLICT = ApiError(409, "Conflict", 'pod p is already assigned to node "n"')
 PAGE = b"<html>back soon</html>"
+
+
+class Sight(Everything):
+    """What is known of the cluster, as a test changes it."""
+
+    def __init__(self, world: "World") -> None:
+        self.histories = 0
+        self.relisting = False
+        self.clear_from = 0.0
+        self._world = world
+
+    @property
+    def clear(self) -> bool:  # type: ignore[override]
+        return self._world.now >= self.clear_from
 
 
 class World:
@@ -57,6 +71,7 @@ class World:
         self.answers: list[Stimulus] = []
         self.told: list[Bind] = []
         self.under_way = UnderWay()
+        self.sight = Sight(self)
         self.bindings = Bindings(
             cast(Client, self),
             self.answers.append,
@@ -64,6 +79,7 @@ class World:
             self.bound,
             clock=lambda: self.now,
             sleep=self.sleep,
+            view=lambda: self.sight,
         )
 
     def bound(self, bind: Bind) -> None:
@@ -319,3 +335,42 @@ async def test_what_was_sent_can_not_be_withdrawn() -> None:
     assert world.now >= SETTLED
     world.bindings.withdraw(Withdraw(bind.pod, "n", "nobody knows that one any more"))
     assert len(world.answers) == 1
+
+
+async def test_a_backup_is_restored_before_the_answer() -> None:
+    """It is not sent again: what was written for the pod before it, as for its claims, is lost."""
+    world = World(SILENT)
+    world.post()
+    await asyncio.sleep(0)
+    world.sight.histories = 1
+    assert await world.under_way.drain(30.0) == 0
+    (answer,) = world.answers
+    assert isinstance(answer, BindFailed)
+    assert (answer.message, len(world.sent)) == ("the API server's data is that of a backup", 1)
+
+
+async def test_what_was_decided_before_a_backup_is_not_sent() -> None:
+    """The pod is decided anew once everything is listed."""
+    world = World(OK)
+    world.sight.relisting = True
+    assert await world.outcome() == BindWithdrawn("default/p", "the API server's data is that of a backup")
+    assert world.sent == []
+
+
+async def test_it_is_sent_again_once_the_server_is_known_to_go_on_from_there() -> None:
+    """While no stream is open, a backup may have been restored, and nobody has noticed."""
+    world = World(SILENT, OK)
+    world.sight.clear_from = 2 * SEND_AGAIN + 1.0
+    assert await world.outcome() == Bound("default/p")
+    assert len(world.sent) == 2
+    assert world.sent[1] >= world.sight.clear_from
+
+
+async def test_a_pod_that_is_decided_anew_is_answered_once() -> None:
+    """It seemed to be gone. What was sent for it before was ours as well, so its event is written."""
+    world = World(SILENT, CONFLICT, lands={1: 0.0})
+    world.reads = [SILENT]
+    world.post()
+    await asyncio.sleep(0)
+    assert await world.outcome() == Bound("default/p")
+    assert len(world.sent) == 2

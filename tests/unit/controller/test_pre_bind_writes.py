@@ -7,8 +7,15 @@ from typing import Any, cast
 import pytest
 
 from scheduler.controller.writer import Writer
-from scheduler.engine.instructions import PreBindWrite, UnreserveWrite
-from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten, Stimulus, TakenOut, TakingOut
+from scheduler.engine.instructions import PostFilterWrite, PreBindWrite, UnreserveWrite
+from scheduler.engine.stimuli import (
+    PostFilterWriteFailed,
+    PreBindWriteFailed,
+    PreBindWritten,
+    Stimulus,
+    TakenOut,
+    TakingOut,
+)
 from scheduler.framework.binding import NOW, Create, Delete, ObjectKey, Patch, Write
 from scheduler.kube.client import MERGE_PATCH, Client
 from scheduler.kube.errors import ApiError, Unreachable
@@ -136,6 +143,27 @@ async def test_another_object_of_that_name_is_left_alone() -> None:
     """Its version is that of the write, and it is refused all the same."""
     client = FakeClient(ApiError(409, "Conflict", "the UID differs"), "8")
     assert await taken_out(client) == [TakenOut("default/p", {})]
+
+
+@pytest.mark.parametrize(
+    ("answers", "left"),
+    [
+        (("9", "10"), ()),
+        ((ApiError(404, "NotFound"), "8", "10"), ()),
+        ((ApiError(409, "Conflict"),), WRITES),
+        (("9", Unreachable("no connection", sent=False)), WRITES[1:]),
+    ],
+    ids=["written", "gone", "refused", "not sent"],
+)
+async def test_what_a_post_filter_plugin_could_not_write_is_told(
+    answers: tuple[Exception | str, ...], left: tuple[Write, ...]
+) -> None:
+    """No watch tells of it."""
+    told: list[Stimulus] = []
+    writer = Writer(cast(Client, FakeClient(*answers)), told.append, "berth-test")
+    writer.post_filter_write(PostFilterWrite(Decoder().pod(wire.encode(pod("p"))), WRITES))
+    assert await writer.drain(5.0) == 0
+    assert told == ([PostFilterWriteFailed("default/p", left)] if left else [])
 
 
 async def test_created_and_deleted() -> None:

@@ -136,6 +136,26 @@ def test_a_backup_is_every_kinds() -> None:
     assert (logs[0]["log_level"], logs[0]["seen_at"]) == ("error", "Namespace")
 
 
+def test_after_a_backup_all_kinds_are_listed_before_anything_is_decided() -> None:
+    """The pods are unbound again, and their claims may have lost what they had. A kind that is refused is not waited
+    for."""
+    world = World()
+    with capture_logs():
+        world.sight.back(PODS)
+    world.others.astray = True
+    assert world.sight.gap() == "the API server's data is that of a backup, and its Namespaces are not listed yet"
+    world.others.refused = FORBIDDEN
+    assert world.sight.clear
+    world.others.refused = None
+    assert not world.sight.clear
+    world.sight.trust()
+    assert world.woken == 0
+    world.others.astray = False
+    world.sight.trust()
+    assert world.sight.clear
+    assert world.woken == 1
+
+
 def test_work_goes_on_when_all_are_heard_again() -> None:
     """Not when the first of them is."""
     world = World()

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.engine.instructions import Bind, Failed, PostFilterWrite, PreBindWrite, RecordEvent, UnreserveWrite
-from scheduler.engine.stimuli import PreBindWriteFailed, TakenOut, TakingOut
+from scheduler.engine.stimuli import PostFilterWriteFailed, PreBindWriteFailed, TakenOut, TakingOut
 from scheduler.framework.binding import Delete, Patch
 from scheduler.plugins.dynamic_resources.reservation import RESERVED_OVER
 from tests.builders import node, pod
@@ -98,6 +98,20 @@ def test_what_an_earlier_leader_has_begun_to_allocate_is_written_once(harness: H
     said = harness.tick(60.0) + harness.cycles()
     assert [each for each in said if isinstance(each, Failed)], "it was tried again"
     assert not [each for each in said if isinstance(each, PostFilterWrite)]
+
+
+def test_what_could_not_be_written_is_tried_again_after_the_backoff(harness: Harness) -> None:
+    """The claim has not changed, so no event comes of it."""
+    other = claim("other", meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["default/o"]))
+    api = Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"), other)
+    api.put(claim(meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    refused = only(harness.cycles(), PostFilterWrite)
+    said = harness.handle(PostFilterWriteFailed("default/p", refused.writes)) + harness.cycles()
+    assert not said, "it waits out its backoff"
+    assert only(harness.tick(20) + harness.cycles(), PostFilterWrite).writes == refused.writes
+    harness.handle(PostFilterWriteFailed("default/nobody", ()))
+    assert not [one for one in harness.tick(20) + harness.cycles() if isinstance(one, Failed)], "it waits for an event"
 
 
 def test_a_pod_that_somebody_else_has_bound_keeps_its_claims(harness: Harness, one: Api) -> None:

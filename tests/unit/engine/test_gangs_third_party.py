@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import pytest
 
 from scheduler.engine.instructions import Failed, Instruction, Misbehaved, PostFilterWrite
-from scheduler.engine.stimuli import Follows
+from scheduler.engine.stimuli import Follows, PostFilterWriteFailed
+from scheduler.framework.binding import Write
 from scheduler.framework.config import ConfigError
 from scheduler.kit import (
     Cluster,
@@ -143,6 +144,19 @@ def test_a_plugin_gives_the_text_and_what_is_to_be_written() -> None:
     assert [one.writes for one in said if isinstance(one, PostFilterWrite)] == [(WRITE,)]
     assert [[pod.name for pod in failed.pods] for failed in Landlord.asked] == [["p0", "p1"]]
     assert not Landlord.asked[0].by_topology
+
+
+def test_what_could_not_be_written_is_tried_again_after_the_backoff() -> None:
+    """The group waited for an event that nobody causes."""
+    harness = with_plugin(Landlord, "DefaultPreemption")
+    no_room(harness)
+    assert not writes_of(harness.tick(20) + harness.cycles()), "what was written is to change something"
+    harness.handle(PostFilterWriteFailed("p1", (WRITE,)))
+    assert writes_of(harness.tick(20) + harness.cycles()) == [(WRITE,)]
+
+
+def writes_of(said: list[Instruction]) -> list[tuple[Write, ...]]:
+    return [one.writes for one in said if isinstance(one, PostFilterWrite)]
 
 
 @pytest.mark.parametrize("plugin", [Broken, Wrong])
