@@ -44,7 +44,7 @@ def test_kind_of(value: object, want: str) -> None:
         ('{"name": 3}', "", "name: expected text, got a whole number"),
         ('{"name": "x", "inner": []}', "spec", "spec.inner: expected a mapping, got a list"),
         ('{"name": "x", "inner": {"count": "1"}}', "", "inner.count: expected a whole number, got text"),
-        ('{"inner": null}', "spec", "spec: missing the field `name`"),
+        ('{"inner": null}', "spec", "spec: missing the field name"),
         ('{"name": "x", "inner": {"labels": {"a": true}}}', "", "inner.labels[...]: expected text, got true or false"),
         ("[" * 200_000, "spec", "spec: it is nested too deeply"),
     ],

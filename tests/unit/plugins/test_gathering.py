@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.plugins.default_preemption import select_victims
+from scheduler.plugins.default_preemption import select_victims, victims
 from scheduler.plugins.default_preemption.importance import Ranking
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import Effort, SliceOver
@@ -20,20 +20,35 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.total = self.most = self._now = 0
-        below, charge = Ranking.below, Effort.charge
+        below, each_below, charge = Ranking.below, Ranking.each_below, Effort.charge
+
+        def look(nodes: int) -> None:
+            self.total += nodes
+            self._now += nodes
+            self.most = max(self.most, self._now)
 
         def looking(*args: Any) -> Any:
-            self.total += 1
-            self._now += 1
-            self.most = max(self.most, self._now)
+            look(1)
             return below(*args)
+
+        def looking_at_each(ranking: Ranking, rows: list[int], *args: Any) -> Any:
+            look(len(rows))
+            return each_below(ranking, rows, *args)
 
         def charging(effort: Effort, steps: int) -> None:
             self._now = 0
             charge(effort, steps)
 
         monkeypatch.setattr(Ranking, "below", looking)
+        monkeypatch.setattr(Ranking, "each_below", looking_at_each)
         monkeypatch.setattr(Effort, "charge", charging)
+
+
+def _at_once(monkeypatch: pytest.MonkeyPatch, **bounds: int) -> None:
+    """Bounds of how much is tried at a time."""
+    for name, bound in bounds.items():
+        for module in (select_victims, victims):
+            monkeypatch.setattr(module, name, bound)
 
 
 def _full(nodes: int, priority: int, *, lower: bool = True) -> Cluster:
@@ -84,7 +99,7 @@ def _asked(preemptor: Any, cluster: Cluster) -> None:
 
 def test_nodes_without_victims_are_looked_at_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether anybody could be preempted there or not: so many nodes, and then a charge."""
-    monkeypatch.setattr(select_victims, "_CHUNK", 100)
+    _at_once(monkeypatch, CHUNK=100)
     cluster = _full(400, priority=5)
     _one_of_no_use(cluster)
     looks = Looks(monkeypatch)
@@ -115,8 +130,7 @@ def test_nobody_looks_for_victims_where_no_pod_has_a_lower_priority(monkeypatch:
 @pytest.mark.parametrize("case", ["nobody to preempt", "by sums", "one by one"])
 def test_looks_grow_with_the_nodes_and_not_faster(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times the nodes: four times the looks, or a few more. All of them once for each node would be 16 times."""
-    monkeypatch.setattr(select_victims, "_CHUNK", 50)
-    monkeypatch.setattr(select_victims, "_CHUNK_PLAIN", 20)
+    _at_once(monkeypatch, CHUNK=50, CHUNK_PLAIN=20)
     preemptor = _apart() if case == "one by one" else a_pod("q", 5, 4)
     looked = []
     for nodes in (100, 400):
