@@ -70,8 +70,11 @@ class PendingWork(GroupedPlaces):
 
     def _wake_all(self, found: list[Woken], now: float) -> None:
         """Wake these sets of equal pods, some pods at a time."""
+        last, cause = None, _ACTIVATED
         for woken in found:
-            self._waves.begin(woken.equals, Cause.of(woken.event, woken.about), real=woken.real)
+            if last is None or woken.event is not last.event or woken.about is not last.about:
+                last, cause = woken, Cause.of(woken.event, woken.about)  # many sets are woken by one event
+            self._waves.begin(woken.equals, cause, real=woken.real)
         self._waves.go_on(now, AT_ONCE)
 
     def _waits_on(self, queued: QueuedPod) -> bool:

@@ -268,19 +268,22 @@ class DynamicResources(Plugin):
             raise PluginError(self.name, str(error), "PreBind") from None
 
     def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
-        """Any slice or class, a claim that lets go of its devices, and whatever happens to a claim of the pod."""
+        """Any slice or class, a claim that lets go of its devices, and whatever happens to a claim of the pod.
+
+        No claim helps a pod whose status does not name all of its own yet: its own change does.
+        """
         if not event & _CLAIM_EVENTS:
             return True
+        try:
+            own = [key for key, _ in keys_of(pod)]
+        except ClaimError:
+            return False
         if not isinstance(new, ResourceClaim):  # it went, or an assumption did
             return not isinstance(old, ResourceClaim) or old.allocation is not None
         before = old if isinstance(old, ResourceClaim) else None
         if before is not None and before.allocation is not None and new.allocation is None:
             return True
-        try:
-            own = any(key == new.key for key, _ in keys_of(pod))
-        except ClaimError:
-            return False
-        return own and (before is None or before.raw_status != new.raw_status or before.uid != new.uid)
+        return new.key in own and (before is None or before.raw_status != new.raw_status or before.uid != new.uid)
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
         """Device by device, why none can be given; or which claim can't be used on the node."""

@@ -227,6 +227,20 @@ def test_a_pod_waits_for_its_claims_in_front_of_the_queue(harness: Harness) -> N
     assert place_of(harness, "default/q") is Place.ACTIVE
 
 
+def test_claims_of_others_do_not_move_a_pod_whose_own_is_not_named_yet(harness: Harness, one: Api) -> None:
+    """Not even one that frees its device: in a crowd that waits for its claims, each that ends would move them all."""
+    made = pod("p")
+    made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    one.put(made)
+    assert place_of(harness) is Place.GATED
+    before = dict(harness.engine.queue.incoming)
+    one.put(claim("other", meta=FINALIZED, status=allocated(result("d0", "n"), node="n")))
+    one.edit(("ResourceClaim", "default", "other"), status={"allocation": None})
+    one.edit(("ResourceClaim", "default", "other"), status=allocated(result("d0", "n"), node="n"))
+    harness.lose("ResourceClaim", "default", "other", "claim/other")
+    assert harness.engine.queue.incoming == before
+
+
 @pytest.mark.parametrize(
     "change",
     [
