@@ -1,7 +1,9 @@
 """Devices in the storm: what drivers and the controller of claims do, and what must hold of claims.
 
 D1: no device is given to two claims. D2: in the end the claim of each bound pod has a device of its node, and is
-reserved for it. D3: in the end no claim is reserved for a pod that is not there, and none has a device for nobody.
+reserved for it. D3: in the end no claim is reserved for a pod that is not there, and none has a device for nobody, but
+that of a pod which waits for something else than devices. Unreserve leaves the allocation, as kube-scheduler's does,
+and PostFilter frees it once another node would take the pod.
 """
 
 from __future__ import annotations
@@ -127,13 +129,25 @@ class Devices:
                         "D2",
                         f"{pod['metadata']['name']} is on {node_of(pod)}, its claim has {given(claim)} for {users}",
                     )
+        waiting = {
+            (pod["metadata"]["namespace"], name)
+            for pod in pods.values()
+            if not node_of(pod) and not _waits_for_devices(pod)
+            for name in claimed(pod)
+        }
         for claim in server.objects("resourceclaims"):
             users = [one["uid"] for one in (claim.get("status") or {}).get("reservedFor") or []]
             name = claim["metadata"]["name"]
             if gone := set(users) - pods.keys() - self._groups():
                 say("D3", f"{name} is reserved for users that are gone: {sorted(gone)}")
-            if given(claim) and not users:
+            if given(claim) and not users and (claim["metadata"]["namespace"], name) not in waiting:
                 say("D3", f"{name} has {given(claim)} for nobody")
+
+
+def _waits_for_devices(pod: JsonObject) -> bool:
+    """Whether some node lacks nothing but the devices that the pod's claims were given elsewhere, by its condition."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any("resourceclaim not available on the node" in condition.get("message", "") for condition in conditions)
 
 
 def given(claim: JsonObject) -> list[tuple[str, str]]:
