@@ -17,6 +17,7 @@ from scheduler.engine.pod_groups.domains import TRIED, fill_order, rank
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import (
     GROUP_UNSCHEDULABLE,
+    NOWHERE,
     Fitting,
     GroupAttempt,
     Outcome,
@@ -41,7 +42,6 @@ BY_SUMS = 30
 """Steps of a placement that need not be tried."""
 PODS_PER_STEP = 4
 """So many pods count for one step when such a placement is scored."""
-_NONE: Rows = np.zeros(0, dtype=np.intp)
 
 
 class Placements:
@@ -89,11 +89,7 @@ class Placements:
             return None
         if nodes.label_changes != search.labels:
             self._renew(attempt, search)
-        if search.filled < len(search.domains):
-            rows = search.domains[search.filled]
-        else:
-            placement = search.found.get(search.current)
-            rows = _NONE if placement is None else placement.rows
+        rows = search.within
         if len(rows) == nodes.count:
             return None
         mask = np.zeros(nodes.rows, dtype=np.bool_)
@@ -291,7 +287,7 @@ class Placements:
         search.labels = self._cluster.nodes.label_changes
         found = {one.name: one for one in self._generate(attempt, self._framework(attempt).placements)}
         search.waiting.extend(name for name in found if name not in search.found)
-        gone = {name: Placement(name, _NONE, one.level) for name, one in search.found.items() if name not in found}
+        gone = {name: Placement(name, NOWHERE, one.level) for name, one in search.found.items() if name not in found}
         search.renew({name: found.get(name, gone.get(name, one)) for name, one in search.found.items()} | found)
 
     def _framework(self, attempt: GroupAttempt) -> Framework:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from msgspec import Struct, field
 
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from scheduler.state.kept_room import KeptRoom
 
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
+NOWHERE: Rows = np.zeros(0, dtype=np.intp)
+"""No nodes."""
 
 
 class Member(Struct, eq=False):
@@ -97,7 +100,10 @@ class Search(Struct, eq=False):
     domains: list[Rows] = field(default_factory=list)
     """Parts of the current placement in the order in which the group fills them."""
     filled: int = 0
-    """So many of them take no more pods: the next pod is tried in the one after them, or else in the placement."""
+    """So many of them take no more pods: the next pod is tried in the one after them, or else in the placement.
+
+    One more than there are: the placement takes no more either, and pods are tried in the broadest one.
+    """
     tried: int = 0
     fitting: list[Fitting] = field(default_factory=list)
     """Placements into which the group fits."""
@@ -127,9 +133,21 @@ class Search(Struct, eq=False):
         """Whether some placements are tried only if the group fits into no other."""
         return len(self.at_level) > 1
 
-    def fill_next(self) -> bool:
-        """A pod does not fit where it was tried: whether it is to be tried in the next domain."""
-        more = self.filled < len(self.domains)
+    @property
+    def within(self) -> Rows:
+        """The nodes on which the next pod is tried; none: the placement is gone."""
+        if self.filled < len(self.domains):
+            return self.domains[self.filled]
+        placement = self.found.get(self.current if self.filled == len(self.domains) else self.said_of)
+        return NOWHERE if placement is None else placement.rows
+
+    def fill_next(self, *, enough: bool) -> bool:
+        """A pod does not fit where it was tried: whether it is to be tried in the next domain.
+
+        `enough`: the group starts without it. A preference keeps no pod waiting, so the broadest placement comes last.
+        """
+        last = len(self.domains) + (enough and self.levels and self.current != self.said_of)
+        more = self.filled < last
         self.filled += more
         return more
 

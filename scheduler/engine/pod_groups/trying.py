@@ -74,7 +74,7 @@ class Tries:
             attempt.asking = queued.pod.uid
             self._outbox.add(step)
             return steps
-        if not len(step.feasible) and search is not None and search.fill_next():
+        if not len(step.feasible) and search is not None and search.fill_next(enough=self._starts(attempt)):
             attempt.spent += ORDINARY
             return steps  # this pod is tried again in the next domain
         attempt.next += 1
@@ -103,6 +103,10 @@ class Tries:
             attempt.fail(why)
             attempt.untried = attempt.message
         return steps
+
+    def _starts(self, attempt: GroupAttempt) -> bool:
+        """Whether enough pods have a node by now."""
+        return not unsatisfied(attempt.group, self._cluster.pod_groups.scheduled(attempt.group.key), 0)
 
     def _decided(
         self,

@@ -86,6 +86,27 @@ def test_the_narrowest_level_that_takes_all(count: int, where: set[str]) -> None
     assert validate(harness.engine.cluster) == []
 
 
+def test_who_is_not_needed_goes_elsewhere() -> None:
+    """Four start in the rack that takes them. A preference keeps no pod waiting: the fifth goes where there is room."""
+    harness = leveled()
+    small_town(harness)
+    harness.put(gang(4), *ranked(5))
+    found = on(harness.cycles())
+    assert [found[f"train-{i}"] for i in range(4)] == ["a-r1"] * 4
+    assert found["train-4"] not in ("", "a-r1")
+    assert validate(harness.engine.cluster) == []
+
+
+def test_who_comes_later_goes_elsewhere() -> None:
+    """The gang runs in a rack that is full now. Whoever comes again, or is one more, has the other nodes."""
+    harness = leveled()
+    small_town(harness)
+    harness.put(gang(4), *ranked(4))
+    assert set(on(harness.cycles()).values()) == {"a-r1"}
+    harness.put(member("train-9", labels={INDEX: "9"}))
+    assert on(harness.cycles())["train-9"] not in ("", "a-r1")
+
+
 def test_neighbouring_ranks_are_together() -> None:
     """Each rack has consecutive ranks, whatever the order in which the pods came."""
     harness = leveled()
