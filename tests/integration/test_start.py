@@ -55,7 +55,7 @@ WRONG: dict[str, tuple[object, object, list[str], list[str]]] = {
         configuration("b"),
         {**KUBECONFIG, "clusters": [{"name": "test", "cluster": {"server": "localhost"}}]},
         [],
-        ["kubeconfig", "server", "'localhost'"],
+        ["kubeconfig", "server", '"localhost"'],
     ),
     "log level": (configuration("b"), KUBECONFIG, ["--log-level=loud"], ["log-level", "loud"]),
     "seed": (configuration("b"), KUBECONFIG, ["--seed=dice"], ["seed", "whole number", '"dice"']),

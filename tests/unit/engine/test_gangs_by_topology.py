@@ -8,6 +8,7 @@ import pytest
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Instruction, Verified
+from scheduler.engine.pod_groups import cycle
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import Follows, Gone
 from scheduler.framework.placement import Placement
@@ -402,8 +403,11 @@ def test_somebody_elses_placements(broken: str, message: str, monkeypatch: pytes
         assert len(on(said)) == 2
 
 
-def test_the_labels_of_all_nodes_are_read_in_a_turn_of_their_own(gangs: Harness) -> None:
+def test_the_labels_of_all_nodes_are_read_in_a_turn_of_their_own(
+    gangs: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing else is done in that turn. The next gang begins at once, while nodes and their labels stay the same."""
+    monkeypatch.setattr(cycle, "MANY_NODES", 1)
     gangs.put(in_rack("a1", "a"), in_rack("b1", "b"))
     for name, read in (("red", True), ("green", False)):
         gangs.put(group(name, 1, **BY_RACK), member(f"{name}-0", of=name))

@@ -131,23 +131,23 @@ def test_placed_pods_keep_others_away_by_it() -> None:
 REFUSED: list[tuple[Any, str | None, str]] = [
     ("{", None, f"annotation {KEY}: not JSON: Input data was truncated"),
     ("", None, f"annotation {KEY}: not JSON: Input data was truncated"),
-    ("[]", None, f"annotation {KEY}: '[]': expected the JSON of an Affinity, an object"),
-    ("[" * 200_000, None, f"annotation {KEY}: nested too deep"),
+    ("[]", None, f'annotation {KEY}: "[]": expected the JSON of an Affinity, an object'),
+    ("[" * 200_000, None, f"annotation {KEY}: it is nested too deeply"),
     ({"nodeAfinity": {}}, None, f"annotation {KEY}: nodeAfinity: unknown field (did you mean nodeAffinity?)"),
     ({"zone": {}}, None, f"annotation {KEY}: zone: unknown field"),
     ({"nodeAffinity": {"required": 1}}, None, f"annotation {KEY}: nodeAffinity.required: unknown field"),
-    ({"nodeAffinity": []}, None, f"annotation {KEY}: nodeAffinity: expected object | null, got array"),
+    ({"nodeAffinity": []}, None, f"annotation {KEY}: nodeAffinity: expected a mapping, got a list"),
     (need(), None, f"nodeAffinity.{REQUIRED}.nodeSelectorTerms: must have at least one node selector term"),
     (need("disk in a b"), None, f"nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].values[0]"),
     (need("n > x"), None, f"nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].values[0]: Invalid value"),
     ({"nodeAffinity": {PREFERRED: [{"weight": 0}]}}, None, f"nodeAffinity.{PREFERRED}[0].weight: 0: expected 1 to 100"),
-    ({"podAffinity": {REQUIRED: [{}]}}, None, f"podAffinity.{REQUIRED}[0].topologyKey: '': expected a label key"),
+    ({"podAffinity": {REQUIRED: [{}]}}, None, f'podAffinity.{REQUIRED}[0].topologyKey: "": expected a label key'),
     (
         {"podAntiAffinity": {PREFERRED: [{"weight": 101}]}},
         None,
         f"podAntiAffinity.{PREFERRED}[0].weight: 101: expected",
     ),
-    (need("disk=ssd"), "maybe", f"annotation {MODE}: 'maybe': expected replace or add"),
+    (need("disk=ssd"), "maybe", f'annotation {MODE}: "maybe": expected replace or add'),
 ]
 
 

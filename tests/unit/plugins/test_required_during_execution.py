@@ -41,7 +41,7 @@ def test_unreadable_fits_nowhere() -> None:
     """Better not scheduled than misplaced; the message says what is wrong."""
     found = rejected(plugin("RequiredDuringExecution"), keeping("{}"), *NODES)
     assert set(found) == {"ssd", "hdd", "bare"}
-    assert "missing the field `nodeSelectorTerms`" in found["ssd"][0]
+    assert "missing the field nodeSelectorTerms" in found["ssd"][0]
 
 
 @pytest.mark.parametrize(

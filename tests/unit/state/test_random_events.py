@@ -26,7 +26,6 @@ from scheduler.state import (
     nodes,
     pod_classes,
     row_counts,
-    sums,
     term_sets,
     weights,
 )
@@ -332,7 +331,6 @@ def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -
         (existing_terms, "_FEW", 1),
         (term_sets, "_PREPARED_TERMS", 3),
         (row_counts, "REMEMBERED", 8),
-        (sums, "REMEMBERED", 8),
         (row_counts, "_CATCH_UP", 3),
         (label_index, "FEW", few),
         (label_index, "_VALUES_KEPT", 1),
