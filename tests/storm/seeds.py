@@ -156,7 +156,7 @@ UNCAUGHT: dict[str, str] = {}
 CAUGHT_BY: dict[str, int | str] = {
     "no-uid": 0,
     "forgets-on-timeout": 10,
-    "hopes-on-timeout": 16,
+    "hopes-on-timeout": 43,
     "settles-at-once": "orphans",
     "assumptions-expire": 11,
     "counts-404-as-bound": 44,
@@ -204,7 +204,7 @@ CAUGHT_BY: dict[str, int | str] = {
     "starts-branches-alone": "branch too large",
     "insists-on-preferences": "one zone if possible",
     "trusts-its-group": "shared claim",
-    "waits-for-no-write": "entry gone",
+    "waits-for-no-write": "entry gone late",
     "trusts-earlier-leaders": "late from the dead",
     "lets-allocations-arrive": "allocated by the dead",
     "lets-anybody-in": "behind small pods",
