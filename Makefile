@@ -51,10 +51,10 @@ evictor-scale: $(STAMP) controlplane ## The evictor at its goal: 2,000 nodes, 20
 	@$(BIN)/python -m bench.eviction
 
 bench: $(STAMP) controlplane ## kube-scheduler, Berth and a bare binder on every workload: make bench WORKLOADS=basic,affinity SCALE=0.2 RECORD=1
-	@$(BIN)/python -m bench $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(SCALE),--scale $(SCALE)) $(if $(PODS),--pods $(PODS)) $(if $(QUICK),--quick) $(if $(SHORT),--short) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(RECORD),--record)
+	@$(BIN)/python -m bench $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(SCALE),--scale $(SCALE)) $(if $(PODS),--pods $(PODS)) $(if $(QUICK),--quick) $(if $(SHORT),--short) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(RUNS),--runs $(RUNS)) $(if $(RECORD),--record)
 
 bench-ceiling: $(STAMP) controlplane ## The same on an API server that does almost nothing: make bench-ceiling WORKLOADS=basic,affinity SHORT=1 RECORD=1
-	@$(BIN)/python -m bench --ceiling $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(SCALE),--scale $(SCALE)) $(if $(PODS),--pods $(PODS)) $(if $(QUICK),--quick) $(if $(SHORT),--short) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(RECORD),--record)
+	@$(BIN)/python -m bench --ceiling $(if $(WORKLOADS),--workloads $(WORKLOADS)) $(if $(SCALE),--scale $(SCALE)) $(if $(PODS),--pods $(PODS)) $(if $(QUICK),--quick) $(if $(SHORT),--short) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(RUNS),--runs $(RUNS)) $(if $(RECORD),--record)
 
 bench-trace: $(STAMP) controlplane ## Placement quality on a trace, kube-scheduler beside it: make bench-trace TRACE=path RECORD=1
 	@$(BIN)/python -m bench.trace $(TRACE) $(if $(RECORD),--record)

@@ -79,11 +79,17 @@ def main() -> int:
                 say(f"{chosen.minutes:g} minutes are over, left out: {', '.join(w.name for w in workloads[done:])}")
                 break
             rows += runner.run(
-                workload, [each for each in contenders if each.key != "kube-all" or workload.name in ALL_NODES]
+                workload,
+                [each for each in contenders if each.key != "kube-all" or workload.name in ALL_NODES],
+                chosen.runs,
             )
             if chosen.record:  # each time, so that a run that is cut short leaves what it has
                 seconds = time.monotonic() - began
-                page.write(history.record(run, rows, chosen.scale, of_all(chosen), seconds, ceiling=chosen.ceiling))
+                page.write(
+                    history.record(
+                        run, rows, chosen.scale, of_all(chosen), seconds, ceiling=chosen.ceiling, runs=chosen.runs
+                    )
+                )
     print(tables(lines(rows), goals().of_ceiling() if chosen.ceiling else goals()))
     return 0
 
@@ -141,6 +147,7 @@ def _options() -> argparse.ArgumentParser:
     options.add_argument("--workloads", default="", help="comma-separated names or files; all without it")
     options.add_argument("--scale", type=float, default=1.0, help="multiplies every count")
     options.add_argument("--pods", type=float, default=1.0, help="multiplies the number of measured pods")
+    options.add_argument("--runs", type=int, default=1, help="measures everything so many times, in turns: medians")
     options.add_argument("--contenders", default=",".join(kind.key for kind in CONTENDERS), help="comma-separated")
     options.add_argument(
         "--ceiling", action="store_true", help="on a server that does almost nothing: what schedulers do by themselves"

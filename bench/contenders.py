@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.binder import READY
-from scheduler.workloads.workload import Mode
+from scheduler.workloads.workload import Mode, Workload
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.process import Process
@@ -68,6 +68,10 @@ class Contender(ABC):
     def held(self, process: Process) -> Mapping[str, float]:
         """Of an ended process, how long it held its event loop at one go, in milliseconds; empty: not known."""
         return {}
+
+    def measures(self, workload: Workload) -> bool:
+        """Whether a run of it says something about this workload."""
+        return True
 
     def place(self, name: str) -> Path:
         """A file of this start's own."""
@@ -136,28 +140,42 @@ class KubeSchedulerAllNodes(KubeScheduler):
 
 
 class Binder(Contender):
-    """The bare binder."""
+    """The bare binder, where it makes all the writes that a pod needs."""
 
     key, title = "binder", "bare binder"
+    module = "bench.binder"
 
     def start(self) -> Process:
         kubeconfig = self.cluster.kubeconfig(self.place("kubeconfig"), self.cluster.scheduler_token())
-        argv = [sys.executable, "-m", "bench.binder", str(kubeconfig), self.scheduler_name]
-        started = Process("bare binder", argv, self.place("log"), {**environment(), "PYTHONPATH": str(_ROOT)})
+        argv = [sys.executable, "-m", self.module, str(kubeconfig), self.scheduler_name]
+        started = Process(self.title, argv, self.place("log"), {**environment(), "PYTHONPATH": str(_ROOT)})
         started.start()
 
         def ready() -> bool:
             started.check()
             return READY in started.log.read_text()
 
-        wait_for("the bare binder to be ready", ready, START)
+        wait_for(f"the {self.title} to be ready", ready, START)
         return started
 
     def decisions(self, process: Process) -> Mapping[float, float]:
         return {}
 
+    def measures(self, workload: Workload) -> bool:
+        return workload.ceiling and not workload.has_devices
 
-CONTENDERS: tuple[type[Contender], ...] = (KubeScheduler, KubeSchedulerAllNodes, BerthContender, Binder)
+
+class ClaimBinder(Binder):
+    """The bare binder that writes claims too."""
+
+    key, title = "claim-binder", "bare binder of claims"
+    module = "bench.claim_binder"
+
+    def measures(self, workload: Workload) -> bool:
+        return workload.ceiling and workload.has_devices
+
+
+CONTENDERS: tuple[type[Contender], ...] = (KubeScheduler, KubeSchedulerAllNodes, BerthContender, Binder, ClaimBinder)
 
 
 @cache

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median, median_low
+from typing import Any, TypeVar
 
 import msgspec
 import yaml
@@ -12,13 +14,15 @@ from bench.run import Row
 from scheduler.workloads.workload import Mode
 
 FILE = Path(__file__).with_name("goals.yaml")
+Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
 class Goal(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One bound."""
+    """One bound. `or_else`: a measure whose goal is enough, if that is met; the two count as one."""
 
     at_least: float | None = None
     at_most: float | None = None
+    or_else: str = ""
 
     def met(self, value: float) -> bool:
         """Whether a figure is within it."""
@@ -47,6 +51,15 @@ class Goals(msgspec.Struct, forbid_unknown_fields=True):
         """The goals that hold where the server does almost nothing. No others do there."""
         return Goals({}, self.ceiling)
 
+    def verdicts(self, line: Line) -> list[bool]:
+        """Whether each goal is met for which there is a figure."""
+        wanted, measures = self.of(line.workload, line.mode), line.measures()
+        met = {name: goal.met(measures[name]) for name, goal in wanted.items() if name in measures}
+        for name, goal in wanted.items():
+            if name in met and goal.or_else in met:
+                met[name] |= met.pop(goal.or_else)
+        return list(met.values())
+
 
 def goals() -> Goals:
     """The file."""
@@ -54,49 +67,104 @@ def goals() -> Goals:
 
 
 class Line(msgspec.Struct):
-    """One workload in one mode: everybody's rows, by contender."""
+    """One workload in one mode. `runs`: everybody's rows by contender, once for each time that it was measured."""
 
     workload: str
     mode: Mode
-    rows: dict[str, Row]
+    runs: list[dict[str, Row]]
+
+    @property
+    def rows(self) -> dict[str, Row]:
+        """By contender, the median of each figure."""
+        keys = dict.fromkeys(key for run in self.runs for key in run)
+        return {key: median_row([run[key] for run in self.runs if key in run]) for key in keys}
+
+    @property
+    def yardstick(self) -> Row | None:
+        """The row of the bare binder that makes all the writes that these pods need."""
+        return _yardstick(self.rows)
 
     def measures(self) -> dict[str, float]:
-        """Berth's figures in the terms of the goals; what was not measured is left out."""
-        berth, found = self.rows.get("berth"), {}
-        if berth is None:
-            return {}
-        for name, other, mine, theirs in (
-            ("rate_to_kube", "kube", _rate, _rate),
-            ("rate_to_binder", "binder", _rate, _rate),
-            ("cpu_to_kube", "kube", _cpu, _cpu),
-            ("cpu_to_binder", "binder", _cpu, _cpu),
-            ("memory_to_kube", "kube", _memory, _memory),
-            ("first_to_kube", "kube", _first, _first),
-        ):
-            row = self.rows.get(other)
-            a, b = mine(berth), theirs(row) if row is not None else None
-            if a is not None and b:
-                found[name] = a / b
-        own = {
-            "decision_p50": berth.decision_p50,
-            "decision_p99": berth.decision_p99,
-            "loop_longest": berth.held_longest,
-        }
-        return found | {name: value for name, value in own.items() if value is not None}
+        """Berth's figures in the terms of the goals, the median of the runs; what was not measured is left out."""
+        return {name: median(values) for name, values in self._by_run().items()}
+
+    def spread(self, name: str) -> tuple[float, float] | None:
+        """The least and the most that a measure came to; None of a single run."""
+        values = self._by_run().get(name, ())
+        return (min(values), max(values)) if len(values) > 1 else None
 
     def out_of_reach(self, goal: Goal) -> bool:
         """Whether not even the bare binder has the ratio to kube-scheduler that is asked for."""
-        binder, kube = (self.rows[key].figures.rate if key in self.rows else None for key in ("binder", "kube"))
+        rows = self.rows
+        binder, kube = (None if row is None else row.figures.rate for row in (_yardstick(rows), rows.get("kube")))
         return bool(binder and kube and not goal.met(binder / kube))
+
+    def _by_run(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for run in self.runs:
+            for name, value in _measures(run).items():
+                found.setdefault(name, []).append(value)
+        return found
 
 
 def lines(rows: Sequence[Row]) -> list[Line]:
-    """Rows gathered by workload and mode, in the order they came."""
+    """Rows gathered by workload and mode, in the order they came. A contender's second row is of the second run."""
     found: dict[tuple[str, Mode], Line] = {}
     for row in rows:
-        line = found.setdefault((row.workload, row.mode), Line(row.workload, row.mode, {}))
-        line.rows[row.contender] = row
+        line = found.setdefault((row.workload, row.mode), Line(row.workload, row.mode, []))
+        run = next((run for run in line.runs if row.contender not in run), None)
+        if run is None:
+            line.runs.append(run := {})
+        run[row.contender] = row
     return list(found.values())
+
+
+def median_row(rows: Sequence[Row]) -> Row:
+    """The median of each figure by itself. What is not known in all of them is not known."""
+    return _median_struct(rows)
+
+
+def _median_struct(structs: Sequence[Struct]) -> Struct:
+    first = structs[0]
+    changes = {name: _median([getattr(one, name) for one in structs]) for name in first.__struct_fields__}
+    return msgspec.structs.replace(first, **changes)
+
+
+def _median(values: list[Any]) -> Any:
+    if isinstance(values[0], msgspec.Struct):
+        return _median_struct(values)
+    if isinstance(values[0], str) or None in values:
+        return values[0] if values.count(values[0]) == len(values) else None
+    return median(values) if isinstance(values[0], float) else median_low(values)
+
+
+def _measures(rows: Mapping[str, Row]) -> dict[str, float]:
+    """One run's figures in the terms of the goals."""
+    berth, found = rows.get("berth"), {}
+    if berth is None:
+        return {}
+    kube, binder = rows.get("kube"), _yardstick(rows)
+    for name, row, figure in (
+        ("rate_to_kube", kube, _rate),
+        ("rate_to_binder", binder, _rate),
+        ("cpu_to_kube", kube, _cpu),
+        ("cpu_to_binder", binder, _cpu),
+        ("memory_to_kube", kube, _memory),
+        ("first_to_kube", kube, _first),
+    ):
+        a, b = figure(berth), figure(row) if row is not None else None
+        if a is not None and b:
+            found[name] = a / b
+    own = {
+        "decision_p50": berth.decision_p50,
+        "decision_p99": berth.decision_p99,
+        "loop_longest": berth.held_longest,
+    }
+    return found | {name: value for name, value in own.items() if value is not None}
+
+
+def _yardstick(rows: Mapping[str, Row]) -> Row | None:
+    return rows.get("claim-binder", rows.get("binder"))
 
 
 def _rate(row: Row) -> float | None:

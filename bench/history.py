@@ -32,6 +32,8 @@ class Record(msgspec.Struct, rename="camel", frozen=True):
     rows: list[Row]
     ceiling: bool = False
     """On a server that does almost nothing."""
+    runs: int = 1
+    """How often everything was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,14 @@ def begin() -> Began:
 
 
 def record(
-    began: Began, rows: Sequence[Row], scale: float, measured: float, seconds: float, *, ceiling: bool = False
+    began: Began,
+    rows: Sequence[Row],
+    scale: float,
+    measured: float,
+    seconds: float,
+    *,
+    ceiling: bool = False,
+    runs: int = 1,
 ) -> Record:
     """Write the file of a run, or write it anew with more rows; the run as recorded so far."""
     made = Record(
@@ -61,6 +70,7 @@ def record(
         seconds=round(seconds),
         rows=list(rows),
         ceiling=ceiling,
+        runs=runs,
     )
     place = DIRECTORY / "ceiling" if ceiling else DIRECTORY
     place.mkdir(exist_ok=True)

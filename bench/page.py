@@ -33,6 +33,7 @@ def write(record: history.Record) -> None:
     others = [line for line in found if not any(line in some for some in apart.values())]
     size = "" if record.scale == 1 else f", every count times {record.scale:g}"
     size += "" if record.measured == 1 else f", the measured pods times {record.measured:g}"
+    size += "" if record.runs == 1 else f", each {record.runs} times: medians, with the least and the most"
     command = "make bench-ceiling RECORD=1" if record.ceiling else "make bench RECORD=1"
     head = (
         f"`{command}` on {record.date}, commit {record.commit}, {record.cores} cores shared by everything, "

@@ -53,12 +53,12 @@ class Runner:
         self._runs = 0
         self._nodes: tuple[bytes, str] | None = None
 
-    def run(self, workload: Workload, contenders: Sequence[Contender]) -> list[Row]:
-        """Every mode of the workload, every contender."""
+    def run(self, workload: Workload, contenders: Sequence[Contender], times: int = 1) -> list[Row]:
+        """Every mode of the workload, every contender in turn, so many times."""
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(self._run(workload, contenders))
+            return runner.run(self._run(workload, contenders, times))
 
-    async def _run(self, workload: Workload, contenders: Sequence[Contender]) -> list[Row]:
+    async def _run(self, workload: Workload, contenders: Sequence[Contender], times: int) -> list[Row]:
         connection = from_kubeconfig([str(self._kubeconfig)], None)
         nodes = msgspec.json.encode([step.create_nodes for step in workload.steps if step.create_nodes])
         rows = []
@@ -74,8 +74,8 @@ class Runner:
             await driver.set_up()
             self._nodes = (nodes, pool)
             for mode in workload.modes:
-                for contender in contenders:
-                    if mode in contender.modes and (contender.key != "binder" or workload.ceiling):
+                for contender in (*contenders,) * times:
+                    if mode in contender.modes and contender.measures(workload):
                         self._say(f"{workload.name}, {mode}: {contender.title}")
                         contender.gates = workload.gates
                         rows.append(await self._measure(client, driver, workload, mode, contender))

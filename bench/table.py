@@ -11,7 +11,10 @@ Cell = Callable[[Line], str]
 
 
 def tables(lines: Sequence[Line], goals: Goals) -> str:
-    """Two tables: what a pod costs, and how long it waits. A goal stands beside its figure, with whether it is met."""
+    """Two tables: what a pod costs, and how long it waits. A goal stands beside its figure, with whether it is met.
+
+    Of several runs, figures are medians; measures that goals may be set for have their least and most beside them.
+    """
     return "\n\n".join((_cost(lines, goals), _waits(lines, goals), _notes(lines, goals)))
 
 
@@ -22,13 +25,13 @@ def _cost(lines: Sequence[Line], goals: Goals) -> str:
         ("kube-scheduler pods/s", _of("kube", _rate)),
         ("all nodes", _of("kube-all", _rate)),
         ("Berth pods/s", _of("berth", _rate)),
-        ("binder pods/s", _of("binder", _rate)),
+        ("binder pods/s", _binder(_rate)),
         ("Berth / kube", _held("rate_to_kube", goals)),
         ("Berth / binder", _held("rate_to_binder", goals)),
         ("kube CPU ms/pod", _of("kube", _cpu)),
         ("all nodes CPU", _of("kube-all", _cpu)),
         ("Berth CPU", _of("berth", _cpu)),
-        ("binder CPU", _of("binder", _cpu)),
+        ("binder CPU", _binder(_cpu)),
         ("CPU Berth / kube", _held("cpu_to_kube", goals)),
         ("CPU Berth / binder", _held("cpu_to_binder", goals)),
     ]
@@ -46,7 +49,7 @@ def _waits(lines: Sequence[Line], goals: Goals) -> str:
         ("first ratio", _held("first_to_kube", goals)),
         ("kube create to bound ms p50 / p99", _of("kube", _wait)),
         ("Berth create to bound", _of("berth", _wait)),
-        ("binder", _of("binder", _wait)),
+        ("binder", _binder(_wait)),
         ("kube decision ms p50 / p99", _of("kube", _decision)),
         ("Berth decision p50", _held("decision_p50", goals)),
         ("p99", _held("decision_p99", goals)),
@@ -58,12 +61,7 @@ def _waits(lines: Sequence[Line], goals: Goals) -> str:
 
 
 def _notes(lines: Sequence[Line], goals: Goals) -> str:
-    found = [
-        (goal.met(line.measures()[name]))
-        for line in lines
-        for name, goal in goals.of(line.workload, line.mode).items()
-        if name in line.measures()
-    ]
+    found = [met for line in lines for met in goals.verdicts(line)]
     said = [f"{sum(found)} of {len(found)} goals met."]
     beyond = [
         f"{line.workload}, {line.mode}"
@@ -73,7 +71,7 @@ def _notes(lines: Sequence[Line], goals: Goals) -> str:
     if beyond:
         said.append(f"Not even the bare binder reaches the rate to kube-scheduler on: {'; '.join(beyond)}.")
     for line in lines:
-        for row in line.rows.values():
+        for row in (row for run in line.runs for row in run.values()):
             if row.figures.bound < row.figures.pods:
                 said.append(
                     f"{line.workload}, {line.mode}: {row.contender} bound {row.figures.bound} of {row.figures.pods}."
@@ -108,16 +106,26 @@ def _of(contender: str, value: Callable[[Row], str]) -> Cell:
     return lambda line: value(line.rows[contender]) if contender in line.rows else ""
 
 
+def _binder(value: Callable[[Row], str]) -> Cell:
+    return lambda line: "" if line.yardstick is None else value(line.yardstick)
+
+
 def _held(name: str, goals: Goals) -> Cell:
     def cell(line: Line) -> str:
         value = line.measures().get(name)
         if value is None:
             return ""
         goal: Goal | None = goals.of(line.workload, line.mode).get(name)
-        shown = f"{value:.2f}" if value < 100 else f"{value:.0f}"
+        shown, spread = _short(value), line.spread(name)
+        if spread is not None:
+            shown += f" ({_short(spread[0])} to {_short(spread[1])})"
         return shown if goal is None else f"{shown} {'✓' if goal.met(value) else '✗'} {goal}"
 
     return cell
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
 def _rate(row: Row) -> str:

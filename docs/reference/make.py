@@ -38,7 +38,7 @@ def page() -> str:
         *_section("berth operator", operator.FAMILIES),
         *_section("berth evictor", evictor.FAMILIES),
         *_section("Every process", (heartbeat.LAG, port.CONNECTIONS, complaints.REFUSED, *process.FAMILIES)),
-        "\nThe metrics of the admission server are in [admission](admission.md#what-it-costs).\n",
+        "\nThe metrics of the admission server are in [admission](admission.md#its-metrics).\n",
     ]
     return "".join(parts)
 

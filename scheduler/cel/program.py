@@ -254,11 +254,12 @@ def _compiling(expression: str) -> Generator[float, None, tuple[Code, int]]:
         raise CompileError("compilation failed: ERROR: <input>:-1:0: max recursion depth exceeded") from None
 
 
-class _Programs:
+class Programs:
     """Compiled expressions, and those that are half compiled, by the owners that ask for them."""
 
-    def __init__(self) -> None:
-        self._known: Owned[Program] = Owned(_REMEMBERED)
+    def __init__(self, most: int = _REMEMBERED) -> None:
+        """`most`: how much is kept compiled, in characters and instructions."""
+        self._known: Owned[Program] = Owned(most)
         self._begun: Owned[Generator[int, None, Program]] = Owned(_MOST_BEGUN)
 
     def get(self, expression: str, owner: str) -> Program:
@@ -286,7 +287,7 @@ class _Programs:
             return program, 0
 
 
-_PROGRAMS: Final = _Programs()
+_PROGRAMS: Final = Programs()
 
 
 def compile(expression: str, owner: str = "") -> Program:

@@ -25,6 +25,8 @@ _FILES = frozenset(
         "cases",
         "out",
         "old",
+        "record",
+        "recorded",
     )
 )
 """Parameters that name files."""

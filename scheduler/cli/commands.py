@@ -24,6 +24,7 @@ COMMANDS = {
     "config": "Print a configuration with all defaults filled in, and find mistakes in it.",
     "simulate": "Show what would happen if pods were created, or nodes added or drained; or play a production trace.",
     "capacity": "Show how many more pods like one fit, on which nodes, and what limits them.",
+    "shadow": "Follow a cluster, and say of each pod that another scheduler binds how Berth would have decided.",
     "dump": "Write the smallest file that explain, simulate and capacity need of a cluster.",
     "bench": "Create the nodes and pods of a workload in a cluster, and time its scheduler.",
     "admission": "Run the webhook server that enforces MetadataPolicies.",

@@ -25,6 +25,7 @@ from scheduler.cli.options import (
     Validate,
 )
 from scheduler.cli.output import PageOutput, as_data, as_table
+from scheduler.cli.removable import chosen_by, print_removable
 from scheduler.framework.profiles import build
 from scheduler.framework.spelling import near_names
 from scheduler.model.mistakes import misfit
@@ -97,19 +98,35 @@ def simulate(
             help="With --drain: delete pods although PodDisruptionBudgets forbid it.",
         ),
     ] = False,
+    removable: Annotated[
+        bool, typer.Option("--removable", help="Show which nodes could be removed: all their pods land elsewhere.")
+    ] = False,
+    selector: Annotated[
+        str | None,
+        typer.Option("-l", "--selector", help="With --removable: look at the nodes with these labels: pool=web."),
+    ] = None,
     validate: Validate = True,
 ) -> int:
     """Show what would happen if pods were created, or nodes added or drained. Nothing is written.
 
     With --trace, a production trace is played with each profile of --config; without --config, with the default profile
     and one that packs nodes. The exit code is 0 when all pods of -f and of drained nodes get a node, 1 when some do not
-    or something could not be simulated, 2 when the input is wrong. Pods that waited before do not count.
+    or something could not be simulated, 2 when the input is wrong. Pods that waited before do not count. With
+    --removable it is 0 when a node could go, 1 when none could.
     """
+    if selector is not None and not removable:
+        raise InputError("--selector: expected only together with --removable")
+    if removable:
+        if files or drain or trace is not None:
+            raise InputError("--removable tries all nodes of a cluster: -f, --drain and --trace don't go with it")
+        if output is PageOutput.HTML:
+            raise InputError("-o: html: expected table, json or yaml with --removable")
+        chosen = chosen_by(selector)
     if trace is not None:
         if files or drain or cluster:
             raise InputError("--trace plays a trace on its own nodes: -f, --drain and --cluster don't go with it")
         return _trace(trace, config, load, fill, beside or [], output)
-    if not files and not drain:
+    if not (files or drain or removable):
         raise InputError("nothing to simulate: give pods or nodes with -f, nodes to drain with --drain, or a --trace")
     all_given = given(
         config,
@@ -123,6 +140,8 @@ def simulate(
     )
     there = all_given.world
     framework = all_given.frameworks[scheduler] if scheduler else next(iter(all_given.frameworks.values()))
+    if removable:
+        return print_removable(there, framework, chosen, all_given.where, output)
     faults = Faults()
     for name in drain or ():
         with faults.noting():

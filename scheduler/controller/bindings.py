@@ -254,7 +254,8 @@ class Bindings:
     async def _send(self, posting: _Posting) -> _Failure | _Unknown | None:
         """Send it once; None: the API server said yes."""
         try:
-            await bind(self._client, _ref(posting.bind), posting.bind.node, on_send=posting.on_send)
+            decided = posting.bind
+            await bind(self._client, _ref(decided), decided.node, on_send=posting.on_send, since=decided.since)
         except ApiError as error:
             if error.status == 409:
                 # Bound by another scheduler, replaced, not ready; or bound by us, and the answer to that was lost.

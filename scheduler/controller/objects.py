@@ -1,9 +1,8 @@
 """Writes of plugins: each is sent until it is known whether it has happened."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from scheduler.kube.resources import BY_KIND, Resource
 from scheduler.kube.writes import (
     create_object,
     delete_object,
+    micro_time,
     object_creation,
     object_deletion,
     object_patch,
@@ -44,8 +44,10 @@ class _Live(msgspec.Struct):
 _live = msgspec.json.Decoder(_Live)
 
 
-async def write_object(client: Client, write: Write) -> str:
+async def write_object(client: Client, write: Write, wall: Callable[[], float], since: float | None = None) -> str:
     """Write; returns the new resourceVersion, empty for what is deleted.
+
+    `wall`: seconds since the epoch. `since`: as in `Client.request`.
 
     If the answer is lost, the object is read until it is known whether it was written. One that has changed meanwhile
     is a conflict, by whomever. What says the same over any version is sent again, over the newest one.
@@ -55,7 +57,7 @@ async def write_object(client: Client, write: Write) -> str:
     resource = _resource(write)
     while True:
         try:
-            return await _send(client, resource, write)
+            return await _send(client, resource, write, wall, since)
         except ApiError as error:
             if error.status < _SERVER_ERROR and not (_over_any(write) and error.status == _CONFLICT):
                 raise
@@ -95,11 +97,14 @@ def _resource(write: Write) -> Resource:
     return BY_KIND[kind]
 
 
-async def _send(client: Client, resource: Resource, write: Write) -> str:
+async def _send(
+    client: Client, resource: Resource, write: Write, wall: Callable[[], float], since: float | None
+) -> str:
     _, namespace, name = write.key
     match write:
         case Create():
-            return await create_object(client, *object_creation(resource, namespace, name, write.document))
+            path, body = object_creation(resource, namespace, name, write.document)
+            return await create_object(client, path, body, since=since)
         case Delete():
             try:
                 await delete_object(client, *object_deletion(resource, namespace, name, write.uid))
@@ -113,10 +118,10 @@ async def _send(client: Client, resource: Resource, write: Write) -> str:
         name,
         uid=write.uid,
         resource_version=write.resource_version,
-        change=_dated(write.change),
+        change=_dated(write.change, wall),
         subresource=write.subresource,
     )
-    return await patch_object(client, path, body, strategic=write.strategic)
+    return await patch_object(client, path, body, strategic=write.strategic, since=since)
 
 
 async def _version(client: Client, resource: Resource, write: Write) -> str | None:
@@ -138,10 +143,10 @@ async def _version(client: Client, resource: Resource, write: Write) -> str | No
         pause = min(2 * pause, _ASK_AGAIN_MOST)
 
 
-def _dated(value: Any) -> Any:
+def _dated(value: Any, wall: Callable[[], float]) -> Any:
     """The same with the time of writing where a plugin asks for it."""
     if isinstance(value, Mapping):
-        return {key: _dated(one) for key, one in value.items()}
+        return {key: _dated(one, wall) for key, one in value.items()}
     if value == NOW:
-        return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"{micro_time(wall())[:19]}Z"
     return value

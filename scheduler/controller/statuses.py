@@ -2,14 +2,15 @@
 
 A storm of unschedulable pods has tens of thousands of conditions to write, and a rate that takes minutes for them. So
 there is one place for each pod, in which the newest word replaces the one before; namespaces take turns; nominations,
-which free or keep nodes, go first; and a pod that is about to be bound loses its place. Each write names the version of
-the pod that it was decided on: after a Binding it would be refused (kubernetes/kubernetes#139602).
+which free or keep nodes, go first; and a pod that is about to be bound loses its place. While Bindings are under way,
+few conditions are written at a time: each costs the API server several times what a Binding does. Each write names the
+version of the pod that it was decided on: after a Binding it would be refused (kubernetes/kubernetes#139602).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 
 import msgspec
 import structlog
@@ -28,6 +29,8 @@ from scheduler.model.pod import Pod
 log = structlog.get_logger("writer")
 
 AT_ONCE = STATUS.width
+BESIDE_BINDINGS = 2
+"""Conditions that are written at a time while Bindings are under way."""
 MOST = 20_000
 """Pods for which something may wait to be written. Beyond that, a pod whose namespace has `FEW` of them has to say it
 again at its next attempt."""
@@ -48,13 +51,17 @@ class _Wanted(Struct):
 
 
 class Statuses:
-    """Writes a few at a time. `answer` gets Unwritten for what could not be written."""
+    """Writes a few at a time. `answer` gets Unwritten for what could not be written.
+
+    `bindings`: those that are under way.
+    """
 
     def __init__(
         self,
         client: Client,
         answer: Callable[[Stimulus], None],
         under_way: UnderWay,
+        bindings: Sized,
         *,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -65,10 +72,13 @@ class Statuses:
         self._client = client
         self._answer = answer
         self._under_way = under_way
+        self._bindings = bindings
         self._wall = wall
         self._urgent: WaitingWrites[_Wanted] = WaitingWrites()
         self._ordinary: WaitingWrites[_Wanted] = WaitingWrites()
         self._busy: set[str] = set()
+        self._conditions = 0
+        """Conditions that are being written."""
         self._workers = 0
 
     def __len__(self) -> int:
@@ -90,9 +100,16 @@ class Statuses:
         if there is self._urgent:
             self._ordinary.take(*at)
         there.put(*at, wanted)
-        if self._workers < AT_ONCE:
+        self._start_worker()
+
+    def _start_worker(self) -> None:
+        """If there is something to do that nobody does."""
+        if self._workers < AT_ONCE and (self._urgent or (self._ordinary and self._may_write_condition())):
             self._workers += 1
             self._under_way.start(self._work())
+
+    def _may_write_condition(self) -> bool:
+        return self._conditions < (BESIDE_BINDINGS if self._bindings else AT_ONCE)
 
     def drop(self, pod: Pod) -> None:
         """The pod is about to be bound: nobody needs to know any more why it was not."""
@@ -101,11 +118,19 @@ class Statuses:
                 self.dropped += 1
                 self._answer(Unwritten(pod.uid))
 
+    def _next(self) -> _Wanted | None:
+        wanted = self._urgent.next(self._busy)
+        if wanted is None and self._may_write_condition():
+            wanted = self._ordinary.next(self._busy)
+        return wanted
+
     async def _work(self) -> None:
         try:
-            while (wanted := self._urgent.next(self._busy) or self._ordinary.next(self._busy)) is not None:
-                uid = wanted.pod.uid
+            while (wanted := self._next()) is not None:
+                uid, ordinary = wanted.pod.uid, wanted.nominated is None
                 self._busy.add(uid)
+                self._conditions += ordinary
+                self._start_worker()  # when the last Binding is done, nobody else would start those that stepped back
                 try:
                     done = await self._write(wanted)
                 except Exception:
@@ -113,6 +138,7 @@ class Statuses:
                     done = False
                 finally:
                     self._busy.discard(uid)
+                    self._conditions -= ordinary
                 if not done:
                     self._answer(Unwritten(uid))
         finally:

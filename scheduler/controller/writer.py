@@ -82,7 +82,7 @@ class Writer:
         self._events = Events(client, self.written, clock=machine.monotonic)
         clock = machine.monotonic
         self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=clock, view=view)
-        self.statuses = Statuses(client, answer, self._under_way, wall=machine.wall)
+        self.statuses = Statuses(client, answer, self._under_way, self.bindings, wall=machine.wall)
         self.group_statuses = GroupStatuses(client, self._under_way, wall=machine.wall, clock=machine.monotonic)
         self.carries: Carries = {
             **self.group_statuses.carries,
@@ -279,7 +279,7 @@ class Writer:
         pod, written = instruction.pod, dict[ObjectKey, str]()
         for write in instruction.writes:
             try:
-                written[write.key] = await write_object(self._client, write)
+                written[write.key] = await write_object(self._client, write, self._machine.wall, instruction.since)
             except Exception as error:
                 # Whether it happened after all, the watch will tell: the next attempt sees it and goes on from there.
                 status, message = (error.status, error.message) if isinstance(error, ApiError) else (0, str(error))
@@ -311,7 +311,7 @@ class Writer:
         """Write one after the other, up to the first that fails; returns those that are left then."""
         for i, write in enumerate(instruction.writes):
             try:
-                written[write.key] = await write_object(self._client, write)
+                written[write.key] = await write_object(self._client, write, self._machine.wall)
             except (ApiError, Unreachable, TypeError) as error:
                 if isinstance(error, ApiError) and error.status == _NOT_FOUND:
                     continue  # gone, and with it what was to be changed

@@ -4,7 +4,7 @@ A slice may end anywhere inside a plugin (`SliceOver`). Results that were comput
 begins again from the start when its turn comes, on the cluster as it is then.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
@@ -100,8 +100,10 @@ class Attempts:
         if self.record.clock is not None:
             queued.trace = self.record.begin(queued.pod.scheduler_name, None if answer is None else queued.trace)
         try:
-            self._long_terms.note(queued.pod.shape)
-            queued.pod.shape.read(effort.charge)
+            shape = queued.pod.shape
+            if not shape.settled:
+                self._long_terms.note(shape)
+                shape.read(effort.charge)
             outcome = self._decide(queued) if answer is None else self._with_their_answer(queued, answer)
             if isinstance(outcome, Decision):
                 self._cluster.incidence.prepare(queued.pod)
@@ -140,11 +142,11 @@ class Attempts:
     def _index_terms(self, queued: QueuedPod, now: float) -> None:
         """Index what has to be known now. The pod's story says what was indexed while it was active."""
         indexing = self._queue.term_indexing
-        if indexing.indexed(now) is not queued.indexed:
+        indexed = indexing.before(queued.pod.namespace, self._queue.turns, now)
+        if indexed is not queued.indexed:
             if queued.cost is None and queued.place is Place.ACTIVE:
                 queued.story.note(indexing.since(queued.indexed, now))
-            queued.indexed = indexing.indexed(now)
-        indexing.before(queued.pod.namespace, self._queue.turns, now)
+            queued.indexed = indexed
 
     def _done(self, queued: QueuedPod, spent: int, now: float) -> None:
         """An attempt has ended."""
@@ -222,6 +224,10 @@ class Attempts:
         """Whether extenders have a say in the nodes for a pod."""
         return bool(self._extender_calls.on_nodes(pod))
 
+    def extenders_about(self, pods: Iterable[Pod]) -> ExtenderCalls | None:
+        """Whose extenders have a say in the nodes for some of these pods; None: there are none."""
+        return self._extender_calls if any(map(self.asks_extenders, pods)) else None
+
     @property
     def extender_calls(self) -> ExtenderCalls:
         """The pods that wait for extenders."""
@@ -251,18 +257,20 @@ class Attempts:
         Raises PluginError, SliceOver.
         """
         pod = queued.pod
-        if self._extender_calls.any_for(pod):
+        if self._extender_calls.extenders and self._extender_calls.any_for(pod):
             return self._or_post_filter(queued, self._find(queued))
-        verifier = self._due()
-        framework = self._frameworks[pod.scheduler_name]
+        verifier = None if self._verifier is None else self._due()
         # A decision that is to be verified, or to be shown in full, has to be taken.
-        if verifier is None and not self._in_full:
-            found = self.no_fits.find(pod, framework, self.record)
+        if self.no_fits.kept and verifier is None and not self._in_full:
+            found = self.no_fits.find(pod, self._frameworks[pod.scheduler_name], self.record)
             if found is not None:
                 return found
-        outcome = self._or_post_filter(queued, self._decision(pod, verifier))
+        decision = self._decision(pod, verifier)
+        if len(decision.feasible):
+            return decision
+        outcome = self._or_post_filter(queued, decision)
         if isinstance(outcome, NoFit) and not self._in_full:
-            self.no_fits.keep(outcome, framework, self.record)
+            self.no_fits.keep(outcome, self._frameworks[pod.scheduler_name], self.record)
         return outcome
 
     def _find(
@@ -292,7 +300,7 @@ class Attempts:
         framework = self._frameworks[pod.scheduler_name]
         start = self._rotation.start
         decide = framework.decide if self._in_full or all_rows else framework.decide_quickly
-        if self._cluster.kept_room:
+        if self._cluster.kept_room.by_profile:
             kept = away_from(pod, self._cluster, within)
             decision = decide(pod, self._cluster, self._rotation, within=kept.within)
             if verifier is not None:

@@ -120,7 +120,7 @@ class BindingCycles(BindingPods):
 
     def changed(self, key: ObjectKey, now: float) -> None:
         """An object was added, updated or deleted."""
-        for uid in self._waits.concerned(key) if self._waits else ():
+        for uid in self._waits.concerned(key) if self.waits else ():
             self._take(self._cycles[uid], Event.OBJECT_CHANGED, None, now)
 
     def go_on_sharing(self, now: float) -> None:
@@ -298,7 +298,8 @@ class BindingCycles(BindingPods):
         names = story_writer.named(wait.writes)
         self._story(cycle).note(story_entries.PreBindWrites(now, cycle.plugins.plugin, names, note))
         self._nominate(cycle)
-        self._outbox.add(instructions.PreBindWrite(cycle.queued.pod, cycle.node, cycle.plugins.plugin, wait.writes))
+        plugin, since = cycle.plugins.plugin, cycle.assumed_at
+        self._outbox.add(instructions.PreBindWrite(cycle.queued.pod, cycle.node, plugin, wait.writes, since))
 
     def _wait(self, cycle: BindingCycle, wait: Wait, now: float) -> None:
         self._idle += 1
@@ -329,7 +330,15 @@ class BindingCycles(BindingPods):
     def _say_bound(self, cycle: BindingCycle, kind: type[instructions.Bind] | type[instructions.BoundByPlugin]) -> None:
         queued = cycle.queued
         self._outbox.add(
-            kind(queued.pod, cycle.node, queued.attempts, cycle.first_seen, cycle.decision, queued.flushed)
+            kind(
+                queued.pod,
+                cycle.node,
+                queued.attempts,
+                cycle.first_seen,
+                cycle.decision,
+                cycle.assumed_at,
+                queued.flushed,
+            )
         )
 
     def _finish(self, cycle: BindingCycle, cause: Any, now: float) -> None:

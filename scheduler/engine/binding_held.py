@@ -43,6 +43,8 @@ class BindingPods:
         self.gathering = Gathering(cluster.pod_groups)
         """Pods of groups that wait for each other before they are bound."""
         self._waits = ObjectWaits()
+        self.waits = self._waits.uids
+        """Not empty while somebody waits for an object to change."""
         self._deadlines = Deadlines(self._deadline, self._cycles.__len__)
         self._idle = 0
         self.left_deciding = 0

@@ -12,27 +12,25 @@ class ObjectWaits:
     """Which pods are asked about again when an object changes."""
 
     def __init__(self) -> None:
-        self._uids: dict[ObjectKey | None, dict[str, None]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._uids)
+        self.uids: dict[ObjectKey | None, dict[str, None]] = {}
+        """The object, or None for any → who waits for it."""
 
     def add(self, uid: str, on: frozenset[ObjectKey]) -> None:
         """A pod waits for these objects; for any, if there are none."""
         for key in on or (None,):
-            self._uids.setdefault(key, {})[uid] = None
+            self.uids.setdefault(key, {})[uid] = None
 
     def remove(self, uid: str, on: frozenset[ObjectKey]) -> None:
         """It waits for them no longer."""
         for key in on or (None,):
-            uids = self._uids[key]
+            uids = self.uids[key]
             del uids[uid]
             if not uids:
-                del self._uids[key]
+                del self.uids[key]
 
     def concerned(self, key: ObjectKey) -> tuple[str, ...]:
         """The pods that wait for an object."""
-        return (*self._uids.get(key, ()), *self._uids.get(None, ()))
+        return (*self.uids.get(key, ()), *self.uids.get(None, ()))
 
 
 class Deadlines:

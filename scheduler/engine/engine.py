@@ -209,7 +209,7 @@ class Engine:
         """
         if self.epoch is not None:
             self.cluster.devices.wall = self.epoch + now
-        if self._no_fits and not self._changes_nothing(stimulus):
+        if self._no_fits.kept and not self._changes_nothing(stimulus):
             self._no_fits.forget()
         match stimulus:
             case Cycle():
@@ -222,7 +222,8 @@ class Engine:
                     self._pods.put(thing, now)
                 else:
                     self._objects.put(thing, now)
-                self.binding.changed(key_of(thing), now)
+                if self.binding.waits:
+                    self.binding.changed(key_of(thing), now)
             case Gone(kind, namespace, name):
                 if kind == "Pod":
                     self._pods.gone(stimulus, now)
@@ -262,7 +263,7 @@ class Engine:
                 self.queue.tick(now)
                 self.binding.tick(now)
                 self._look_for_conflicts(now)
-        if self.cluster.kept_room:
+        if self.cluster.kept_room.by_profile:
             self.groups.reservations.look(now, self.queue.group_entry)
         if self.cluster.devices.users.released:
             self._no_fits.forget()

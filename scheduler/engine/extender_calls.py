@@ -56,7 +56,8 @@ class ExtenderCalls:
         self._cluster = cluster
         self._frameworks = dict(frameworks)
         self._rotation = rotation
-        self._extenders = extenders
+        self.extenders = extenders
+        """All that are configured."""
         self._pods: dict[str, ExtenderCall] = {}
 
     def __len__(self) -> int:
@@ -70,7 +71,7 @@ class ExtenderCalls:
 
     def about(self, cluster: Cluster, profile: str, framework: Framework) -> "ExtenderCalls":
         """The same extenders, for questions about another cluster: one in which a plan is made."""
-        return ExtenderCalls(cluster, {profile: framework}, Rotation(), self._extenders)
+        return ExtenderCalls(cluster, {profile: framework}, Rotation(), self.extenders)
 
     def adopt(self, call: ExtenderCall) -> AskExtenders:
         """Have the pod of such a question wait here."""
@@ -78,17 +79,17 @@ class ExtenderCalls:
 
     def on_nodes(self, pod: Pod) -> tuple[Extender, ...]:
         """The extenders that want to be asked about the nodes for a pod."""
-        if not self._extenders:
+        if not self.extenders:
             return ()
-        return tuple(e for e in self._extenders if (e.filter_verb or e.prioritize_verb) and interested(e, pod))
+        return tuple(e for e in self.extenders if (e.filter_verb or e.prioritize_verb) and interested(e, pod))
 
     def any_for(self, pod: Pod) -> bool:
         """Whether any extender is asked anything about a pod."""
-        return bool(self._extenders) and bool(self.on_nodes(pod) or self.on_victims(pod))
+        return bool(self.on_nodes(pod) or self.on_victims(pod))
 
     def on_victims(self, pod: Pod) -> tuple[Extender, ...]:
         """The extenders that want to be asked about the victims of a pod."""
-        return tuple(e for e in self._extenders if e.preempt_verb and interested(e, pod))
+        return tuple(e for e in self.extenders if e.preempt_verb and interested(e, pod))
 
     def ask_about_nodes(
         self,

@@ -34,6 +34,8 @@ class _ToBind(Instruction, frozen=True):
     first_seen: float
     """Engine time, in seconds, at which the pod was first ready to be scheduled."""
     decision: Decision
+    since: float
+    """Engine time, in seconds, at which the pod got its node: Bindings go in this order, as does what comes before."""
     flushed: bool = False
     """No event had woken the pod: it was flushed after its time among the unschedulable pods."""
 
@@ -62,6 +64,8 @@ class PreBindWrite(Instruction, frozen=True):
     node: str
     plugin: str
     writes: tuple[Write, ...]
+    since: float
+    """Engine time, in seconds, at which the pod got its node: what is written for it goes in this order."""
 
 
 class PostFilterWrite(Instruction, frozen=True):

@@ -54,17 +54,15 @@ class NoFits:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._found: dict[object, NoFit] = {}
+        self.kept: dict[object, NoFit] = {}
+        """By what equal pods share."""
         self._as_of = self._now()
         self.used = 0
         """How often a pod was told what an equal one had found."""
 
-    def __bool__(self) -> bool:
-        return bool(self._found)
-
     def forget(self) -> None:
         """Something has changed."""
-        self._found.clear()
+        self.kept.clear()
 
     def find(self, pod: Pod, framework: Framework, record: AttemptRecord) -> NoFit | None:
         """What an equal pod found; None: the pod has to be decided. `record`: of its attempt."""
@@ -78,13 +76,13 @@ class NoFits:
 
     def known(self, pod: Pod, framework: Framework) -> NoFit | None:
         """What an equal pod found, with that pod's decision; None: it is not known, or does not hold any more."""
-        if not self._found:
+        if not self.kept:
             return None
         if self._as_of != self._now():
-            self._found.clear()
+            self.kept.clear()
             return None
         key = self._key(pod, framework)
-        return None if key is None else self._found.get(key)
+        return None if key is None else self.kept.get(key)
 
     def keep(self, found: NoFit, framework: Framework, record: AttemptRecord) -> None:
         """Keep what an attempt has found, if it is the same for every equal pod."""
@@ -95,10 +93,10 @@ class NoFits:
         if key is None:
             return
         as_of = self._now()
-        if self._as_of != as_of or len(self._found) >= MOST:
-            self._found.clear()
+        if self._as_of != as_of or len(self.kept) >= MOST:
+            self.kept.clear()
             self._as_of = as_of
-        kept = self._found[key] = found.of(pod)
+        kept = self.kept[key] = found.of(pod)
         kept.points = tuple([(point, status) for point, status, _ in points(record.trace)])
 
     def _now(self) -> tuple[object, tuple[int, int, int]]:

@@ -42,7 +42,8 @@ class Nominator:
         self._queue = queue
         self._outbox = outbox
         self._story_writer = story_writer
-        self._ending: deque[_Ending] = deque()
+        self.ending: deque[_Ending] = deque()
+        """Nominations that are still to be ended."""
 
     def end(self, pod: Pod, now: float, *, real: bool = True) -> None:
         """End a pod's nomination. If the pod was not placed there, others may fit now. `real`: as in `Queue.wake`."""
@@ -57,22 +58,17 @@ class Nominator:
         `row`: the node's, where other pods may fit now; None when the node is being deleted.
         """
         if pods:
-            self._ending.append(_Ending(node, row, deque(pods), few=len(pods) <= _EACH))
-            if len(self._ending) == 1:
+            self.ending.append(_Ending(node, row, deque(pods), few=len(pods) <= _EACH))
+            if len(self.ending) == 1:
                 self.end_more(now)
-
-    @property
-    def has_work(self) -> bool:
-        """Whether nominations are still to be ended."""
-        return bool(self._ending)
 
     def end_more(self, now: float) -> None:
         """End some more of them."""
-        ending = self._ending[0]
+        ending = self.ending[0]
         left = ending.pods
         some = [left.popleft() for _ in range(min(_AT_ONCE, len(left)))]
         if not left:
-            self._ending.popleft()
+            self.ending.popleft()
         nominations, row = self._cluster.nominations, ending.row
         pods = [pod for pod in some if nominations.node_of(pod.uid) == ending.node]
         for pod in pods:

@@ -90,7 +90,7 @@ class PendingWork(GroupedPlaces):
     @property
     def has_pending_work(self) -> bool:
         """Whether pods are still being woken, events are pending, or terms or stories are behind."""
-        return bool(self._waves or self._entering) or self.wakes_groups or self.behind or self.stories.late
+        return bool(self._waves.under_way or self._entering or self.stories.late) or self.wakes_groups or self.behind
 
     @property
     def only_costly(self) -> bool:
@@ -100,18 +100,18 @@ class PendingWork(GroupedPlaces):
     @property
     def may_rest(self) -> bool:
         """Whether nothing is to be done, or costly work only."""
-        return not (self._active or self._waves or self._entering or self.wakes_groups or self.stories.late)
+        return not (self._active or self._waves.under_way or self._entering or self.wakes_groups or self.stories.late)
 
     @property
     def behind(self) -> bool:
         """Whether events are pending or terms are to be indexed."""
-        return self.unschedulable.behind or self.term_indexing.late
+        return bool(self.unschedulable.behind) or self.term_indexing.late
 
     def do_pending_work(self, now: float) -> None:
         """Do some of this work."""
         if self._entering:
             self._reenter(now)
-        elif self._waves:
+        elif self._waves.under_way:
             self._waves.go_on(now, AT_ONCE)
         elif self.wakes_groups:
             self.wake_some(now)
@@ -121,7 +121,8 @@ class PendingWork(GroupedPlaces):
     def _catch_up(self, now: float) -> None:
         """Do some of the work for pending events and for terms, in turns."""
         self.turns.take()
-        self._asked_last = self.unschedulable.behind and not (self._asked_last and self.term_indexing.late)
+        behind = bool(self.unschedulable.behind)
+        self._asked_last = behind and not (self._asked_last and self.term_indexing.late)
         if self._asked_last:
             self._ask(now)
         else:

@@ -193,13 +193,16 @@ class Queue(PendingWork):
         (SchedulerPopFromBackoffQ). That happens once for each real change that woke the pod (`QueuedPod.early`).
         """
         self.unschedulable.left = unschedulable_pods.AT_ONCE
-        self.stories.catch_up(_STORIES_AT_ONCE)
-        if not (self._waves or self._entering or self.wakes_groups) and self.turns.idle and not self.behind:
-            queued = self._active.pop()
-            if queued is not None:
-                self.turns.comes(queued.pod.namespace, now)
-                return self._popped(queued)
-        return self._pop_in_turn(now)
+        if self.stories.late:
+            self.stories.catch_up(_STORIES_AT_ONCE)
+        turns = self.turns
+        if turns.lanes or turns.charges or self._waves.under_way or self._entering or self.wakes_groups or self.behind:
+            return self._pop_in_turn(now)
+        queued = self._active.pop()
+        if queued is None:
+            return self._pop_in_turn(now)
+        turns.comes(queued.pod.namespace, now)
+        return self._popped(queued)
 
     def _pop_in_turn(self, now: float) -> QueuedPod | None:
         """As `pop`, when there is more to do than to take the first active pod."""
@@ -207,9 +210,9 @@ class Queue(PendingWork):
         if self._entering:
             self._reenter(now)
             return None
-        if self._waves:
+        if self._waves.under_way:
             self._waves.go_on(now, pending_work.AT_ONCE)
-            if self._waves and not self._active_before(self._waves.priority):
+            if self._waves.under_way and not self._active_before(self._waves.priority):
                 return None  # pods of higher priority are still being woken
         elif self.wakes_groups:
             self.wake_some(now)
@@ -294,7 +297,7 @@ class Queue(PendingWork):
         self.stories.catch_up(_STORIES_AT_ONCE)
         if now >= self.turns.rests_until:
             self.turns.rests_until = 0.0
-        waking = self._waves or self._entering or self.wakes_groups
+        waking = self._waves.under_way or self._entering or self.wakes_groups
         if waking or self.turns.owed <= 0 or not self._counts[Place.ACTIVE]:
             self.do_pending_work(now)
         elif self.behind:

@@ -81,30 +81,43 @@ class SchedulingCycles:
     def run(self, now: float) -> None:
         """Try the next pod, or group of pods, for one slice at most."""
         self._at_hand = None
+        indexing = self._queue.term_indexing
         if self._victims.take_turn():
             self._attempts.no_fits.forget()
             self._victims.remove_more(now)
+        elif not (indexing.begun or indexing.begin(self._budget.slice, now)):
             return
-        if not self._queue.term_indexing.begin(self._budget.slice, now):
-            return
-        groups = self.groups
-        if groups.has_work:
-            self._attempts.no_fits.forget()
-        if groups.due and not groups.rests(now):
-            groups.go_on(now)
-            return
+        elif self.groups.attempt is None:
+            self._try_next(now)
+        else:
+            self._try_beside_group(now)
+
+    def _try_next(self, now: float) -> bool:
+        """Try what comes next in the queue, if anything does: a pod, or a group."""
         queued = self._at_hand = self._queue.pop(now)
-        if groups.has_work:
-            groups.others_had(ORDINARY)
         if queued is None:
-            if groups.has_work and not groups.rests(now):
-                groups.go_on(now)
-        elif queued.entry is None:
+            return False
+        if queued.entry is None:
             self._attempt(queued, now)
         else:
             self._at_hand = None
             self._attempts.no_fits.forget()
-            groups.begin(queued.entry, now)
+            self.groups.begin(queued.entry, now)
+        return True
+
+    def _try_beside_group(self, now: float) -> None:
+        """Go on with the group that is being tried, or try what comes next, as their turns are."""
+        groups = self.groups
+        if not groups.has_work:
+            self._try_next(now)
+            return
+        self._attempts.no_fits.forget()
+        if groups.due and not groups.rests(now):
+            groups.go_on(now)
+            return
+        groups.others_had(ORDINARY)
+        if not self._try_next(now) and groups.has_work and not groups.rests(now):
+            groups.go_on(now)
 
     def _attempt(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> None:
         """Try a pod, for one slice at most, and do what follows. `answer`: as in `Attempts.schedule_pod`."""

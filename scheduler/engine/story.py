@@ -142,16 +142,11 @@ class Stories:
         self._by_namespace: dict[str, _OfNamespace] = {}
         """By namespace; the one that lost a story last comes first."""
         self._paid = 0
-        self._late: dict[str, Story] = {}
+        self.late: dict[str, Story] = {}
         """Stories with entries that are not counted yet, by UID."""
 
     def __len__(self) -> int:
         return len(self._stories)
-
-    @property
-    def late(self) -> bool:
-        """Whether there are entries that are not counted yet."""
-        return bool(self._late)
 
     @property
     def entries(self) -> int:
@@ -171,13 +166,13 @@ class Stories:
 
     def get(self, uid: str) -> Story | None:
         """The story of a pod; None where nothing is kept."""
-        return self._stories.get(uid) or self._late.get(uid)
+        return self._stories.get(uid) or self.late.get(uid)
 
     def named(self, namespace: str, name: str) -> list[Story]:
         """The stories of all pods that had this name, as far as they are kept: the latest first."""
         own = self._by_namespace.get(namespace) or _OfNamespace()
         found = [story for of in (own.ended, own.waiting) for story in of.values() if story.name == name]
-        for uid, story in self._late.items():
+        for uid, story in self.late.items():
             if (story.namespace, story.name) == (namespace, name) and story.kept and uid not in self._stories:
                 found.append(story)
         return sorted(found, key=lambda story: story.kept[0].at, reverse=True)
@@ -209,13 +204,13 @@ class Stories:
 
     def pay_later(self, story: Story) -> None:
         """As `pay`, when there is time for it."""
-        self._late[story.uid] = story
+        self.late[story.uid] = story
 
     def catch_up(self, most: int) -> None:
         """Count the entries of so many stories that are late."""
-        for _ in range(min(most, len(self._late))):
-            uid = next(iter(self._late))
-            story = self._late.pop(uid)
+        for _ in range(min(most, len(self.late))):
+            uid = next(iter(self.late))
+            story = self.late.pop(uid)
             if len(story.kept) > story.paid:
                 self.pay(story)
 

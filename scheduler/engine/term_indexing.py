@@ -36,7 +36,8 @@ class TermIndexing:
         """The last turn was for reading, not for terms."""
         self._put_off = False
         """Before the last attempt, some terms were left for later."""
-        self._begun = False
+        self.begun = False
+        """What was there at the start is read and indexed."""
         self._owed: dict[str, int] = {}
         """Namespace → steps with which it was not charged yet."""
         self._indexed = NOTHING_INDEXED
@@ -52,16 +53,16 @@ class TermIndexing:
         Until the first attempt any do: while the caches fill there is time, and the first pod should not wait for it.
         """
         size = self.cluster.incidence.terms.sets.backlog.size
-        if self.unread:
+        if self.unread.pods:
             return True
-        return size > 0 and (self._put_off or not self._begun or size * _A_TERM > AT_ONCE)
+        return size > 0 and (self._put_off or not self.begun or size * _A_TERM > AT_ONCE)
 
     def begin(self, steps: int, now: float) -> bool:
         """Before the first attempt: read and index what was there at the start. Returns whether nothing is left."""
         sets = self.cluster.incidence.terms.sets
         left, added, turn = steps, sets.added, self._indexed.turns + 1
-        while not self._begun and left > 0:
-            if self.unread:
+        while not self.begun and left > 0:
+            if self.unread.pods:
                 left -= self.unread.go_on(left, None, now)
                 continue
             lanes = sets.backlog.first(1)
@@ -69,10 +70,10 @@ class TermIndexing:
                 left -= sets.catch_up(lanes[0], left)
                 self._note_lane(lanes[0], turn)
             else:
-                self._begun = True
+                self.begun = True
         if left < steps:
             self._note_turn(sets.added - added, steps - left, now)
-        return self._begun
+        return self.begun
 
     def indexed(self, now: float) -> Indexed:
         """What was indexed in turns so far. While nothing is, it is the same object."""
@@ -91,14 +92,21 @@ class TermIndexing:
             brought_by.append(namespace)
         return TermsIndexed(now, int(turns), int(terms), int(steps), seconds, tuple(brought_by))
 
-    def before(self, namespace: str, turns: Turns, now: float) -> None:
-        """Before an attempt for a pod of this namespace: its own terms first, then those of namespaces not in debt."""
+    def before(self, namespace: str, turns: Turns, now: float) -> Indexed:
+        """Before an attempt for a pod of this namespace: its own terms first, then those of namespaces not in debt.
+
+        Returns what was indexed in turns so far.
+        """
         terms = self.cluster.incidence.terms
         terms.by_turns = True
-        backlog = terms.sets.backlog
-        if not backlog.size:
+        if terms.sets.backlog.size:
+            self._index_some(namespace, turns, now)
+        else:
             self._put_off = False
-            return
+        return self._indexed if self._turn_began is None else self.indexed(now)
+
+    def _index_some(self, namespace: str, turns: Turns, now: float) -> None:
+        backlog = self.cluster.incidence.terms.sets.backlog
         left = AT_ONCE - self._go_on(namespace, AT_ONCE, turns, now)
         went_on = True
         while went_on and left > 0 and backlog:
@@ -115,9 +123,9 @@ class TermIndexing:
         """Go on with the lane whose turn it is; returns how many steps it took."""
         sets = self.cluster.incidence.terms.sets
         lanes = sets.backlog.first(1)
-        self._read_last = bool(self.unread) and not (self._read_last and lanes)
+        self._read_last = bool(self.unread.pods) and not (self._read_last and lanes)
         if self._read_last:
-            return self.unread.go_on(steps, turns if self._begun else None, now)
+            return self.unread.go_on(steps, turns if self.begun else None, now)
         if not lanes:
             return 0
         added = sets.added
@@ -139,7 +147,7 @@ class TermIndexing:
 
     def _go_on(self, lane: str, steps: int, turns: Turns, now: float) -> int:
         spent = self.cluster.incidence.terms.sets.catch_up(lane, steps)
-        if self._begun and spent:
+        if self.begun and spent:
             owed = self._owed.pop(lane, 0) + spent
             if owed > FREE:
                 turns.account(lane, FREE + owed, now)

@@ -64,9 +64,9 @@ class Turns:
     def __init__(self, pods: Mapping[str, QueuedPod]) -> None:
         """`pods`: all that wait, by UID."""
         self._pods = pods
-        self._lanes: dict[str, _Lane] = {}
+        self.lanes: dict[str, _Lane] = {}
         """In the order of their turns."""
-        self._debts: dict[str, tuple[float, float]] = {}
+        self.charges: dict[str, tuple[float, float]] = {}
         """Namespace → (steps, engine time)."""
         self.taken = 0
         """Turns that costly work has had: slices of attempts, questions about pending events, indexing of terms."""
@@ -84,28 +84,28 @@ class Turns:
     @property
     def idle(self) -> bool:
         """Whether there are neither lanes nor charges: then no pod has to wait for its turn."""
-        return not self._lanes and not self._debts
+        return not self.lanes and not self.charges
 
     @property
     def waiting(self) -> bool:
         """Whether pods wait in lanes."""
-        return bool(self._lanes)
+        return bool(self.lanes)
 
     @property
     def due(self) -> bool:
         """Whether a pod waits in a lane, and the other pods have had their share."""
-        return self.owed <= 0 and bool(self._lanes)
+        return self.owed <= 0 and bool(self.lanes)
 
     def entries(self) -> int:
         """How much is kept here, for tests of what a tenant can make grow."""
-        lanes = sum(len(lane.fresh) + len(lane.begun) for lane in self._lanes.values())
-        return lanes + len(self._lanes) + len(self._debts)
+        lanes = sum(len(lane.fresh) + len(lane.begun) for lane in self.lanes.values())
+        return lanes + len(self.lanes) + len(self.charges)
 
     def put(self, queued: QueuedPod) -> None:
         """A pod waits in its namespace's lane from now on."""
-        lane = self._lanes.get(queued.pod.namespace)
+        lane = self.lanes.get(queued.pod.namespace)
         if lane is None:
-            lane = self._lanes[queued.pod.namespace] = _Lane(self._pods)
+            lane = self.lanes[queued.pod.namespace] = _Lane(self._pods)
         if queued.cost is None:
             lane.fresh.push((queued.attempts > 0, queued.key), queued)
         else:
@@ -113,13 +113,13 @@ class Turns:
 
     def pop(self) -> QueuedPod | None:
         """The pod whose turn it is; its lane moves behind the others."""
-        while self._lanes:
-            namespace, lane = next(iter(self._lanes.items()))
-            del self._lanes[namespace]
+        while self.lanes:
+            namespace, lane = next(iter(self.lanes.items()))
+            del self.lanes[namespace]
             queued = lane.pop()
             if queued is not None:
                 if lane.fresh or lane.begun:
-                    self._lanes[namespace] = lane
+                    self.lanes[namespace] = lane
                 self.take(namespace)
                 self.owed = SHARE * ORDINARY
                 return queued
@@ -132,7 +132,7 @@ class Turns:
 
     def comes(self, namespace: str, now: float) -> None:
         """A pod is tried that did not wait in a lane."""
-        if namespace in self._debts:
+        if namespace in self.charges:
             return
         if namespace != self._came[0]:
             self._came_before = self._came
@@ -145,30 +145,30 @@ class Turns:
 
     def clear(self) -> None:
         """Empty all lanes."""
-        self._lanes.clear()
+        self.lanes.clear()
 
     def account(self, namespace: str, steps: int, now: float) -> None:
         """An attempt for a pod of this namespace took this many steps: charge those beyond the free ones."""
         if steps <= FREE:
             return
-        if len(self._debts) >= _NAMESPACES:
-            self._debts = {name: debt for name, debt in self._debts.items() if self.debt(name, now)}
-        self._debts[namespace] = (min(self.debt(namespace, now) + steps - FREE, _MOST_DEBT), now)
+        if len(self.charges) >= _NAMESPACES:
+            self.charges = {name: debt for name, debt in self.charges.items() if self.debt(name, now)}
+        self.charges[namespace] = (min(self.debt(namespace, now) + steps - FREE, _MOST_DEBT), now)
 
     def debt(self, namespace: str, now: float) -> float:
         """The steps with which a namespace is charged now."""
-        steps, since = self._debts.get(namespace, (0.0, now))
+        steps, since = self.charges.get(namespace, (0.0, now))
         return max(steps - (now - since) * REPAID, 0.0)
 
     def debts(self, now: float) -> dict[str, float]:
         """All debts, by namespace."""
-        return {name: debt for name in self._debts if (debt := self.debt(name, now))}
+        return {name: debt for name in self.charges if (debt := self.debt(name, now))}
 
     def in_debt(self, namespace: str, now: float) -> bool:
         """Whether a namespace's pods wait in its lane."""
-        if namespace not in self._debts:
+        if namespace not in self.charges:
             return False
         debt = self.debt(namespace, now)
         if not debt:
-            del self._debts[namespace]
+            del self.charges[namespace]
         return debt > IN_DEBT

@@ -23,28 +23,25 @@ class UnreadPods:
     def __init__(self) -> None:
         self.ready: Callable[[Pod, float], None] = _nobody
         """Told of each pod that is read, and when."""
-        self._pods: dict[str, Pod] = {}
+        self.pods: dict[str, Pod] = {}
         self._lanes: Backlog[str] = Backlog()
         self._effort = Effort()
 
-    def __bool__(self) -> bool:
-        return bool(self._pods)
-
     def __len__(self) -> int:
-        return len(self._pods)
+        return len(self.pods)
 
     def put(self, pod: Pod) -> None:
         """Read a pod later; what was seen of it before is out of date."""
-        before = self._pods.get(pod.uid)
+        before = self.pods.get(pod.uid)
         if before is not None and before.namespace != pod.namespace:
             self.drop(pod.uid)
         pod.shape.hold()  # what is read counts for others, so that it is not forgotten any more
-        self._pods[pod.uid] = pod
+        self.pods[pod.uid] = pod
         self._lanes.put(pod.namespace, pod.uid, 1)
 
     def drop(self, uid: str) -> None:
         """A pod is gone, or need not be read any more."""
-        pod = self._pods.pop(uid, None)
+        pod = self.pods.pop(uid, None)
         if pod is not None:
             self._lanes.done(pod.namespace, uid)
 
@@ -56,7 +53,7 @@ class UnreadPods:
         (lane,) = self._lanes.first(1)
         spent = 0
         for uid in self._lanes.of(lane):
-            pod = self._pods[uid]
+            pod = self.pods[uid]
             self._effort.begin(steps - spent)
             try:
                 pod.shape.read(self._effort.charge)

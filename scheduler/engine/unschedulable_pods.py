@@ -20,6 +20,7 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
+from scheduler.model.many_labels import key_of
 from scheduler.model.pod import Pod
 
 AT_ONCE = 8_000
@@ -102,22 +103,17 @@ class UnschedulablePods:
         self.frameworks = frameworks
         self._outbox = outbox
         self._by_namespace: dict[str, Waiting] = {}
-        self._behind: dict[str, Waiting] = {}
+        self.behind: dict[str, Waiting] = {}
         """The namespaces with pending events, in the order of their turns."""
         self._number = 0
         self.left = AT_ONCE
         """Steps that events may still take at once. A burst of events must not delay pods that can be tried."""
 
-    @property
-    def behind(self) -> bool:
-        """Whether events are pending."""
-        return bool(self._behind)
-
     def entries(self) -> int:
         """How much is kept here, for tests of what a tenant can make grow."""
         every = self._by_namespace.values()
         sets = sum(len(sets) for one in every for sets in one.buckets.values())
-        return sets + sum(1 + len(one.events) for one in every) + len(self._behind)
+        return sets + sum(1 + len(one.events) for one in every) + len(self.behind)
 
     def put(self, queued: QueuedPod) -> None:
         """A pod waits here from now on."""
@@ -179,9 +175,9 @@ class UnschedulablePods:
 
         Returns the sets to wake, the namespace, and the steps that were taken.
         """
-        namespace, waiting = next(iter(self._behind.items()))
-        del self._behind[namespace]
-        self._behind[namespace] = waiting
+        namespace, waiting = next(iter(self.behind.items()))
+        del self.behind[namespace]
+        self.behind[namespace] = waiting
         rooms: dict[int, Room | None] = {}
         woken: list[Woken] = []
         steps = 0
@@ -209,7 +205,7 @@ class UnschedulablePods:
                     break
         if not waiting.events:
             waiting.walk = None
-            self._behind.pop(namespace, None)
+            self.behind.pop(namespace, None)
         return woken, namespace, steps
 
     def _put_off(self, waiting: Waiting, pending: PendingEvent) -> None:
@@ -219,7 +215,7 @@ class UnschedulablePods:
             first, second = events[:2]
             both = first.event | second.event
             events[:2] = [PendingEvent(second.number, both, _yes, None, real=False)]
-        self._behind.setdefault(waiting.namespace, waiting)
+        self.behind.setdefault(waiting.namespace, waiting)
 
     def _ask(self, equals: EqualPods, pending: PendingEvent, room: Room | None, woken: list[Woken]) -> int:
         """Ask about one set, and add it to `woken` if it is to be woken; returns the steps that this took."""
@@ -312,7 +308,7 @@ class UnschedulablePods:
             del waiting.buckets[equals.bucket]
         if not waiting.buckets:
             del self._by_namespace[waiting.namespace]
-            self._behind.pop(waiting.namespace, None)
+            self.behind.pop(waiting.namespace, None)
 
 
 def alike(pod: Pod) -> tuple[Any, ...]:
@@ -322,7 +318,7 @@ def alike(pod: Pod) -> tuple[Any, ...]:
     """
     shape = pod.shape
     own = pod.uid if not shape.complete or shape.volumes.ephemeral or shape.claims else ""
-    return shape, pod.namespace, frozenset(pod.labels.items()), own, pod.priority, pod.preempts
+    return shape, pod.namespace, key_of(pod.labels), own, pod.priority, pod.preempts
 
 
 def _price(pod: Pod) -> int:

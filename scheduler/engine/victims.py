@@ -44,11 +44,13 @@ class Victims:
     @property
     def has_work(self) -> bool:
         """Whether some are still to be told to go, or nominations are to end, of which a node may have thousands."""
-        return bool(self._leaving) or self._nominator.has_work
+        return bool(self._leaving or self._nominator.ending)
 
     def take_turn(self) -> bool:
         """Whether this turn is theirs: every other one is, so that nobody waits until a large group is told to go."""
-        theirs, self._others_had = self._others_had and self.has_work, True
+        if not (self._leaving or self._nominator.ending):
+            return False
+        theirs, self._others_had = self._others_had, True
         return theirs
 
     def preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> None:
@@ -66,14 +68,14 @@ class Victims:
 
     def remove_more(self, now: float) -> None:
         """Have some more pods of a large group removed for a pod that took it as a whole; or end some nominations."""
-        self._others_had = False
-        if self._nominator.has_work:
+        if self._nominator.ending:
             self._nominator.end_more(now)
-            return
-        pod, node, victims = self._leaving.popleft()
-        if len(victims) > _AT_ONCE:
-            self._leaving.appendleft((pod, node, victims[_AT_ONCE:]))
-        self.remove(pod, node, victims[:_AT_ONCE], now)
+        else:
+            pod, node, victims = self._leaving.popleft()
+            if len(victims) > _AT_ONCE:
+                self._leaving.appendleft((pod, node, victims[_AT_ONCE:]))
+            self.remove(pod, node, victims[:_AT_ONCE], now)
+        self._others_had = not self.has_work
 
     def remove(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float, group: PodGroup | None = None) -> None:
         """Have victims removed for a pod, or for its group; from now on they count as terminating."""

@@ -33,17 +33,14 @@ class Waves:
         """`wake` moves one pod out of where it waits; `waits_on` has it wait on, if to try it would be of no use."""
         self._wake = wake
         self._waits_on = waits_on
-        self._waves: list[tuple[int, int, _Wave]] = []
+        self.under_way: list[tuple[int, int, _Wave]] = []
         """A heap of (-priority, number, wave)."""
         self._number = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._waves)
 
     @property
     def priority(self) -> int:
         """The highest priority of pods that are being woken."""
-        return -self._waves[0][0]
+        return -self.under_way[0][0]
 
     def begin(self, equals: EqualPods, cause: Cause, *, real: bool) -> None:
         """Wake a set. `real`: as in `Queue.wake`."""
@@ -56,12 +53,12 @@ class Waves:
 
     def _begin(self, priority: int, wave: _Wave) -> None:
         self._number += 1
-        heapq.heappush(self._waves, (-priority, self._number, wave))
+        heapq.heappush(self.under_way, (-priority, self._number, wave))
 
     def go_on(self, now: float, most: int) -> None:
         """Go through so many pods at most."""
-        while most and self._waves:
-            wave = self._waves[0][2]
+        while most and self.under_way:
+            wave = self.under_way[0][2]
             for queued in wave.pods:
                 if not wave.has(queued):
                     continue  # it has gone, or was woken, meanwhile
@@ -71,4 +68,4 @@ class Waves:
                 most -= 1
                 if not most:
                     return
-            heapq.heappop(self._waves)
+            heapq.heappop(self.under_way)

@@ -19,6 +19,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 
+FROM_RESERVE = ("reserve", "permit", "pre_bind", "bind", "post_bind")
 ASYNC_POINTS = ("permit", "pre_bind", "bind", "post_bind")
 """Points at which a plugin may be a coroutine function, which does its own I/O."""
 TIME_LIMIT = 30.0
@@ -65,11 +66,15 @@ class PluginAtPoint(Struct, frozen=True):
     skips: Callable[[PodShape], Collection[str]] | None
     """The plugin's `skips`, at points where it is asked before the pod is bound; None: it skips nothing here."""
 
+    def asked_about(self, shape: PodShape) -> bool:
+        """Whether pods of this shape concern it here."""
+        return self.skips is None or self.point not in self.skips(shape)
+
 
 PluginsByPoint = Mapping[str, tuple[PluginAtPoint, ...]]
 
 
-def by_point(points: Mapping[str, Iterable[Any]]) -> PluginsByPoint:
+def by_point(points: Mapping[str, Iterable[Any]], which: Iterable[str] = FROM_RESERVE) -> PluginsByPoint:
     """A profile's plugins from Reserve on, each at its points."""
     return {
         point: tuple(
@@ -82,8 +87,13 @@ def by_point(points: Mapping[str, Iterable[Any]]) -> PluginsByPoint:
             )
             for plugin in points.get(point, ())
         )
-        for point in ("reserve", "permit", "pre_bind", "bind", "post_bind")
+        for point in which
     }
+
+
+def for_shape(plugins: PluginsByPoint, shape: PodShape) -> PluginsByPoint:
+    """Those of them that pods of a shape concern."""
+    return {point: tuple([at for at in there if at.asked_about(shape)]) for point, there in plugins.items()}
 
 
 class BindingPlugins:
@@ -99,7 +109,7 @@ class BindingPlugins:
         node: str,
         waiting_pods: WaitingPods,
     ) -> None:
-        """`reached` is called when the Reserve plugins are done."""
+        """`plugins`: those that the pod concerns. `reached` is called when the Reserve plugins are done."""
         self._of = plugins
         self._guard = guard
         self._reached = reached
@@ -148,8 +158,6 @@ class BindingPlugins:
         pod, row, _ = self._where
         for number, at in enumerate(self._of["reserve"]):
             self._next = number
-            if at.skips is not None and "reserve" in at.skips(pod.shape):
-                continue
             answer = self._guard(at.plugin, at.method, pod, cluster, row)
             if isinstance(answer, Reject):
                 return Rejected(at.plugin.name, answer.reason)
@@ -162,16 +170,15 @@ class BindingPlugins:
     def _ask(self, plugins: tuple[PluginAtPoint, ...], cluster: Cluster) -> PointAnswer:
         while self._next < len(plugins):
             at = plugins[self._next]
-            if at.skips is None or at.point not in at.skips(self._where[0].shape):
-                answer = self._answer(at, cluster)
-                if isinstance(answer, Reject):
-                    return Rejected(at.plugin.name, answer.reason)
-                if isinstance(answer, Hold):
-                    self._holds = self._holds or {}
-                    self._holds[at.plugin.name] = min(float(answer.seconds), LONGEST_HOLD)
-                elif answer is not None and answer is not _SKIP:
-                    said: PointAnswer = answer
-                    return said
+            answer = self._answer(at, cluster)
+            if isinstance(answer, Reject):
+                return Rejected(at.plugin.name, answer.reason)
+            if isinstance(answer, Hold):
+                self._holds = self._holds or {}
+                self._holds[at.plugin.name] = min(float(answer.seconds), LONGEST_HOLD)
+            elif answer is not None and answer is not _SKIP:
+                said: PointAnswer = answer
+                return said
             self._next += 1
         if self._holds:
             holds, self._holds = Holds(self._holds), None

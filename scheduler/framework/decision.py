@@ -64,7 +64,9 @@ class Decision(Struct):
 
         `row`: of the node that was chosen; None: no node passes, and the reasons were read.
         """
-        self.passing, self.settled = self.fitting, True
+        if not (self.quick or self.settled):
+            self.passing = len(self.feasible)
+        self.settled = True
         self.feasible = np.array([] if row is None else [row], dtype=np.intp)
         if self.quick:
             return  # nothing else is known

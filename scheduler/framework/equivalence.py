@@ -188,15 +188,12 @@ class EquivalenceClasses:
         self._classes: Recurring[Hashable, EquivalenceClass] = Recurring(1)
         self._static: Recurring[Hashable, StaticResults] = Recurring(1)
         self._on_node: Recurring[Hashable, OnNodeResults] = Recurring(1)
-        self._by_shape: dict[PodShape, EquivalenceClass] = {}
+        self.by_shape: dict[PodShape, EquivalenceClass] = {}
+        """The shapes whose class is known."""
 
     def kept(self) -> KeptResults:
         """How much is kept."""
-        return KeptResults(len(self._classes), len(self._static), len(self._on_node), len(self._by_shape))
-
-    def knows(self, shape: PodShape) -> bool:
-        """Whether the class of a shape is known."""
-        return shape in self._by_shape
+        return KeptResults(len(self._classes), len(self._static), len(self._on_node), len(self.by_shape))
 
     @property
     def asks_foreign(self) -> bool:
@@ -211,7 +208,7 @@ class EquivalenceClasses:
         """The class of a pod, up to date. Raises PluginError, SliceOver."""
         cluster.settle_devices()
         shape = pod.shape
-        found = self._by_shape.get(shape)
+        found = self.by_shape.get(shape)
         if found is None:
             found = self._find(pod, cluster)
         elif len(self._classes) > 1:
@@ -240,12 +237,12 @@ class EquivalenceClasses:
                 self._on_node.keep(on_node_key, on_node := self._new_on_node(skipped))
             found = EquivalenceClass(key, static, on_node, self._asked_by(skipped, self._narrowing(pod, cluster)))
             if len(self._classes) >= most:
-                self._by_shape.clear()
+                self.by_shape.clear()
             self._classes.keep(key, found)
         if key in self._classes:
-            if len(self._by_shape) >= _SHAPES:
-                self._by_shape.clear()
-            self._by_shape[shape] = found
+            if len(self.by_shape) >= _SHAPES:
+                self.by_shape.clear()
+            self.by_shape[shape] = found
         return found
 
     def _signature(self, plugins: tuple[Any, ...], shape: PodShape, skipped: Skipped) -> Hashable:

@@ -118,7 +118,7 @@ class FilterPlugins:
             failed = mask & ~with_them
             if failed.any():
                 passed = passed & ~failed
-                rejected = [_without(one, failed) for one in rejected] + also
+                rejected = [left for one in rejected if (left := _without(one, failed)) is not None] + also
         return passed, rejected
 
     def _by_node_alone(self, rejected: Sequence[Rejected], rows: int) -> Bools:
@@ -251,10 +251,12 @@ class FilterPlugins:
         return "filter" in plugin.skips(shape)
 
 
-def _without(rejected: Rejected, rows: Bools) -> Rejected:
-    """The same rejections without those of some rows."""
+def _without(rejected: Rejected, rows: Bools) -> Rejected | None:
+    """The same rejections without those of some rows. None: there are no others."""
     found = rejected.reasons
     if isinstance(found, ManyReasons):
         few = [(reason, where & ~rows) for reason, where in found.few]
-        return Rejected(rejected.plugin, found.at(few, found.where & ~rows))
-    return Rejected(rejected.plugin, [(reason, where & ~rows) for reason, where in found])
+        where = found.where & ~rows
+        return Rejected(rejected.plugin, found.at(few, where)) if where.any() else None
+    left = [(reason, where) for reason, before in found if (where := before & ~rows).any()]
+    return Rejected(rejected.plugin, left) if left else None

@@ -13,7 +13,7 @@ import numpy as np
 from scheduler.framework.ahead import Ahead, ahead
 from scheduler.framework.attempt_record import AGAIN
 from scheduler.framework.binding import Write
-from scheduler.framework.binding_plugins import BindingPlugins, by_point
+from scheduler.framework.binding_plugins import BindingPlugins, PluginsByPoint, by_point, for_shape
 from scheduler.framework.decision import Decision, PluginScores, Rows
 from scheduler.framework.equivalence import EquivalenceClasses, KeptResults
 from scheduler.framework.events import ANY, ClusterEvent
@@ -42,8 +42,11 @@ class Framework:
         self._reached: Reached = _unheard
         self._pre_filters: tuple[Any, ...] = profile.plugins("pre_filter")
         enqueues = profile.plugins("pre_enqueue")
-        self._enqueues = tuple(plugin for plugin in enqueues if not plugin.for_groups)
-        self._enqueues_in_group = (*self._enqueues, *(plugin for plugin in enqueues if plugin.for_groups))
+        looking = [(plugin, declared(plugin).enqueues_by_cluster) for plugin in enqueues]
+        self._enqueues = tuple([one for one in looking if not one[0].for_groups])
+        """PreEnqueue plugins, and whether they look at the cluster."""
+        self._enqueues_in_group = (*self._enqueues, *(one for one in looking if one[0].for_groups))
+        self._queue_sort: Any = next(iter(profile.plugins("queue_sort")), None)
         self._scorers = [
             (plugin, profile.weights.get(plugin.name, 1), plugin.normalize) for plugin in profile.plugins("score")
         ]
@@ -51,6 +54,7 @@ class Framework:
         self._classes = EquivalenceClasses(self._pre_filters, self.filters.plugins, self._scorers, self.guard)
         self._named = NamedNode(self._pre_filters, self.filters, self.guard)
         self._from_reserve = by_point(profile.points)
+        self._from_reserve_by_shape: dict[PodShape, PluginsByPoint] = {}
         self.placements = PlacementPlugins(profile, self.guard)
         self._by_name = profile.by_name
         self._methods = {name: declared(plugin).methods for name, plugin in self._by_name.items()}
@@ -138,16 +142,16 @@ class Framework:
 
     def held_by(self, pod: Pod, cluster: Cluster) -> tuple[str, Reason] | None:
         """(plugin, reason) of the first plugin that holds the pod out of the queue."""
-        for plugin in self._enqueues if pod.scheduling_group is None else self._enqueues_in_group:
-            looks = declared(plugin).enqueues_by_cluster
-            reason = self.guard(plugin, plugin.pre_enqueue, pod, *((cluster,) if looks else ()))
+        for plugin, looks in self._enqueues if pod.scheduling_group is None else self._enqueues_in_group:
+            given = (pod, cluster) if looks else (pod,)
+            reason = self.guard(plugin, plugin.pre_enqueue, *given)
             if reason is not None:
                 return plugin.name, reason
         return None
 
     def sort_key(self, pod: Pod, queued_at: float) -> tuple[Any, ...]:
         """The sort key of a pod in the active queue, smallest first."""
-        plugin = self.profile.plugins("queue_sort")[0]
+        plugin = self._queue_sort
         key: tuple[Any, ...] = self.guard(plugin, plugin.queue_sort, pod, queued_at)
         return key
 
@@ -176,14 +180,15 @@ class Framework:
     def _decide_by_class(self, pod: Pod, cluster: Cluster, within: Bools | None) -> Decision | None:
         """The best rows for a pod; None if the decision has to be taken in full, for example as no node is left."""
         ask, nodes = self.guard, cluster.nodes
-        if within is None and not cluster.nominations and not self._classes.knows(pod.shape):
+        yields = bool(cluster.nominations)
+        if within is None and not yields and pod.shape not in self._classes.by_shape:
             named = self._on_named_node(pod, cluster)
             if named is not None:
                 return named
         kept = self._classes.of(pod, cluster)
         asked, count = kept.asked, nodes.count if within is None else int(np.count_nonzero(within))
         left = kept.passes if within is None else kept.passes & within
-        if cluster.nominations:
+        if yields:
             yielding = self.filters.yielding(pod, cluster, left)
             if yielding is None:
                 return None
@@ -354,10 +359,21 @@ class Framework:
 
         `binders`: plugins that are asked to bind it before the profile's Bind plugins.
         """
-        plugins = self._from_reserve
+        plugins = self._from_reserve_by_shape.get(pod.shape)
+        if plugins is None:
+            plugins = self._find_from_reserve(pod.shape)
         if binders:
-            plugins = by_point({**self.profile.points, "bind": (*binders, *self.profile.plugins("bind"))})
+            plugins = {**plugins, **by_point({"bind": (*binders, *self.profile.plugins("bind"))}, ("bind",))}
         return BindingPlugins(plugins, self.guard, self._reached, pod, row, node, waiting_pods)
+
+    def _find_from_reserve(self, shape: PodShape) -> PluginsByPoint:
+        """The plugins from Reserve on that pods of a shape concern."""
+        found = for_shape(self._from_reserve, shape)
+        if not shape.heavy:
+            if len(self._from_reserve_by_shape) >= _SHAPES:
+                self._from_reserve_by_shape.clear()
+            self._from_reserve_by_shape[shape] = found
+        return found
 
     def _nominated_row(self, pod: Pod, cluster: Cluster) -> int | None:
         name = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name
@@ -422,6 +438,8 @@ def _on_node(profile: Profile, filters: FilterPlugins) -> frozenset[str]:
     return filters.on_node() - {plugin.name for point in points for plugin in profile.plugins(point)}
 
 
+_SHAPES = 1024
+"""Of so many shapes it is remembered which plugins they concern."""
 _NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
 
 

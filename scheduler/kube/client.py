@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from scheduler.kube.connection import Connection
 from scheduler.kube.errors import ApiError, ConfigError, Unreachable, described
 from scheduler.kube.exchange import Exchange
-from scheduler.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Throttle
+from scheduler.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Places, Throttle
 from scheduler.kube.line import Response
 from scheduler.kube.streaming import Stream
 
@@ -36,11 +36,11 @@ RENEW_SECONDS = 60.0  # an exec plugin may ask a slow token service, or hang
 
 
 class _LaneState:
-    """The state of a lane: its free places, its share of the rate, its pause."""
+    """The state of a lane: its places, its share of the rate, its pause."""
 
     def __init__(self, lane: Lane, throttle: Throttle, rng: Callable[[], float]) -> None:
         self.lane = lane
-        self.slots = asyncio.Semaphore(lane.width or 1_000_000)
+        self.places = Places(lane.width or 1_000_000)
         self.throttle = throttle
         self.gate = Gate(rng)
 
@@ -129,18 +129,21 @@ class Client:
         tries: int = TRIES,
         patience: float | None = None,
         on_send: Callable[[], None] | None = None,
+        since: float | None = None,
     ) -> bytes:
         """Send and read to the end. `path` and `query` are already encoded; `timeout` in seconds.
 
-        `patience`, `on_send`: as in `Exchange.send`. A 401 renews the credentials and is tried once more; 429 and 503
-        with Retry-After pause the whole lane and are tried again up to `tries` times in all, whatever the verb: the
-        server says that it did nothing.
+        `since`: when what this is for began, by the client's clock; in a lane that is full, what began first goes
+        first. Without it: now. `patience`, `on_send`: as in `Exchange.send`. A 401 renews the credentials and is tried
+        once more; 429 and 503 with Retry-After pause the whole lane and are tried again up to `tries` times in all,
+        whatever the verb: the server says that it did nothing.
         """
         state = self._lanes[lane.name]
         attempt = 1
         renewed = False
         credentials = self.connection.credentials
-        async with state.slots:
+        await state.places.take(self._clock() if since is None else since)
+        try:
             while True:
                 await state.admit(self._clock)
                 generation = credentials.generation
@@ -164,6 +167,8 @@ class Client:
                     else:
                         raise
                     self.retries[error.status] = self.retries.get(error.status, 0) + 1
+        finally:
+            state.places.give_back()
 
     async def get(
         self,
@@ -187,6 +192,7 @@ class Client:
         timeout: float | None = None,  # noqa: ASYNC109
         patience: float | None = None,
         on_send: Callable[[], None] | None = None,
+        since: float | None = None,
     ) -> bytes:
         """POST to a collection or a subresource."""
         return await self.request(
@@ -198,6 +204,7 @@ class Client:
             timeout=timeout,
             patience=patience,
             on_send=on_send,
+            since=since,
         )
 
     async def turns(self, lane: Lane, most: int) -> int:
@@ -243,9 +250,17 @@ class Client:
         """PUT an object; its resourceVersion in the body makes it conditional."""
         return await self.request("PUT", path, body=body, lane=lane)
 
-    async def patch(self, path: str, body: bytes, content_type: str = MERGE_PATCH, *, lane: Lane = API) -> bytes:
+    async def patch(
+        self,
+        path: str,
+        body: bytes,
+        content_type: str = MERGE_PATCH,
+        *,
+        lane: Lane = API,
+        since: float | None = None,
+    ) -> bytes:
         """PATCH an object or a subresource."""
-        return await self.request("PATCH", path, body=body, content_type=content_type, lane=lane)
+        return await self.request("PATCH", path, body=body, content_type=content_type, lane=lane, since=since)
 
     async def delete(self, path: str, body: bytes | None = None, *, lane: Lane = API) -> bytes:
         """DELETE an object; `body` is DeleteOptions."""

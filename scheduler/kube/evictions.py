@@ -7,7 +7,6 @@ until when (`past_evictions`). When to send a request is the engine's decision.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
@@ -127,9 +126,10 @@ def event(
     action: str,
     note: str,
     instance: str,
+    moment: float,
     annotations: Mapping[str, str] | None = None,
 ) -> tuple[str, bytes]:
-    """POST: an events.k8s.io Event about any object; `kind` is Normal or Warning."""
+    """POST: an events.k8s.io Event about any object; `kind` is Normal or Warning, `moment` seconds since the epoch."""
     namespace = about.namespace or CLUSTER_EVENTS
     metadata: dict[str, object] = {"namespace": namespace, "name": event_name(about.name)}
     if annotations:
@@ -139,7 +139,7 @@ def event(
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": metadata,
-        "eventTime": micro_time(time.time()),
+        "eventTime": micro_time(moment),
         "type": kind,
         "reason": reason,
         "action": action,

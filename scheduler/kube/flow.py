@@ -1,4 +1,4 @@
-"""Who may send when: a token bucket (clientConnection.qps and burst), lanes, and the pause a server asked for.
+"""Who may send when: a token bucket (clientConnection.qps and burst), lanes and their places, and a server's pause.
 
 The bucket is client-go's flowcontrol limiter (util/flowcontrol/throttle.go over golang.org/x/time/rate). Unlike there,
 each lane has its share of the rate, so a thousand condition updates never hold up a bind, and ten thousand binds never
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -167,6 +168,44 @@ CHECK = Lane(
 )
 """Lists that are compared with what is known. They cost binds nothing, and are taken one page at a time."""
 LANES = (BIND, API, CONFIRM, WATCH, STATUS, EVENT, EVICT, LEASE, REVIEW, CHECK)
+
+
+class Places:
+    """The requests of a lane that may be under way at once; of those that wait, what began first goes first.
+
+    Several requests may serve one thing, as the writes of a claim and the Binding of its pod: these have one beginning.
+    So what was begun is finished before others begin, and nothing is overtaken by what began later.
+    """
+
+    __slots__ = ("_order", "_waiting", "free")
+
+    def __init__(self, width: int) -> None:
+        self.free = width
+        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._order = itertools.count()
+
+    async def take(self, since: float) -> None:
+        """Return with a place. `since`: when what it is for began, in seconds of one clock."""
+        if self.free:  # then nobody waits
+            self.free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (since, next(self._order), turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        """A request is done: its place is the next one's."""
+        while self._waiting:
+            turn = heapq.heappop(self._waiting)[2]
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self.free += 1
 
 
 class Gate:

@@ -160,6 +160,11 @@ class ListWatch(Generic[T]):
         self.astray = True
         self._resync = True
 
+    @property
+    def to_list(self) -> bool:
+        """Whether it was asked to list again, which an open stream would put off."""
+        return self._resync
+
     def take(self) -> list[Change[T]]:
         """The changes collected since the last call, in order."""
         return self.objects.take()

@@ -203,18 +203,20 @@ class Reflector(Generic[T]):
             tasks.create_task(self._cross_check(self._check))
 
     async def _follow(self) -> None:
-        machine = self._machine
         while True:
-            action = machine.action(self._clock())
-            match action:
-                case Pause(seconds):
-                    await self._sleep(seconds)
-                case FetchPage(query, seconds):
-                    await self._list(query, seconds)
-                case AskVersion(query):
-                    await self._ask_version(query)
-                case OpenWatch(query):
-                    await self._watch(query)
+            await self.step(self._clock())
+
+    async def step(self, now: float) -> None:
+        """Do what comes next by `now`, a time of the clock: list a page, watch until the stream ends, or wait."""
+        match self._machine.action(now):
+            case Pause(seconds):
+                await self._sleep(seconds)
+            case FetchPage(query, seconds):
+                await self._list(query, seconds)
+            case AskVersion(query):
+                await self._ask_version(query)
+            case OpenWatch(query):
+                await self._watch(query)
 
     async def _cross_check(self, check: CrossCheck) -> None:
         while True:
@@ -285,7 +287,8 @@ class Reflector(Generic[T]):
                 self._tell_refused()
                 self._stream = stream
                 try:
-                    while machine.phase is Phase.WATCHING and (chunk := await stream.read()):
+                    # Whoever asks for a list while the stream is being opened finds no stream to end.
+                    while machine.phase is Phase.WATCHING and not machine.to_list and (chunk := await stream.read()):
                         await self._apply(machine.received(chunk, self._clock()))
                 except Unreachable as error:
                     lost = self.last_error = without_trace(error)

@@ -305,19 +305,30 @@ def _options(pod: PodRef, grace_seconds: int | None) -> dict[str, Any]:
     return found
 
 
-async def bind(client: Client, pod: PodRef, node: str, on_send: Callable[[], None] | None = None) -> None:
+async def bind(
+    client: Client,
+    pod: PodRef,
+    node: str,
+    on_send: Callable[[], None] | None = None,
+    since: float | None = None,
+) -> None:
     """Bind; returns when the server said yes. `Unreachable` with `sent` True leaves open whether it happened.
 
-    `on_send` is called when it leaves, each time that it does.
+    `on_send` is called when it leaves, each time that it does. `since`: as in `Client.request`.
     """
     path = pod_path(pod, "binding")
     answer = None
     if client.protobuf:
         body = protobuf_binding(pod, node)
-        answer = await _in_protobuf(client, path, body, BIND, BIND_SECONDS, BIND_PATIENCE, on_send)
+        answer = await _in_protobuf(client, path, body, BIND, BIND_SECONDS, BIND_PATIENCE, on_send, since)
     if answer is None:
         answer = await client.create(
-            *binding(pod, node), lane=BIND, timeout=BIND_SECONDS, patience=BIND_PATIENCE, on_send=on_send
+            *binding(pod, node),
+            lane=BIND,
+            timeout=BIND_SECONDS,
+            patience=BIND_PATIENCE,
+            on_send=on_send,
+            since=since,
         )
     _not_a_page(answer)
 
@@ -354,10 +365,13 @@ async def _in_protobuf(
     seconds: float | None = None,
     patience: float | None = None,
     on_send: Callable[[], None] | None = None,
+    since: float | None = None,
 ) -> bytes | None:
     """Create in protobuf; None, and never again, when the server does not speak it."""
     try:
-        return await client.create(path, body, PROTOBUF, lane=lane, timeout=seconds, patience=patience, on_send=on_send)
+        return await client.create(
+            path, body, PROTOBUF, lane=lane, timeout=seconds, patience=patience, on_send=on_send, since=since
+        )
     except ApiError as error:
         if error.status not in _NOT_SPOKEN:
             raise
@@ -370,18 +384,21 @@ async def patch_status(client: Client, path: str, body: bytes, lane: Lane = STAT
     return await client.patch(path, body, STRATEGIC_MERGE_PATCH, lane=lane)
 
 
-async def patch_object(client: Client, path: str, body: bytes, *, strategic: bool = False) -> str:
-    """Send a patch made by `object_patch`; returns the object's new resourceVersion."""
-    answer = await client.patch(path, body, STRATEGIC_MERGE_PATCH if strategic else MERGE_PATCH, lane=BIND)
+async def patch_object(
+    client: Client, path: str, body: bytes, *, strategic: bool = False, since: float | None = None
+) -> str:
+    """Send a patch made by `object_patch`, with `since` as in `Client.request`; returns the new resourceVersion."""
+    kind = STRATEGIC_MERGE_PATCH if strategic else MERGE_PATCH
+    answer = await client.patch(path, body, kind, lane=BIND, since=since)
     try:
         return _versioned.decode(answer).metadata.resource_version
     except msgspec.MsgspecError as error:
         raise Unreachable("the answer is none of an API server's") from error
 
 
-async def create_object(client: Client, path: str, body: bytes) -> str:
-    """Create what `object_creation` made; returns its resourceVersion."""
-    answer = await client.create(path, body, lane=BIND)
+async def create_object(client: Client, path: str, body: bytes, *, since: float | None = None) -> str:
+    """Create what `object_creation` made; returns its resourceVersion. `since`: as in `Client.request`."""
+    answer = await client.create(path, body, lane=BIND, since=since)
     return _versioned.decode(answer).metadata.resource_version
 
 

@@ -84,7 +84,28 @@ def conditions_of(requirements: Sequence[_Requirement]) -> tuple[Condition, ...]
 
 
 def conditions_in_parts(requirements: Sequence[_Requirement]) -> Parts[tuple[Condition, ...] | None]:
-    """As `conditions_of`: there may be 100,000 requirements."""
+    """As `conditions_of`: there may be 100,000 requirements. Mostly there is one on each key, In or NotIn."""
+    by_key: dict[str, _Requirement] = {}
+    for some in some_of(requirements):
+        known = len(by_key)
+        by_key |= {requirement.key: requirement for requirement in some}
+        if len(by_key) < known + len(some):
+            return (yield from _by_key(requirements))
+        if len(requirements) > len(some):
+            yield len(some) // 2
+    found: list[Condition] = []
+    for some in some_of(requirements):
+        simple = [Condition(one.key, _ALIKE[one.operator], one.values) for one in some if one.operator in _ALIKE]
+        if len(simple) < len(some) or not all(one.values for one in simple):
+            return (yield from _by_key(requirements))
+        found += simple
+        if len(requirements) > len(some):
+            yield len(some) // 2
+    return tuple(found)
+
+
+def _by_key(requirements: Sequence[_Requirement]) -> Parts[tuple[Condition, ...] | None]:
+    """As `conditions_in_parts`, also where there are several requirements on a key."""
     by_key: dict[str, list[_Requirement]] = {}
     for some in some_of(requirements):
         for requirement in some:
@@ -94,7 +115,7 @@ def conditions_in_parts(requirements: Sequence[_Requirement]) -> Parts[tuple[Con
     found: list[Condition] = []
     for keys in some_of(list(by_key)):
         for key in keys:
-            condition = _merged(key, by_key[key])
+            condition = yield from _merged(key, by_key[key])
             if condition is None:
                 return None
             found.append(condition)
@@ -103,17 +124,21 @@ def conditions_in_parts(requirements: Sequence[_Requirement]) -> Parts[tuple[Con
     return tuple(found)
 
 
+_PART = 250
+"""Steps of merging values until it yields."""
 _ALIKE = {"In": Kind.IN, "NotIn": Kind.NOT_IN}
 
 
-def _merged(key: str, requirements: list[_Requirement]) -> Condition | None:
-    first = requirements[0]
-    if len(requirements) == 1 and first.operator in _ALIKE and first.values:
-        return Condition(key, _ALIKE[first.operator], first.values)  # as most of them are
+def _merged(key: str, requirements: list[_Requirement]) -> Parts[Condition | None]:
     wanted: frozenset[str] | None = None
     excluded: set[str] = set()
     present = absent = False
+    steps = 0
     for requirement in requirements:
+        steps += len(requirement.values) // 8
+        if steps >= _PART:
+            yield steps
+            steps = 0
         match requirement.operator:
             case "In":
                 wanted = requirement.values if wanted is None else wanted & requirement.values
@@ -142,18 +167,31 @@ def hold(conditions: Iterable[Condition], labels: Mapping[str, str]) -> bool:
 class ByKey:
     """Conditions to be held against labels that are fewer: it costs what the labels are."""
 
-    __slots__ = ("_by_key", "_present")
+    __slots__ = ("_by_key", "_exact", "_present", "_rest")
 
     def __init__(self, conditions: Sequence[Condition] = ()) -> None:
         self._by_key: dict[str, Condition] = {}
+        self._exact: dict[str, str] = {}
+        """The value that a key has to have: most conditions ask for one, and a tenant may write 100,000 such."""
+        self._rest: dict[str, Condition] = {}
+        """The other conditions."""
         self._present = 0
-        """So many of the keys must be there."""
+        """So many of the keys of other conditions must be there."""
         self.add(conditions)
 
     def add(self, conditions: Sequence[Condition]) -> None:
         """Have more conditions."""
         self._by_key |= {condition.key: condition for condition in conditions}
-        self._present += len([1 for condition in conditions if condition.kind not in WITHOUT])
+        exact = {
+            one.key: value for one in conditions if one.kind is Kind.IN and len(one.values) == 1 for value in one.values
+        }
+        self._exact |= exact
+        if len(exact) == len(conditions):
+            return
+        for condition in conditions:
+            if condition.key not in exact:
+                self._rest[condition.key] = condition
+                self._present += not condition.holds_without
 
     def beside(self, requirements: Iterable[_Requirement]) -> "ByKey | None":
         """These conditions and more requirements, of which there are few; None: no labels meet them all."""
@@ -163,8 +201,12 @@ class ByKey:
         if more is None:
             return None
         made = ByKey()
-        made._by_key, made._present = dict(self._by_key), self._present
-        made._present -= len([1 for condition in met if not condition.holds_without])
+        made._by_key, made._exact, made._rest = dict(self._by_key), dict(self._exact), dict(self._rest)
+        made._present = self._present
+        for condition in met:
+            if made._exact.pop(condition.key, None) is None:
+                del made._rest[condition.key]
+                made._present -= not condition.holds_without
         made.add(more)
         return made
 
@@ -175,11 +217,11 @@ class ByKey:
 
     def hold(self, labels: Mapping[str, str]) -> bool:
         """Whether all conditions hold for these labels."""
-        if len(labels) < self._present:
+        if len(labels) < len(self._exact) + self._present or not self._exact.items() <= labels.items():
             return False
         present = 0
-        for key in labels if len(labels) <= len(self._by_key) else [key for key in self._by_key if key in labels]:
-            condition = self._by_key.get(key)
+        for key in labels if len(labels) <= len(self._rest) else [key for key in self._rest if key in labels]:
+            condition = self._rest.get(key)
             if condition is not None:
                 if not condition.accepts(labels[key]):
                     return False

@@ -3,7 +3,6 @@
 from scheduler.model import wire
 from scheduler.model.parts import Parts, in_order, some_of
 from scheduler.model.selectors import (
-    A_REQUIREMENT,
     EVERYTHING,
     NOTHING,
     PART,
@@ -12,6 +11,7 @@ from scheduler.model.selectors import (
     check_operator,
     requirement_in_parts,
     requirements_of,
+    steps_of,
 )
 
 
@@ -31,7 +31,7 @@ def label_selector_in_parts(selector: wire.LabelSelector | None, path: str) -> P
         where = f"{path}.matchExpressions[{i}]"
         check_operator(expression.operator, where)
         found.append((yield from requirement_in_parts(expression, where)))
-        steps += A_REQUIREMENT
+        steps += steps_of(expression)
         if steps >= PART:
             yield steps
             steps = 0

@@ -63,8 +63,8 @@ def parse_selecting(kind: str, wired: wire.PodSelecting) -> SelectingObject:
             if kind in BY_MAP:
                 pairs = _labels_decoder.decode(text)
                 if pairs:
-                    found = (Requirement(key, "In", frozenset((value,))) for key, value in sorted(pairs.items()))
-                    selector = LabelSelector(tuple(found))
+                    only = {value: frozenset((value,)) for value in set(pairs.values())}
+                    selector = LabelSelector(tuple([Requirement(key, "In", only[pairs[key]]) for key in sorted(pairs)]))
             else:
                 selector = parse_label_selector(_selector_decoder.decode(text), "spec.selector")
         except SelectorError as error:

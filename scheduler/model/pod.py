@@ -16,6 +16,7 @@ from scheduler.model import wire
 from scheduler.model.annotated import AnnotationError, Mode, affinity_of, carries
 from scheduler.model.containers import in_small_parts, resize_infeasible
 from scheduler.model.lasting import Lasting, expected_text, lasting
+from scheduler.model.many_labels import labels_of
 from scheduler.model.pod_devices import required_features
 from scheduler.model.pod_group import GroupKey, group_of
 from scheduler.model.promise import annotation_text
@@ -165,7 +166,7 @@ class Interner:
             return NO_LABELS
         found = self.known_labels.get(text)
         if found is None:
-            found = _labels_decoder.decode(text)
+            found = labels_of(_labels_decoder.decode(text))
             self.known_labels.put(text, found, len(text))
         return found
 

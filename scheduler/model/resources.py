@@ -26,6 +26,9 @@ _DEFAULTS: Nano = {"cpu": parse_nano("100m"), "memory": parse_nano("200Mi")}
 _REMEMBERED_LENGTH = 80
 """Anybody may write names of hundreds of characters: longer ones are not worth remembering."""
 
+_FEW = 1_000
+"""Of a pod that asks for more resources than these, no name is remembered."""
+
 CORE = ("cpu", "memory", "ephemeral-storage")
 
 _MANY = 64
@@ -92,7 +95,12 @@ def parse_amounts(amounts: Amounts | None, path: str) -> tuple[Nano, list[str]]:
     """Parse a ResourceList; what is not a quantity is left out and named in the second value."""
     nano: Nano = {}
     problems: list[str] = []
+    fine: dict[str | int | float, int] = {}
     for name, text in (amounts or {}).items():
+        known = fine.get(text)
+        if known is not None:
+            nano[name] = known
+            continue
         try:
             nano[name] = parse_nano(text)
         except QuantityError as error:
@@ -100,6 +108,8 @@ def parse_amounts(amounts: Amounts | None, path: str) -> tuple[Nano, list[str]]:
             continue
         if is_absurd(nano[name]):
             problems.append(f"{path}[{name[:64]}]: Invalid value: {as_json(text)}: beyond what a machine can have")
+        else:
+            fine[text] = nano[name]
     return nano, problems
 
 
@@ -122,11 +132,23 @@ def is_extended(name: str) -> bool:
 
 def in_units(nano: Nano) -> dict[str, int]:
     """Resource name → the scheduler's integers: milli-cores for cpu, whole units for the rest."""
+    if len(nano) > _FEW:
+        return _many_in_units(nano)
     return {
         name: milli_units(amount) if name == "cpu" else units(amount)
         for name, amount in nano.items()
         if name in CORE or is_scalar(name)
     }
+
+
+def _many_in_units(nano: Nano) -> dict[str, int]:
+    """As `in_units`. One pod's thousands of names would push out everybody else's, and are not remembered."""
+    counted = _is_scalar.__wrapped__
+    rounded = {amount: units(amount) for amount in set(nano.values())}
+    found = {name: rounded[amount] for name, amount in nano.items() if name in CORE or counted(name)}
+    if "cpu" in found:
+        found["cpu"] = milli_units(nano["cpu"])
+    return found
 
 
 def _add(into: Nano, more: Mapping[str, int]) -> None:

@@ -33,7 +33,6 @@ _VALUE = re.compile(rf"(?:{_NAME.pattern})?")
 _SUBDOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
 _KEY = re.compile(rf"(?:(?=[^/]{{1,253}}/){_SUBDOMAIN}/)?{_NAME.pattern}")
 """What `is_qualified_name` says, in one look."""
-_DNS = re.compile(rf"(?=.{{1,253}}$){_SUBDOMAIN}")
 
 
 class SelectorError(ValueError):
@@ -55,10 +54,7 @@ def is_label_value(text: str) -> bool:
 
 def is_qualified_name(text: str) -> bool:
     """Whether the text is a legal label key: an optional DNS prefix, a slash, a name."""
-    prefix, slash, name = text.rpartition("/")
-    if slash and not _DNS.fullmatch(prefix):
-        return False
-    return _NAME.fullmatch(name) is not None
+    return _KEY.fullmatch(text) is not None
 
 
 class Requirement(Struct, frozen=True, gc=False):
@@ -171,11 +167,17 @@ class LabelSelector(Struct, frozen=True, dict=True):
     def _by_key(self) -> ByKey | None:
         return None if self.conditions is None else ByKey(self.conditions)
 
+    @property
+    def worked_out(self) -> bool:
+        """Whether nothing is left to be worked out that takes long."""
+        return len(self.requirements) <= _MANY or "conditions" in self.__dict__
+
     def working_out(self) -> Parts[None]:
         """Work out what is asked of it later, some requirements at a time."""
         known = self.__dict__
-        _ = hash(self), self.size
-        yield self.size // 16
+        _ = hash(self)
+        yield len(self.requirements) // 8
+        yield self.size // 8
         known["conditions"] = conditions = yield from conditions_in_parts(self.requirements)
         if conditions is None or len(self.requirements) <= _MANY:
             return
@@ -260,8 +262,14 @@ def requirements_of(labels: Labels, path: str) -> list[Requirement]:
     return [Requirement(key, "In", sets[value]) for key, value in sorted(labels.items())]
 
 
+def steps_of(one: wire.Requirement) -> int:
+    """The steps that `requirement_in_parts` takes beside those that it yields."""
+    values = len(one.values or ())
+    return A_REQUIREMENT + (values // 4 if values <= _MANY_VALUES else 0)
+
+
 def requirement_in_parts(one: wire.Requirement, path: str) -> Parts[Requirement]:
-    """As `parse_requirement`: there may be 100,000 values."""
+    """As `parse_requirement`: there may be 100,000 values. `steps_of` says what it takes for few of them."""
     values = one.values or ()
     long = len(values) > _MANY_VALUES
     found = parse_requirement(one.key, one.operator, values, path, checks_values=not long)
@@ -335,7 +343,7 @@ def node_selector_term_in_parts(term: wire.NodeSelectorTerm, path: str) -> Parts
             labels.append((yield from requirement_in_parts(r, f"{path}.matchExpressions[{i}]")))
         except SelectorError as error:
             errors.append(str(error))
-        steps += A_REQUIREMENT
+        steps += steps_of(r)
         if steps >= PART:
             yield steps
             steps = 0

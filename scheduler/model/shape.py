@@ -121,6 +121,11 @@ class PodShape:
     """What is read later as it is written; None: it is read once and for all."""
 
     @property
+    def settled(self) -> bool:
+        """Whether all terms are read, and stay."""
+        return self._unread is None and self._written is None
+
+    @property
     def complete(self) -> bool:
         """Whether all terms are read."""
         return self._unread is None
@@ -147,7 +152,7 @@ class PodShape:
     @property
     def lends_terms(self) -> bool:
         """Whether others whose terms are written alike may take these over: all are read, and stay."""
-        return self._unread is None and self._written is None and _problem(self.warnings) is None
+        return self.settled and _problem(self.warnings) is None
 
     def hold(self) -> None:
         """What is read stays: a node has or is kept for a pod of this shape, so that it counts."""
@@ -221,6 +226,11 @@ _labels_decoder = msgspec.json.Decoder(dict[str, str])
 _tolerations_decoder = msgspec.json.Decoder(list[wire.Toleration])
 
 
+def _node_selector(labels: dict[str, str]) -> tuple[Requirement, ...]:
+    only = {value: frozenset((value,)) for value in set(labels.values())}
+    return tuple([Requirement(key, "In", only[value]) for key, value in labels.items()])
+
+
 def parse_shape(
     pod: wire.Pod | wire.UnreadPod,
     affinity: bytes,
@@ -244,10 +254,7 @@ def parse_shape(
     shape.weight = 0
     shape.tolerations = _tolerations(spec.tolerations)
     selector = wire.present(spec.node_selector)
-    shape.node_selector = tuple(
-        Requirement(key, "In", frozenset((value,)))
-        for key, value in (_labels_decoder.decode(selector).items() if selector else ())
-    )
+    shape.node_selector = _node_selector(_labels_decoder.decode(selector)) if selector else ()
     shape.promise = parse_promise(promise)
     shape.claims = pod_claims(spec)
     shape.in_group = in_group

@@ -4,8 +4,11 @@ from msgspec import Struct
 
 from scheduler.model import wire
 from scheduler.model.large_selectors import label_selector_in_parts
-from scheduler.model.parts import Parts
+from scheduler.model.parts import Parts, some_of, whole
 from scheduler.model.selectors import Labels, LabelSelector, Requirement, parse_label_selector
+
+_FEW = 16
+"""More keys than these make a selector that is worked out anew."""
 
 
 class SpreadConstraint(Struct, frozen=True):
@@ -22,10 +25,22 @@ class SpreadConstraint(Struct, frozen=True):
 
     def selector_for(self, labels: Labels) -> LabelSelector:
         """The selector with the pod's own values of `matchLabelKeys` added."""
-        extra = tuple(
-            Requirement(key, "In", frozenset((labels[key],))) for key in self.match_label_keys if key in labels
-        )
-        return self.selector if not extra or self.selector.nothing else self.selector.beside(extra)
+        return whole(self.selector_in_parts(labels))
+
+    def selector_in_parts(self, labels: Labels) -> Parts[LabelSelector]:
+        """As `selector_for`: there may be 60,000 keys."""
+        extra: list[Requirement] = []
+        for keys in some_of(self.match_label_keys):
+            extra += [Requirement(key, "In", frozenset((labels[key],))) for key in keys if key in labels]
+            yield 3 + len(keys)
+        if not extra or self.selector.nothing:
+            return self.selector
+        if len(extra) <= _FEW:
+            yield self.selector.size // 16
+            return self.selector.beside(tuple(extra))
+        made = LabelSelector((*extra, *self.selector.requirements))
+        yield from made.working_out()
+        return made
 
     def counts(self, labels: Labels, other: Labels) -> bool:
         """Whether a pod with these labels has a pod with the other labels counted."""

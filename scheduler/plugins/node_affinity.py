@@ -201,7 +201,7 @@ def matches_all(requirements: Iterable[Requirement], nodes: Nodes) -> Bools:
             (value,) = requirement.values
             matched &= column.holds(nodes.rows, value)
         elif len(requirement.values) > _SMALL:
-            matched &= accepted_by_code(column, (requirement,))[0].take(column.codes[: nodes.rows])
+            matched &= accepted_by_code(column, (requirement,)).take(column.codes[: nodes.rows])
         else:
             matched &= column.where(nodes.rows, requirement, requirement.accepts)
     return matched

@@ -180,16 +180,12 @@ class Attachments:
             if not pods:
                 del self._pods[row]
         for used in volumes.claims:
-            key = (pod.namespace, used.claim(pod.name))
-            for counted in (self._claim_rows, self._made_for) if used.ephemeral else (self._claim_rows,):
-                rows = counted.get(key)
-                if rows is None:
-                    rows = counted[key] = {}
-                times = rows[row] = rows.get(row, 0) + sign
-                if not times:
-                    del rows[row]
-                    if not rows:
-                        del counted[key]
+            if used.ephemeral:
+                key = (pod.namespace, used.claim(pod.name))
+                _count(self._claim_rows, key, row, sign)
+                _count(self._made_for, key, row, sign)
+            else:
+                _count(self._claim_rows, (pod.namespace, used.name), row, sign)
         self._stale.add(row)
 
     def claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
@@ -324,6 +320,21 @@ def of_translated(disk: Translated) -> tuple[str, str] | None:
     if disk.problem is not None or not disk.handle:
         return None
     return f"{disk.driver}/{disk.handle}", disk.driver
+
+
+def _count(counted: dict[ClaimKey, dict[int, int]], key: ClaimKey, row: int, sign: int) -> None:
+    """One more use of a claim on a row, or one fewer."""
+    rows = counted.get(key)
+    if rows is None:
+        counted[key] = {row: sign}
+        return
+    times = rows.get(row, 0) + sign
+    if times:
+        rows[row] = times
+        return
+    del rows[row]
+    if not rows:
+        del counted[key]
 
 
 def _remove(index: dict[str, dict[str, VolumeAttachment]], key: str, name: str) -> None:

@@ -168,13 +168,13 @@ class Cluster:
                 self._exchange(old, pod)
             else:
                 self._take(old)
-                self._place(pod, pod.node_name, assumed=False)
+                self._place(pod, self.nodes.ensure_row(pod.node_name), assumed=False)
                 return before
             old.assumed = False
             return before
         if old is not None:
             self._take(old)
-        self._place(pod, pod.node_name, assumed=False)
+        self._place(pod, self.nodes.ensure_row(pod.node_name), assumed=False)
         return old
 
     def put_equals(self, pods: Sequence[Pod], rows: Sequence[int]) -> None:
@@ -204,10 +204,9 @@ class Cluster:
 
     def assume(self, pod: Pod, row: int) -> None:
         """Place a pod on the node we chose, before the API knows. It holds until confirmed or forgotten."""
-        name = self.nodes.names[row]
-        if pod.uid in self._placed or name is None:
+        if pod.uid in self._placed or self.nodes.names[row] is None:
             raise ValueError(f"pod {pod.key} can't be assumed on row {row}: placed already, or no such node")
-        self._place(pod, name, assumed=True)
+        self._place(pod, row, assumed=True)
         if pod.scheduling_group is not None:
             self.pod_groups.assume(pod)
 
@@ -218,7 +217,7 @@ class Cluster:
             return None
         was, node = placement.pod, self.nodes.names[placement.row] or ""
         self._take(placement)
-        self._place(pod, node, assumed=placement.assumed)
+        self._place(pod, self.nodes.ensure_row(node), assumed=placement.assumed)
         if pod.scheduling_group is not None:
             self.pod_groups.renew(pod)
         return was
@@ -364,14 +363,14 @@ class Cluster:
         self.nodes, self.incidence = made.nodes, made.incidence
         self.storage.follow(made.nodes)
 
-    def _place(self, pod: Pod, node_name: str, *, assumed: bool) -> None:
+    def _place(self, pod: Pod, row: int, *, assumed: bool) -> None:
         pod.shape.hold()
-        row = self.nodes.ensure_row(node_name)
         placement = Placement(pod, row, assumed)
         self._placed[pod.uid] = placement
         self._on_row.setdefault(row, {})[pod.uid] = placement
         self.priorities.add(pod.priority, 1)
-        self._count(pod, row, 1)
+        self.nodes.charge(row, pod.shape, 1)
+        self._count_elsewhere(pod, row, 1)
         self.storage.refer(pod, 1)
 
     def _exchange(self, placement: Placement, pod: Pod) -> None:
@@ -388,7 +387,8 @@ class Cluster:
         del on_row[pod.uid]
         if not on_row:
             del self._on_row[row]
-        self._count(pod, row, -1)
+        self.nodes.charge(row, pod.shape, -1)
+        self._count_elsewhere(pod, row, -1)
         self.storage.refer(pod, -1)
         self.nodes.release_row(row)
         self.incidence.sweep(pod.shape)
@@ -408,10 +408,6 @@ class Cluster:
             self.storage.suppose(pod, sign)
         finally:
             self.effort.resume(end)
-
-    def _count(self, pod: Pod, row: int, sign: int) -> None:
-        self.nodes.charge(row, pod.shape, sign)
-        self._count_elsewhere(pod, row, sign)
 
     def _count_elsewhere(self, pod: Pod, row: int, sign: int, *, urgent: bool = False) -> None:
         self.storage.charge(pod, row, sign)

@@ -171,6 +171,11 @@ class Column(Generic[Value]):
         """The code of a value, -1 when no row has it."""
         return self._code.get(value, ABSENT)
 
+    def codes_of(self, values: Iterable[Value]) -> list[int]:
+        """The codes of those values that some row has."""
+        code = self._code
+        return [code[value] for value in values if value in code]
+
     def where(self, rows: int, question: Hashable, accepts: Callable[[Value | None], bool]) -> Bools:
         """Which of the first `rows` rows hold an accepted value. Absent rows ask `accepts(None)`.
 

@@ -3,6 +3,9 @@
 Numbers are kept by label key and, for keys that a selector has asked about, by value. The cost of a selector depends on
 its keys and values and on how many things it selects, not on how many things there are. A selector that excludes a few
 values and selects all the rest costs one pass over an array of bits.
+
+A thing with thousands of labels is not kept by label key: its labels are looked at whenever a selector asks by labels.
+A tenant may write 100,000 in one turn, and not many such objects before the cluster's storage is full.
 """
 
 from array import array
@@ -13,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from scheduler.model.conditions import WITHOUT, Condition, Kind, hold
+from scheduler.model.many_labels import MANY
 from scheduler.state.column import Bools
 from scheduler.state.per_node import Bounded
 
@@ -36,6 +40,8 @@ class LabelIndex:
         self._in_place: dict[str, Numbers] = {}
         self._with_key: dict[str, Numbers] = {}
         self._by_value: Bounded[str, _ByValue] = Bounded(_VALUES_KEPT)
+        self._unindexed: dict[int, Mapping[str, str]] = {}
+        """Things with more labels than are kept by key."""
         self._there: Bools = np.zeros(64, dtype=np.bool_)
         self._all: Bools | None = None
         self._free: list[int] = []
@@ -67,6 +73,9 @@ class LabelIndex:
         self._there[number] = True
         self._all = None
         _append(self._in_place, place, number)
+        if len(labels) > MANY:
+            self._unindexed[number] = labels
+            return number
         for key in labels:
             _append(self._with_key, key, number)
         return number
@@ -80,6 +89,8 @@ class LabelIndex:
         self._all = None
         self.dead.append(number)
         _drop(self._in_place, self._places[number], number)
+        if self._unindexed.pop(number, None) is not None:
+            return
         for key in labels:
             if _drop(self._with_key, key, number):
                 self._by_value.pop(key, None)
@@ -111,7 +122,7 @@ class LabelIndex:
             return self.everything()
         candidates = self._candidates(conditions, places)
         if candidates is None:
-            return self._bits(conditions, places)
+            return self._bits(conditions, places, meets)
         labels, there = self._labels, self._places
         return [
             number
@@ -131,7 +142,7 @@ class LabelIndex:
 
     def _excludes(self, condition: Condition) -> bool:
         """Whether a condition may not hold for something that is there."""
-        return condition.kind not in WITHOUT or condition.key in self._with_key
+        return condition.kind not in WITHOUT or condition.key in self._with_key or bool(self._unindexed)
 
     def cost(self, conditions: int, values: int, found: Found) -> int:
         """About how many microseconds the last selection took, by so many conditions with so many values."""
@@ -158,7 +169,8 @@ class LabelIndex:
             else:
                 continue
             if found is not None:
-                return found
+                self._steps += len(self._unindexed) // 2
+                return found + list(self._unindexed)
         return None
 
     @staticmethod
@@ -170,7 +182,12 @@ class LabelIndex:
                 return None
         return found
 
-    def _bits(self, conditions: tuple[Condition, ...], places: frozenset[str] | None) -> Bools:
+    def _bits(
+        self,
+        conditions: tuple[Condition, ...],
+        places: frozenset[str] | None,
+        meets: Callable[[Mapping[str, str]], bool] | None,
+    ) -> Bools:
         count = len(self._labels)
         bits: Bools = self._there[:count].copy()
         self._steps += count // 1000
@@ -187,6 +204,10 @@ class LabelIndex:
                     bits &= self._marked(self._with_key, (key,), count)
             if condition.kind in (Kind.PRESENT, Kind.NOT_IN) and condition.values and key in self._with_key:
                 bits &= ~self._marked(self._values(key), condition.values, count)
+        for number, labels in self._unindexed.items():
+            there = places is None or self._places[number] in places
+            bits[number] = there and (hold(conditions, labels) if meets is None else meets(labels))
+        self._steps += len(self._unindexed) * (1 + len(conditions) // 8)
         return bits
 
     def _marked(self, lists: Mapping[str, Numbers], wanted: Iterable[str], count: int) -> Bools:

@@ -3,12 +3,13 @@
 Indexes of labels say which classes an affinity term selects; the pods of each class are counted by row.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
 
 from scheduler.model.affinity import AffinityTerm
+from scheduler.model.many_labels import key_of
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.state.column import Bools
@@ -23,7 +24,8 @@ DEAD = 4096
 """How many numbers of removed classes stay unused, before all sums are dropped so that numbers can be used again."""
 _AT_HAND = 8192
 
-Key = tuple[str, frozenset[tuple[str, str]], bool]
+Key = tuple[str, Hashable, bool]
+"""Namespace, labels (`key_of`), and whether the pods are on their way out."""
 
 
 class PodClass(Struct, eq=False):
@@ -202,7 +204,7 @@ class PodClasses:
         at_hand = self._at_hand.get(shared)
         if at_hand is not None and self._classes[at_hand[1].number] is at_hand[1]:
             return at_hand[1]
-        key = (pod.namespace, frozenset(pod.labels.items()), pod.terminating)
+        key = (pod.namespace, key_of(pod.labels), pod.terminating)
         found = self._by_key.get(key)
         if found is None:
             found = self._begin(pod, key)

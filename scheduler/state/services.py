@@ -1,6 +1,6 @@
 """Services by namespace, and which of them select a pod, without a look at each of them."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from operator import attrgetter
 
 from scheduler.model.namespaced import SelectingObject
@@ -18,17 +18,23 @@ class Merged:
     """Selectors that were merged for some maps of labels lately."""
 
     def __init__(self) -> None:
-        self._kept: Bounded[int, tuple[Mapping[str, str], Hashable, LabelSelector | None]] = Bounded(_MERGED)
-        """The identity of a map of labels → (labels, version, selector)."""
+        self._kept: Bounded[int, tuple[Mapping[str, str], Hashable, LabelSelector | None, Iterator[int]]] = Bounded(
+            _MERGED
+        )
+        """The identity of a map of labels → (labels, version, selector, what is left to be worked out of it)."""
 
-    def get(self, labels: Mapping[str, str], version: Hashable) -> tuple[LabelSelector | None] | None:
-        """What was merged for these labels, if this is the version that it was merged for."""
+    def get(self, labels: Mapping[str, str], version: Hashable) -> tuple[LabelSelector | None, Iterator[int]] | None:
+        """What was merged for these labels, if this is the version that it was merged for.
+
+        The second value works out the selector; it yields the steps of each part that is left.
+        """
         kept = self._kept.recall(id(labels))
-        return (kept[2],) if kept is not None and kept[0] is labels and kept[1] == version else None
+        return kept[2:] if kept is not None and kept[0] is labels and kept[1] == version else None
 
     def put(self, labels: Mapping[str, str], version: Hashable, selector: LabelSelector | None) -> None:
         """Remember a selector."""
-        self._kept.keep(id(labels), (labels, version, selector))
+        rest = iter(()) if selector is None or selector.worked_out else selector.working_out()
+        self._kept.keep(id(labels), (labels, version, selector, rest))
 
 
 class Services:

@@ -213,8 +213,10 @@ class Storage:
         for used in pod.shape.volumes.claims:
             if not used.ephemeral:
                 key = (pod.namespace, used.name)
-                self._references[key] += sign
-                if not self._references[key]:
+                times = self._references.get(key, 0) + sign
+                if times:
+                    self._references[key] = times
+                else:
                     del self._references[key]
 
     def suppose(self, pod: Pod, sign: int) -> None:

@@ -1,14 +1,17 @@
 """Which nodes match a selector with so many terms that they can't be evaluated in one slice.
 
 All terms on one label key are added up by the values that nodes have, so most terms cost no more than reading their
-text. Sums are kept until a node's labels change, so an attempt that used up its slice goes on at the next term.
+text. Sums are kept until a node's labels change, so an attempt that used up its slice goes on where it stopped, which
+may be in the middle of a term: one may have 100,000 values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from scheduler.model.parts import Parts, whole
 from scheduler.model.selectors import NodeSelectorTerm, Requirement
 from scheduler.state.column import Bools, Column, Ints
 
@@ -19,6 +22,8 @@ Terms = Sequence[tuple[int, NodeSelectorTerm]]
 _KEPT_MOST = 8
 _TOGETHER = 500
 """Steps between two charges."""
+_AT_ONCE = 250
+"""Values that are looked up in one part."""
 
 
 class Weighing:
@@ -29,6 +34,8 @@ class Weighing:
         self.next = 0
         """The next term to add."""
         self.complete = False
+        self._adding: Iterator[int] | None = None
+        """The rest of a term that was added in part."""
         self._rows: Ints = np.zeros(nodes.rows, dtype=np.int64)
         self._by_code: dict[str, tuple[Column[str], Ints]] = {}
         """Label key → sums by the code of its values, the last for rows that do not have it."""
@@ -36,13 +43,18 @@ class Weighing:
 
     def add(self, terms: Terms, nodes: "Nodes") -> None:
         """Add what is missing. Raises SliceOver."""
+        steps = 0
         while self.next < len(terms):
-            steps = 0
-            while self.next < len(terms) and steps < _TOGETHER:
-                weight, term = terms[self.next]
-                steps += self._add(weight, term, nodes)
-                self.next += 1
-            nodes.effort.charge(steps)
+            if self._adding is None:
+                self._adding = self._add(*terms[self.next], nodes)
+            for part in self._adding:
+                steps += part
+                if steps >= _TOGETHER:
+                    nodes.effort.charge(steps)
+                    steps = 0
+            self._adding = None
+            self.next += 1
+        nodes.effort.charge(steps)
         self.complete = True
 
     def total(self, nodes: "Nodes") -> Ints:
@@ -53,9 +65,9 @@ class Weighing:
                 self._total = self._total + sums.take(column.codes[: nodes.rows])
         return self._total
 
-    def _add(self, weight: int, term: NodeSelectorTerm, nodes: "Nodes") -> int:
-        """Add one term; returns the steps that it took."""
-        steps = 1 + term.size // 4
+    def _add(self, weight: int, term: NodeSelectorTerm, nodes: "Nodes") -> Iterator[int]:
+        """Add one term; yields the steps that each part took."""
+        yield 2 + term.size // 16
         by_key: dict[str, list[Requirement]] = {}
         for requirement in term.labels:
             by_key.setdefault(requirement.key, []).append(requirement)
@@ -65,10 +77,10 @@ class Weighing:
             if column is not None:
                 columns.append((key, column, requirements))
             elif not all(requirement.accepts(None) for requirement in requirements):
-                return steps
+                return
         if not term.fields and len(columns) == 1:
-            key, column, requirements = columns[0]
-            return steps + self._add_up(weight, key, column, requirements)
+            yield from self._add_up(weight, *columns[0])
+            return
         if not columns and len(term.fields) == 1 and term.fields[0].names_node:
             row = nodes.live_row(term.fields[0].name)
             sign = 1
@@ -77,49 +89,60 @@ class Weighing:
                 sign = -1
             if row is not None:
                 self._rows[row] += sign * weight
-            return steps + 3 * (sign < 0)
+            yield 3 * (sign < 0)
+            return
         matched: Bools = named(term, nodes)
         for _, column, requirements in columns:
-            accepted, more = accepted_by_code(column, requirements)
-            steps += more + 5 + nodes.rows // 300
+            accepted = yield from _accepted_in_parts(column, requirements)
             matched &= accepted.take(column.codes[: nodes.rows])
+            yield 5 + nodes.rows // 300
         self._rows += np.multiply(matched, weight, dtype=np.int64)
-        return steps + 5 + nodes.rows // 300
+        yield 5 + nodes.rows // 300
 
-    def _add_up(self, weight: int, key: str, column: Column[str], requirements: list[Requirement]) -> int:
+    def _add_up(self, weight: int, key: str, column: Column[str], requirements: list[Requirement]) -> Iterator[int]:
         """Add a term that asks for one label only."""
         found = self._by_code.get(key)
         if found is None:
             found = self._by_code[key] = column, np.zeros(len(column.values) + 1, dtype=np.int64)
         sums = found[1]
         if len(requirements) == 1 and requirements[0].operator == "In":
-            sums[_codes(column, requirements[0].values)] += weight
-            return 2
-        if len(requirements) == 1 and requirements[0].operator == "NotIn":
+            codes = yield from _codes(column, requirements[0].values)
+            sums[codes] += weight
+        elif len(requirements) == 1 and requirements[0].operator == "NotIn":
+            codes = yield from _codes(column, requirements[0].values)
             self._rows += weight
-            sums[_codes(column, requirements[0].values)] -= weight
-            return 5
-        accepted, steps = accepted_by_code(column, requirements)
-        sums += np.multiply(accepted, weight, dtype=np.int64)
-        return steps + 5 + len(sums) // 300
+            sums[codes] -= weight
+            yield 3
+        else:
+            accepted = yield from _accepted_in_parts(column, requirements)
+            sums += np.multiply(accepted, weight, dtype=np.int64)
+            yield 5 + len(sums) // 300
 
 
-def accepted_by_code(column: Column[str], requirements: Sequence[Requirement]) -> tuple[Bools, int]:
-    """(bool by code: which values of one label meet all requirements, the last for none; the steps that it took)."""
+def accepted_by_code(column: Column[str], requirements: Sequence[Requirement]) -> Bools:
+    """bool by code: which values of one label meet all requirements, the last for rows that do not have it."""
+    return whole(_accepted_in_parts(column, requirements))
+
+
+def _accepted_in_parts(column: Column[str], requirements: Sequence[Requirement]) -> Parts[Bools]:
     accepted: Bools = np.ones(len(column.values) + 1, dtype=np.bool_)
     lowest: int | None = None
     highest: int | None = None
-    refused: set[str] = set()
-    steps = 2
+    refused = [requirement.values for requirement in requirements if requirement.operator == "NotIn"]
+    if refused:
+        codes = yield from _codes(column, chain.from_iterable(refused))
+        accepted[codes] = False
+    yield 2 + len(requirements) // 8
     for requirement in requirements:
         match requirement.operator:
             case "NotIn":
-                refused |= requirement.values
+                pass
             case "In":
+                codes = yield from _codes(column, requirement.values)
                 these = np.zeros_like(accepted)
-                these[_codes(column, requirement.values)] = True
+                these[codes] = True
                 accepted &= these
-                steps += 3
+                yield 1 + len(accepted) // 3_000
             case "Exists":
                 accepted[-1] = False
             case "DoesNotExist":
@@ -128,8 +151,6 @@ def accepted_by_code(column: Column[str], requirements: Sequence[Requirement]) -
                 lowest = requirement.number if lowest is None else max(lowest, requirement.number)
             case _:
                 highest = requirement.number if highest is None else min(highest, requirement.number)
-    if refused:
-        accepted[_codes(column, refused)] = False
     if lowest is not None or highest is not None:
         numbers, are = column.numbers()
         accepted[:-1] &= are
@@ -138,13 +159,17 @@ def accepted_by_code(column: Column[str], requirements: Sequence[Requirement]) -
             accepted[:-1] &= numbers > lowest
         if highest is not None:
             accepted[:-1] &= numbers < highest
-        steps += 10
-    return accepted, steps
+        yield 10
+    return accepted
 
 
-def _codes(column: Column[str], values: frozenset[str] | set[str]) -> list[int]:
+def _codes(column: Column[str], values: Iterable[str]) -> Parts[list[int]]:
     """The codes of those values that some row has."""
-    return [code for code in map(column.code_of, values) if code >= 0]
+    left, found = iter(values), list[int]()
+    while some := list(islice(left, _AT_ONCE)):
+        found += column.codes_of(some)
+        yield 1 + len(some) // 5
+    return found
 
 
 def named(term: NodeSelectorTerm, nodes: "Nodes") -> Bools:

@@ -42,7 +42,7 @@ class Drain:
             node = nodes.objects[row]
             assert node is not None
             self._simulation.put(replace(node, unschedulable=True))
-            pods = [pod for pod in self._simulation.cluster.pods_on(row) if not _stays(pod)]
+            pods = [pod for pod in self._simulation.cluster.pods_on(row) if not stays(pod)]
             waiting += [(pod, name) for pod in pods]
         while waiting:
             left = [(pod, name) for pod, name in waiting if not self._evict(pod, name)]
@@ -99,5 +99,6 @@ def _key(budget: SelectingObject) -> str:
     return f"{budget.namespace}/{budget.name}"
 
 
-def _stays(pod: Pod) -> bool:
+def stays(pod: Pod) -> bool:
+    """Whether a drain leaves a pod where it is."""
     return pod.mirror or (pod.owner is not None and pod.owner[0] in _STAY)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
+from scheduler.engine.choice import Choice
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
@@ -15,20 +16,21 @@ from scheduler.state.column import Bools
 class Placing:
     """The pods that were put on nodes so far."""
 
-    def __init__(self, framework: Framework, cluster: Cluster) -> None:
+    def __init__(self, framework: Framework, cluster: Cluster, choice: Choice | None = None) -> None:
         self.placed: list[str] = []
         """The UIDs that they have there."""
         self.given: list[str] = []
         """UIDs of the claims that were given devices for them."""
         self._framework = framework
         self._cluster = cluster
+        self._choice = choice
 
     def put(self, pod: Pod, within: Bools | None = None) -> str | None:
         """The node where a pod goes; None: nowhere. `within`: bool[rows], the only nodes on which it may be.
 
         Raises PluginError.
         """
-        row = best(pod, self._framework, self._cluster, within)
+        row = best(pod, self._framework, self._cluster, within, self._choice)
         node = None if row is None else self._cluster.nodes.names[row]
         if row is None or node is None:
             return None
@@ -64,16 +66,20 @@ class Placing:
 
 
 @contextmanager
-def placing(framework: Framework, cluster: Cluster) -> Iterator[Placing]:
-    """The pods that are put on nodes within the block are taken off again at its end."""
-    found = Placing(framework, cluster)
+def placing(framework: Framework, cluster: Cluster, choice: Choice | None = None) -> Iterator[Placing]:
+    """The pods that are put on nodes within the block are taken off again at its end. `choice`: as in `best`."""
+    found = Placing(framework, cluster, choice)
     try:
         yield found
     finally:
         found.take_back()
 
 
-def best(pod: Pod, framework: Framework, cluster: Cluster, within: Bools | None = None) -> int | None:
-    """The row where a pod goes; None: nowhere. Raises PluginError."""
+def best(
+    pod: Pod, framework: Framework, cluster: Cluster, within: Bools | None = None, choice: Choice | None = None
+) -> int | None:
+    """The row where a pod goes; None: nowhere. `choice`: among equals; None: the first. Raises PluginError."""
     decision = framework.decide_quickly(pod, cluster, within=within)
-    return int(decision.best()[0]) if len(decision.feasible) else None
+    if not len(decision.feasible):
+        return None
+    return int(decision.best()[0]) if choice is None else choice.row(decision)

@@ -55,12 +55,7 @@ def plan(
     several = chain.from_iterable(repeat(pod, times) for pod, times in arriving)
     mix = Mix(chain(several, world.placed.values()), _resources(pod for pod, _ in arriving))
     before = quality(world.cluster, mix)
-    simulation = Simulation({name: framework}, world.cluster)
-    others = [
-        replace(pod, scheduler_name=name) for pod in world.waiting.values() if pod.scheduler_name in (name, _USUAL)
-    ]
-    simulation.put_all(others)
-    simulation.settle()
+    simulation, others = settled(world, framework)
     ready = _placed(simulation, others)
     things = list(added)
     simulation.put_all(things)
@@ -100,6 +95,18 @@ def plan(
         groups=list(outcomes(simulation, keys)),
         unlisted=len(placed) + sum(each.placed for each in told) - len(listed),
     )
+
+
+def settled(world: World, framework: Framework) -> tuple[Simulation, list[Pod]]:
+    """The cluster once the pods that wait and take part were scheduled, as far as they fit; and these pods."""
+    name = framework.profile.name
+    simulation = Simulation({name: framework}, world.cluster)
+    others = [
+        replace(pod, scheduler_name=name) for pod in world.waiting.values() if pod.scheduler_name in (name, _USUAL)
+    ]
+    simulation.put_all(others)
+    simulation.settle()
+    return simulation, others
 
 
 def _unguarded(world: World, drain: Sequence[str]) -> list[str]:

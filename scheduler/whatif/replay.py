@@ -15,6 +15,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.whatif.quality import Floats, Mix, Quality, quality
 from scheduler.whatif.simulation import Simulation
+from scheduler.whatif.standing import given_away
 from scheduler.whatif.trace import RESOURCES, Arrival, Model, Trace
 
 POINTS = 160
@@ -134,13 +135,10 @@ def retrace(
         arrival, suffix, asked = arriving[name]
         pod = model.pod(arrival.pod, suffix)
         decision = framework.decide(pod, simulation.cluster, score_always=True)
-        row = simulation.cluster.nodes.row_of(node)
-        assert row is not None
-        at = int(np.searchsorted(decision.feasible, row))
-        if decision.totals is None or at == len(decision.feasible) or decision.feasible[at] != row:
+        lost = given_away(decision, simulation.cluster.nodes.row_of(node))
+        if lost is None:
             impossible += 1
         else:
-            lost = int(decision.totals.max() - decision.totals[at])
             total += lost
             missed += lost > 0
         simulation.put(replace(pod, node_name=node))

@@ -9,12 +9,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from scheduler.model import wire
-from scheduler.model.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from scheduler.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.model.kinds import KINDS, SELECTING, Decoder, Modelled
 from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, PodGroup
+from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
+from scheduler.model.storage import STORAGE_KINDS
 from scheduler.state.cluster import Cluster
 from scheduler.whatif import claim_templates
 from scheduler.whatif.documents import Document, ObjectError, plain
@@ -210,6 +211,31 @@ class World:
         if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
             raise ObjectError(f"{_named(document.kind, '', '?', document.place)}: metadata.name: Required value")
         self.claim_templates[str(metadata.get("namespace") or "default"), name] = found
+
+    def gone(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """An object was deleted. `uid`: of the one that is meant, as a pod of the same name may be there already."""
+        cluster = self.cluster
+        match kind:
+            case "Pod":
+                for pods in (self.waiting, self.placed, self.finished):
+                    known = pods.get(f"{namespace}/{name}")
+                    if known is not None and known.uid == uid:
+                        del pods[known.key]
+                cluster.nominations.drop(uid)
+                cluster.pod_groups.gone(uid)
+                cluster.drop_pod(uid)
+            case "Node":
+                cluster.drop_node(name)
+            case "Namespace":
+                cluster.drop_namespace(name)
+            case kind if kind in SELECTING:
+                cluster.drop_selecting(kind, namespace, name)
+            case kind if kind in DEVICE_KINDS:
+                cluster.drop_device(kind, namespace, name)
+            case kind if kind in STORAGE_KINDS:
+                cluster.storage.drop(kind, namespace, name)
+            case kind if kind in POD_GROUP_KINDS or kind == COMPOSITE_KIND:
+                cluster.pod_groups.drop(GroupKey(namespace, name, api_of_kind(kind)))
 
     def take(self, pod: Pod) -> None:
         """Take a placed pod off its node, as if it were still to be scheduled."""

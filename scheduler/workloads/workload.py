@@ -159,6 +159,12 @@ class Workload(Strict, frozen=True):
         return sum(step.create_nodes.count for step in self.steps if step.create_nodes is not None)
 
     @property
+    def has_devices(self) -> bool:
+        """Whether its steps publish devices."""
+        made = [step.create_objects.object for step in self.steps if step.create_objects is not None]
+        return any(each["kind"] == "ResourceSlice" for each in made)
+
+    @property
     def measured(self) -> int:
         """How many pods are measured."""
         return sum(step.create_pods.count for step in self.steps if step.create_pods and step.create_pods.measured)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from scheduler.engine.binding_table import State
 from scheduler.engine.budget import Budget
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import (
@@ -38,6 +39,7 @@ from scheduler.engine.stimuli import (
 from scheduler.framework.binding import Patch, Write
 from scheduler.framework.config import decode
 from scheduler.framework.decision import Decision
+from scheduler.framework.events import ClusterEvent
 from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Question, Scores
 from scheduler.framework.placement import Assignment
 from scheduler.framework.plugin import NODE, Filters, Plugin, PostFilterResult
@@ -128,6 +130,8 @@ class World:
         self._engine.queue.turns.account = lambda namespace, steps, now: None  # type: ignore[method-assign]
         if restless:
             self._engine.queue.keeps_nodes = lambda entry: True  # type: ignore[method-assign]
+        if drowsy:
+            self._leave_asleep_where_nominations_end()
         self._decoder = Decoder()
         self._now = 1000.0
         self._version = 0
@@ -139,6 +143,17 @@ class World:
         self.deleted: list[str] = []
         for api in (NATIVE, COMPOSITE):
             self._do(self._engine.handle(Follows(api, True), self._now))
+
+    def _leave_asleep_where_nominations_end(self) -> None:
+        """A pod that goes to another node than the one that was kept for it wakes nobody."""
+        queue, wake = self._engine.queue, self._engine.queue.wake
+
+        def wakes(event: ClusterEvent, *args: Any, **named: Any) -> None:
+            about = named.get("about")
+            if not (isinstance(about, Pod) and self._engine.binding.state(about.uid) is State.RESERVING):
+                wake(event, *args, **named)
+
+        queue.wake = wakes  # type: ignore[method-assign]
 
     def step(self, changes: Iterable[Object]) -> Object:
         """Make the changes, and let the engine work until nothing is left to try, also after all backoffs."""

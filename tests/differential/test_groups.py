@@ -156,6 +156,14 @@ def test_the_judge_sees_that_a_pod_was_left_asleep(oracle: Oracle) -> None:
     assert judged(oracle, [one]) == [Verdict([], drowsy=True)]
 
 
+@pytest.mark.parametrize(("seed", "number"), [(661, 3), (776, 4)])
+def test_kube_scheduler_leaves_pods_asleep_that_only_amounts_rejected(oracle: Oracle, seed: int, number: int) -> None:
+    """In 661, a node that was kept for another pod rejected the pod by its amounts first, so that the affinity which
+    rejected it there, too, is not what it waits for. In 776, a node has room once the pod for which it was kept goes
+    to another one. It does here; kube-scheduler does not look again for five minutes."""
+    assert judged(oracle, [case("evicting", seed, number)]) == [Verdict([], drowsy=True)]
+
+
 def test_the_judge_sees_that_a_victim_goes_which_repels_pods(oracle: Oracle) -> None:
     """Only if no other one does (docs/decisions/0064)."""
     one = case("preempting", 411, 1)

@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 from scheduler.framework.decision import fit_error
+from scheduler.whatif.standing import given_away
 from scheduler.whatif.world import World
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
@@ -203,7 +204,11 @@ def _judge(world: World, cycle: Cycle, node: str, outcome: Outcome) -> str:
     if cycle.message is None:
         outcome.bound += 1
         outcome.ties += len(best) > 1
-        return "" if node in best else f"kube-scheduler chose {node}, best are {sorted(best)}"
+        return (
+            ""
+            if given_away(decision, cluster.nodes.row_of(node)) == 0
+            else f"kube-scheduler chose {node}, best are {sorted(best)}"
+        )
     outcome.refused += 1
     ours = fit_error(decision, framework.post_filter(pod, cluster, decision)) if not best else f"fits on {sorted(best)}"
     return "" if ours == cycle.message else f"kube-scheduler said {cycle.message!r}, Berth {ours!r}"

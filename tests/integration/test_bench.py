@@ -15,6 +15,7 @@ from bench.table import tables
 from tests.controlplane.cluster import ControlPlane
 
 EVERYBODY = {"kube", "kube-all", "berth", "binder"}
+WITH_DEVICES = {"kube", "kube-all", "berth", "claim-binder"}
 
 
 @pytest.mark.timeout(300)
@@ -33,8 +34,8 @@ def test_in_small(tmp_path: Path) -> None:
         ("spread", "backlog", EVERYBODY),
         ("spread", "stream", EVERYBODY - {"kube-all"}),
         ("preemption", "stream", EVERYBODY - {"binder", "kube-all"}),
-        ("dra-steady", "stream", EVERYBODY - {"kube-all"}),
-        ("dra-extended", "backlog", EVERYBODY),
+        ("dra-steady", "stream", WITH_DEVICES - {"kube-all"}),
+        ("dra-extended", "backlog", WITH_DEVICES),
         ("gangs", "backlog", EVERYBODY),
         ("gangs", "stream", EVERYBODY - {"kube-all"}),
         ("racks", "backlog", EVERYBODY),
@@ -42,7 +43,9 @@ def test_in_small(tmp_path: Path) -> None:
     for row in rows:
         assert (row.figures.bound, row.events_missing) == (row.figures.pods, 0), row
         assert row.cpu_ms is not None and row.memory_mb > 10
-        assert row.contender == "binder" or (row.decision_p50 is not None and row.decision_p99 is not None)
+        assert row.contender in ("binder", "claim-binder") or (
+            row.decision_p50 is not None and row.decision_p99 is not None
+        )
     assert "| spread, backlog" in tables(found, goals())
 
 

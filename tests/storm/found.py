@@ -286,4 +286,17 @@ FOUND: tuple[Found, ...] = (
             cast=(DEVICES,),
         ),
     ),
+    Found(
+        "a watch that was being opened when another kind found the backup",
+        "who asks for a list finds no stream to end then, so the watch went on for minutes, and as long nothing was"
+        " decided (seed 1625)",
+        scene(
+            "opened late after a backup",
+            at(95.0, "want", namespace="blue", name="w1", cpu=100, replicas=5),
+            at(109.0, "requests", what="watch persistentvolumes", chance=1.0, seconds=20.0, right=True, after=3.0),
+            at(109.0, "requests", what="list pods", chance=1.0, seconds=20.0, right=True, after=5.0),
+            at(110.0, "restore", back=20.0, seconds=0.75),
+            at(130.0, "want", namespace="green", name="w2", cpu=100, replicas=5),
+        ),
+    ),
 )

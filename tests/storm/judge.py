@@ -20,6 +20,7 @@ import msgspec
 from scheduler.apiserver import protobuf
 from scheduler.apiserver.storage import Change
 from scheduler.controller.comparer import differences
+from scheduler.kube.flow import Places
 from scheduler.model.kinds import Decoder
 from scheduler.state.validate import validate
 from tests.storm.actors import DISK, RIVAL, cpu_of, ended, node_of, promised, room_of
@@ -309,13 +310,13 @@ class Judge:
             if who == berth.user and uid in there and not told[uid]:
                 yield uid
 
-    def _free_in_the_end(self, slots: Any, width: int) -> int:
+    def _free_in_the_end(self, places: Places, width: int) -> int:
         """A list may be under way at any time, to compare or to look for a kind that is not there. Let it end."""
         timeline = self._world.timeline
         given_up = timeline.now + PAGE_SECONDS
-        while slots._value < width and timeline.now < given_up:
+        while places.free < width and timeline.now < given_up:
             timeline.run(timeline.now + 0.25)
-        return int(slots._value)
+        return places.free
 
     def _cache(self, berth: Berth) -> Iterator[str]:
         server = self._world.server
@@ -339,8 +340,8 @@ class Judge:
             yield f"{tasks} writes that never end"
         for name, lane in berth.client._lanes.items():
             width = lane.lane.width
-            if width and (free := self._free_in_the_end(lane.slots, width)) != width:
-                yield f"lane {name} has {free} of {width} slots"
+            if width and (free := self._free_in_the_end(lane.places, width)) != width:
+                yield f"lane {name} has {free} of {width} places"
         accepted = self._bound_by.get(berth.user, 0)
         counted, errors = scheduler.writer.written.bound, scheduler.writer.bindings.failures.total()
         # A Binding of ours without an answer, and the pod on its node: ours, or an earlier leader's. Nobody can know.

@@ -168,8 +168,8 @@ def leaks_a_slot() -> Iterator[None]:
         try:
             return await request(self, verb, path, **given)
         except Unreachable:
-            if (lane := given.get("lane")) is not None and self._lanes[lane.name].slots._value > 0:
-                self._lanes[lane.name].slots._value -= 1
+            if (lane := given.get("lane")) is not None and self._lanes[lane.name].places.free > 0:
+                self._lanes[lane.name].places.free -= 1
             raise
 
     with patch.object(Client, "request", leaky):

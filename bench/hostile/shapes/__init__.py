@@ -6,6 +6,7 @@ from bench.hostile.shapes import (
     changed,
     claims,
     crossed,
+    dense,
     devices,
     gangs,
     mixed,
@@ -24,7 +25,7 @@ SCENARIOS: list[Scenario] = [
     scenario
     for module in (
         *(terms, specs, placed, queueing, selecting, claims, devices, nodes, odd, crossed, gangs, restless),
-        *(changed, arranged, sly, mixed),
+        *(changed, arranged, sly, mixed, dense),
     )
     for scenario in module.SCENARIOS
 ]

@@ -106,9 +106,14 @@ class Writer:
         Raises ApiError and Unreachable.
         """
         note = f"{self._instance} became leader"
-        about, instance = self._about, self._instance
         path, body = evictions.event(
-            about, kind="Normal", reason=evictions.LEADS, action="Leading", note=note, instance=instance
+            self._about,
+            kind="Normal",
+            reason=evictions.LEADS,
+            action="Leading",
+            note=note,
+            instance=self._instance,
+            moment=self._machine.wall(),
         )
         return await evictions.tell(self._client, path, body)
 
@@ -176,6 +181,7 @@ class Writer:
             action="Evicting",
             note=note,
             instance=self._instance,
+            moment=self._machine.wall(),
             annotations=_annotations(turn),
         )
         created = await evictions.tell(self._client, path, body)
@@ -213,6 +219,7 @@ class Writer:
             action="Evicting",
             note=note,
             instance=self._instance,
+            moment=self._machine.wall(),
             annotations=annotations,
         )
         try:

@@ -1,7 +1,8 @@
 """Extenders are asked about the pods of a plan: in the plan's own cluster, and between its slices.
 
 As in kube-scheduler, where the cycle that is run without the victims asks them as any other does. They are told the
-names of nodes, and know nothing of the victims that are left out.
+names of nodes, and know nothing of the pods that are left out. So their answers are the same whoever is left out, and
+a plan that tries the group many times need not ask about a node more than once.
 """
 
 from collections.abc import Generator
@@ -10,10 +11,11 @@ from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
 from scheduler.engine.instructions import AskExtenders
 from scheduler.engine.queued import QueuedPod
 from scheduler.framework.decision import Decision
-from scheduler.framework.extenders import EXTENDER, NodesAnswer, VictimsAnswer
+from scheduler.framework.extenders import EXTENDER, NodesAnswer, NodesQuestion, VictimsAnswer
 from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
+from scheduler.model.shape import PodShape
 from scheduler.plugins.default_preemption.sparing import asking
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
@@ -32,10 +34,19 @@ class ExtenderError(PluginError):
 class Consulting:
     """The questions of one plan, one after the other."""
 
-    def __init__(self, calls: ExtenderCalls, cluster: Cluster, profile: str, framework: Framework) -> None:
-        """`calls`: whose extenders are asked. `cluster`: in which the plan is made."""
+    def __init__(
+        self, calls: ExtenderCalls, cluster: Cluster, profile: str, framework: Framework, *, once: bool
+    ) -> None:
+        """`calls`: whose extenders are asked. `cluster`: in which the plan is made.
+
+        `once`: extenders are asked about a pod again only for a node about which they were not asked.
+        """
         self._calls = calls.about(cluster, profile, framework)
         self._cluster = cluster
+        self._known: dict[str, tuple[frozenset[str], NodesAnswer]] | None = {} if once else None
+        """UID → the nodes about which they were asked, and what they said."""
+        self._nodes: dict[PodShape, dict[str, None]] = {}
+        """The nodes about which they were asked for pods of this shape."""
         self._said: NodesAnswer | VictimsAnswer | str | None = None
         self.waits_for: ExtenderCall | None = None
         """The question to which there is no answer yet."""
@@ -53,20 +64,46 @@ class Consulting:
 
         step: Decision | AskExtenders | PostFilterResult = yield from asking(self._cluster, ask)
         while isinstance(step, AskExtenders):
-            call = self.waits_for = calls.take(step.question)
-            while self.waits_for is not None:
-                yield 0
-            said = self._said
+            call = calls.take(step.question)
             assert call is not None
-            assert said is not None
-            if isinstance(said, str):
-                raise ExtenderError(said)
+            said = yield from self._asked(call)
             step = yield from self._applied(call, said, within)
         assert isinstance(step, Decision)
         return step
 
+    def _asked(self, call: ExtenderCall) -> Generator[int, None, NodesAnswer]:
+        """What extenders say about these nodes, perhaps among others."""
+        question = call.question
+        assert isinstance(question, NodesQuestion)
+        if self._known is None:
+            return (yield from self._answer(call))
+        pod = question.pod
+        known, said = self._known.get(pod.uid, (frozenset(), None))
+        if said is None or not known.issuperset(question.nodes):
+            # A node on which an equal pod is now may be this one's the next time. All nodes are asked about together,
+            # since only scores of one answer can be compared with each other.
+            nodes = self._nodes.setdefault(pod.shape, {})
+            nodes.update(dict.fromkeys(question.nodes))
+            asked = ExtenderCall(call.queued, NodesQuestion(pod, question.extenders, tuple(nodes)), call.decision)
+            said = yield from self._answer(asked)
+            self._known[pod.uid] = frozenset(nodes), said
+        return said
+
+    def _answer(self, call: ExtenderCall) -> Generator[int, None, NodesAnswer]:
+        """Wait until it is there."""
+        self._put(call)
+        while (said := self._said) is None:
+            yield 0
+        if isinstance(said, str):
+            raise ExtenderError(said)
+        assert isinstance(said, NodesAnswer)
+        return said
+
+    def _put(self, call: ExtenderCall) -> None:
+        self.waits_for, self._said = call, None
+
     def _applied(
-        self, call: ExtenderCall, said: NodesAnswer | VictimsAnswer, within: Bools | None
+        self, call: ExtenderCall, said: NodesAnswer, within: Bools | None
     ) -> Generator[int, None, Decision | AskExtenders | PostFilterResult]:
         return asking(self._cluster, lambda: self._calls.apply_answer(call, said, within))
 

@@ -62,13 +62,15 @@ class GroupCycles:
         self._binding = binding
         self._budget = budget
         self._pick = pick
+        self._attempts = attempts
         self._tries = Tries(cluster, queue, attempts, outbox, budget, assume)
-        self.reservations = Reservations(cluster, queue, outbox, budget, pick)
+        self.reservations = Reservations(cluster, queue, attempts, outbox, budget, pick)
         evictions = Evictions(cluster, queue, attempts, outbox, budget, pick, evict)
         self._endings = Endings(cluster, queue, binding, outbox, nominator, evictions, self.reservations)
         self._placements = Placements(cluster, queue, attempts, binding, pick)
         self._further = FurtherOrders(queue, attempts, budget.whole)
-        self._attempt: GroupAttempt | None = None
+        self.attempt: GroupAttempt | None = None
+        """The group that is being tried."""
         self._owed = 0
         """Steps that others get before the next slice."""
         self._in_slice = False
@@ -78,7 +80,7 @@ class GroupCycles:
     @property
     def has_work(self) -> bool:
         """Whether a slice could be done now."""
-        return self._attempt is not None and not self._attempt.asking
+        return self.attempt is not None and self.attempt.asking is None
 
     @property
     def due(self) -> bool:
@@ -88,7 +90,7 @@ class GroupCycles:
     @property
     def tells(self) -> bool:
         """Whether all that is left to do is to tell pods that they have no node, which may rest like costly work."""
-        attempt = self._attempt
+        attempt = self.attempt
         return attempt is not None and attempt.said and attempt.ended not in (None, Ended.WITH_NODES)
 
     def rests(self, now: float) -> bool:
@@ -98,12 +100,12 @@ class GroupCycles:
     def others_had(self, steps: int) -> None:
         """Others had a turn."""
         self._owed -= steps
-        if self._attempt is not None:
-            self._attempt.noticed = True
+        if self.attempt is not None:
+            self.attempt.noticed = True
 
     def trying(self, uid: str) -> QueuedPod | None:
         """A pod of the group that is being tried."""
-        member = None if self._attempt is None else self._attempt.members.get(uid)
+        member = None if self.attempt is None else self.attempt.members.get(uid)
         return None if member is None else member.queued
 
     def begin(self, entry: Entry, now: float) -> None:
@@ -111,7 +113,7 @@ class GroupCycles:
         self._in_slice = True
         self._begin(entry, now)
         self._in_slice = False
-        if self._attempt is not None:
+        if self.attempt is not None:
             self._queue.turns.take(entry.key.namespace)
 
     def _begin(self, entry: Entry, now: float) -> None:
@@ -124,10 +126,10 @@ class GroupCycles:
             # Only if the profile has no GangScheduling: it holds the pods of groups that are not known.
             attempt = GroupAttempt(entry, _nobody(entry.key), members)
             attempt.break_off(f'podgroup.scheduling.k8s.io "{entry.key.name}" not found')
-            self._attempt = attempt
+            self.attempt = attempt
             self._end(attempt, now)
             return
-        attempt = self._attempt = GroupAttempt(entry, group, members)
+        attempt = self.attempt = GroupAttempt(entry, group, members)
         if once_more and (why := self._lacks(group, len(members))):
             attempt.short = True
             attempt.fail(why, early=True)
@@ -201,12 +203,12 @@ class GroupCycles:
     @property
     def planning(self) -> bool:
         """Whether victims are looked for, for a group that did not fit."""
-        attempt = self._attempt
+        attempt = self.attempt
         return attempt is not None and attempt.preemption is not None and attempt.plan is None
 
     def drop(self, uid: str) -> QueuedPod | None:
         """A pod is gone, or placed."""
-        attempt = self._attempt
+        attempt = self.attempt
         if attempt is None or uid not in attempt.members:
             return None
         place = list(attempt.members).index(uid)
@@ -219,15 +221,20 @@ class GroupCycles:
             attempt.told -= place < attempt.told
         if uid in attempt.holding:
             attempt.holding.remove(uid)
-        if attempt.asking == uid:
-            attempt.asking = ""
+        self._ask_no_more(attempt)  # the others are tried, or planned for, from the start
         return member.queued
+
+    def _ask_no_more(self, attempt: GroupAttempt) -> None:
+        """Nobody waits for what extenders are being asked: an answer that comes now is for nobody."""
+        question, attempt.asking = attempt.asking, None
+        if question is not None:
+            self._attempts.extender_calls.drop(question.pod.uid)
 
     # -- slices ------------------------------------------------------------------------------------------------------
 
     def go_on(self, now: float, answer: CallAnswer | None = None) -> None:
         """Do one slice. `answer`: of the extenders, if the group waited for them."""
-        attempt = self._attempt
+        attempt = self.attempt
         if attempt is None:
             return
         self._in_slice = True
@@ -236,13 +243,15 @@ class GroupCycles:
         self._in_slice = False
 
     def _go_on(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> None:
-        attempt.asking, decided = "", attempt.decided
+        attempt.asking, decided = None, attempt.decided
         if decided:
             attempt.missed |= self._queue.events.number != attempt.events
             self._finished(attempt, over=self._endings.go_on(attempt, now, answer))
             return
-        if (attempt.again or self._endings.lost(attempt)) and not self._began_again(attempt, now):
-            return
+        if attempt.again or self._endings.lost(attempt):
+            answer = None  # it is about one of the pods with those before it assumed
+            if not self._began_again(attempt, now):
+                return
         used = self._tries.charged(attempt, now, self._slice(attempt, now, answer))
         self._owed = SHARE * used
         if attempt.decided and not self._further.another(attempt):
@@ -275,7 +284,7 @@ class GroupCycles:
             attempt.search = None
             return ORDINARY
         tree = attempt.tree
-        while tree is not None and left > 0 and attempt.ended is None and not attempt.asking and attempt.next >= 0:
+        while tree is not None and left > 0 and attempt.ended is None and attempt.asking is None and attempt.next >= 0:
             left -= tree.go_on(left, now, answer)
             answer = None
         if tree is not None:
@@ -294,7 +303,7 @@ class GroupCycles:
             steps = self._tries.one(attempt, pods[attempt.next], max(left, self._budget.slice), now, answer, within)
             answer = None
             left -= steps + ORDINARY + len(self._cluster.nominations) // NOMINATED_PER_STEP
-            if attempt.asking:
+            if attempt.asking is not None:
                 break
             if attempt.search is not None and attempt.search.filled != domain:
                 within = self._placements.within(attempt)
@@ -328,6 +337,7 @@ class GroupCycles:
 
     def _end(self, attempt: GroupAttempt, now: float) -> None:
         """The attempt is decided."""
+        self._ask_no_more(attempt)
         self._finished(attempt, over=self._endings.begin(attempt, now))
 
     def _finished(self, attempt: GroupAttempt, *, over: bool) -> None:
@@ -335,11 +345,11 @@ class GroupCycles:
         self._owed = SHARE * max(attempt.used, ORDINARY)
         attempt.used = 0
         if over:
-            self._attempt = None
+            self.attempt = None
 
     def broke(self, message: str, now: float) -> None:
         """The slice raised, which is a fault of Berth: the group is tried again after its backoff."""
-        attempt = self._attempt
+        attempt = self.attempt
         if attempt is None or not self._in_slice:
             return
         self._in_slice = False
@@ -350,12 +360,13 @@ class GroupCycles:
 
     def extenders_failed(self, call: ExtenderCall, message: str, now: float) -> None:
         """An extender failed that is not ignorable."""
-        attempt, uid = self._attempt, call.queued.pod.uid
-        if attempt is not None and attempt.decided:
-            attempt.asking = ""
+        attempt, uid = self.attempt, call.queued.pod.uid
+        if attempt is None:
+            return
+        attempt.asking = None
+        if attempt.decided:
             self._finished(attempt, over=self._endings.go_on(attempt, now, (call, message)))
-        elif attempt is not None:
-            attempt.asking = ""
+        else:
             member = attempt.members[uid]
             member.reason, member.message = SCHEDULER_ERROR, message
             attempt.break_off(f"failed to schedule other pod from a pod group: {message}")

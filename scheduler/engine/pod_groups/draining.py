@@ -63,7 +63,9 @@ class Draining(Planning[Drained | str]):
                 thought.devices.leave(uid)
                 if i % _AT_ONCE == 0:
                     yield _AT_ONCE
-        trial = Trial(self._attempt, self._cluster, thought, self._framework.apart(), self._pick)
+        framework = self._framework.apart()
+        consulting = self._consult(thought, framework, once=True)
+        trial = Trial(self._attempt, self._cluster, thought, framework, self._pick, consulting)
         tree = self._attempt.tree
         walk = trial if tree is None else TreeTrial(tree.root, trial)
         why, assigned = yield from walk.run()

@@ -20,8 +20,9 @@ from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.places import ATTEMPT_FAILED, Cause
 from scheduler.engine.pod_groups.entry import Ended
-from scheduler.engine.pod_groups.evicting import Evictions, PlanAnswer
+from scheduler.engine.pod_groups.evicting import Evictions
 from scheduler.engine.pod_groups.plan import Plan
+from scheduler.engine.pod_groups.planning import PlanAnswer
 from scheduler.engine.pod_groups.preemption import failed_group
 from scheduler.engine.pod_groups.reservations import Reservations
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, verdict
@@ -91,7 +92,7 @@ class Endings:
     def go_on(self, attempt: GroupAttempt, now: float, answer: PlanAnswer | None = None) -> bool:
         """Do a part of it. True: the attempt is over, and the pods that have no node are back in the queue.
 
-        `answer`: as of `Evictions.over`.
+        `answer`: of extenders, if a plan waited for them.
         """
         if attempt.ended is Ended.WITH_NODES:
             over = self._send(attempt, now)
@@ -100,7 +101,7 @@ class Endings:
             over = (
                 not attempt.holding
                 and self._evictions.over(attempt, now, answer)
-                and self._reservations.over(attempt, now)
+                and self._reservations.over(attempt, now, answer)
                 and self._tell(attempt, now)
             )
         attempt.events = self._queue.events.number

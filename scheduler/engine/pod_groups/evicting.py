@@ -4,14 +4,13 @@ from collections.abc import Callable
 
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.budget import Budget, TooCostlyError
-from scheduler.engine.extender_calls import ExtenderCall
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.entry import Ended
+from scheduler.engine.pod_groups.planning import PlanAnswer
 from scheduler.engine.pod_groups.preemption import NODE, GroupPreemption
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.queue import Queue
 from scheduler.engine.turns import FREE
-from scheduler.framework.extenders import NodesAnswer, VictimsAnswer
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
 from scheduler.plugins.default_preemption.budgets import Budgets
@@ -21,8 +20,6 @@ _AT_ONCE = 32
 """How many victims are told to go in one slice."""
 _LONGEST_PLAN = 8
 """A plan may cost as much as so many attempts: it looks at all pods of lower priority."""
-PlanAnswer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer | str]
-"""A question of a plan to extenders, and what they say; a text: what has failed."""
 Evict = Callable[[Pod, str, tuple[Pod, ...], float, PodGroup], None]
 """Have victims removed for a pod of a group."""
 
@@ -93,21 +90,19 @@ class Evictions:
         if preemption is None or preemption.lost:
             pods = [member.queued.pod for member in attempt.pods]
             framework = self._queue.frameworks[pods[0].scheduler_name]
-            calls = self._attempts.extender_calls
-            extenders = calls if any(map(self._attempts.asks_extenders, pods)) else None
+            extenders = self._attempts.extenders_about(pods)
             preemption = attempt.preemption = GroupPreemption(
                 attempt, framework, self._cluster, self._pick, self._budgets, extenders=extenders
             )
-        if answer is not None and preemption.consulting is not None:
-            preemption.consulting.answered(*answer)
+        preemption.answered(answer)
         before, whole = preemption.spent, self._budget.whole * _LONGEST_PLAN
         plan = preemption.go_on(self._most)
         attempt.used = preemption.spent - before
         self._queue.turns.account(attempt.entry.key.namespace, FREE + attempt.used, now)
         attempt.planning += attempt.used
-        if preemption.consulting is not None and preemption.consulting.waits_for is not None:
-            question = self._attempts.extender_calls.adopt(preemption.consulting.waits_for)
-            attempt.asking = question.pod.uid
+        question = preemption.question()
+        if question is not None:
+            attempt.asking = question.question
             self._outbox.add(question)
             return
         if plan is None and attempt.planning >= whole:

@@ -4,9 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
+from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
+from scheduler.engine.instructions import AskExtenders
 from scheduler.engine.pod_groups.consulting import Consulting
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.pod_groups.stand_ins import StandIns
+from scheduler.framework.extenders import NodesAnswer, VictimsAnswer
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
@@ -20,6 +23,8 @@ _A_ROW, _A_POD = 50, 10
 _LET_GO = 2
 """So many entries of a copy are let go of in a step."""
 Found = TypeVar("Found")
+PlanAnswer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer | str]
+"""A question of a plan to extenders, and what they say; a text: what has failed."""
 
 
 class Copied(NamedTuple):
@@ -37,9 +42,16 @@ class Planning(ABC, Generic[Found]):
     """Makes the plan for one attempt."""
 
     def __init__(
-        self, attempt: GroupAttempt, framework: Framework, cluster: Cluster, pick: Callable[[str, int], int]
+        self,
+        attempt: GroupAttempt,
+        framework: Framework,
+        cluster: Cluster,
+        pick: Callable[[str, int], int],
+        *,
+        extenders: ExtenderCalls | None,
     ) -> None:
-        """`pick`: which of several equally good nodes or placements is taken."""
+        """`pick`: which of several equally good nodes or placements is taken. `extenders`: if they have a say in the
+        nodes."""
         self._attempt = attempt
         self._framework = framework
         self._cluster = cluster
@@ -47,7 +59,8 @@ class Planning(ABC, Generic[Found]):
         self._members = attempt.pods
         self._pods = [member.queued.pod for member in self._members]
         self._copy: WithoutPods | None = None
-        self.consulting: Consulting | None = None
+        self._extenders = extenders
+        self._consulting: Consulting | None = None
         """If extenders are asked about the pods."""
         self._steps = self._whole()
         self._leaving: Generator[int, None, None] | None = None
@@ -94,7 +107,25 @@ class Planning(ABC, Generic[Found]):
     @property
     def waits(self) -> bool:
         """Whether nothing can be done until extenders have answered."""
-        return self.consulting is not None and self.consulting.waits_for is not None
+        return self._consulting is not None and self._consulting.waits_for is not None
+
+    def question(self) -> AskExtenders | None:
+        """What extenders are to be asked before it can go on. The pod that it is about waits for the answer then."""
+        if self._extenders is None or self._consulting is None or self._consulting.waits_for is None:
+            return None
+        return self._extenders.adopt(self._consulting.waits_for)
+
+    def answered(self, answer: PlanAnswer | None) -> None:
+        """What they say, if they were asked."""
+        if answer is not None and self._consulting is not None:
+            self._consulting.answered(*answer)
+
+    def _consult(self, thought: Cluster, framework: Framework, *, once: bool) -> Consulting | None:
+        """Have extenders asked about pods in a copy. `once`: as of `Consulting`."""
+        if self._extenders is not None:
+            profile = self._pods[0].scheduler_name
+            self._consulting = Consulting(self._extenders, thought, profile, framework, once=once)
+        return self._consulting
 
     def go_on(self, most: int) -> Found | None:
         """Take some more steps, not many more than `most`. None: the plan is not ready."""

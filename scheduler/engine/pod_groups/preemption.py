@@ -8,7 +8,6 @@ in a cluster of its own, which is thrown away afterwards.
 from collections.abc import Callable, Generator
 
 from scheduler.engine.extender_calls import ExtenderCalls
-from scheduler.engine.pod_groups.consulting import Consulting
 from scheduler.engine.pod_groups.plan import Plan
 from scheduler.engine.pod_groups.planning import Planning
 from scheduler.engine.pod_groups.results import GroupAttempt
@@ -51,10 +50,9 @@ class GroupPreemption(Planning[Plan]):
         *,
         extenders: ExtenderCalls | None,
     ) -> None:
-        """As of `Planning`. `extenders`: if they have a say in the nodes."""
-        super().__init__(attempt, framework, cluster, pick)
+        """As of `Planning`."""
+        super().__init__(attempt, framework, cluster, pick, extenders=extenders)
         self._budgets = budgets
-        self._extenders = extenders
         self.priority = self._pods[0].priority
         """Of the group, since its pods agree with it."""
 
@@ -110,10 +108,8 @@ class GroupPreemption(Planning[Plan]):
                 return Plan(_NOBODY), True
             victims = yield from gathered(left_out, cluster.pod_groups)
             framework = self._framework.apart()
-            if self._extenders is not None:
-                profile = self._pods[0].scheduler_name
-                self.consulting = Consulting(self._extenders, thought, profile, framework)
-            trial = Trial(self._attempt, cluster, thought, framework, self._pick, self.consulting)
+            consulting = self._consult(thought, framework, once=False)
+            trial = Trial(self._attempt, cluster, thought, framework, self._pick, consulting)
             tree = self._attempt.tree
             walk = trial if tree is None else TreeTrial(tree.root, trial)
             why, assigned = yield from walk.run()

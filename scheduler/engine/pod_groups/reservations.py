@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from scheduler.engine import wakes
+from scheduler.engine.attempts import Attempts
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import RecordEvent
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.draining import Drained, Draining
 from scheduler.engine.pod_groups.entry import Ended, Entry
+from scheduler.engine.pod_groups.planning import PlanAnswer
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.pod_groups.room import plain
 from scheduler.engine.queue import Queue
@@ -38,11 +40,18 @@ class Reservations:
     """Keeps room, and gives it up."""
 
     def __init__(
-        self, cluster: Cluster, queue: Queue, outbox: Outbox, budget: Budget, pick: Callable[[str, int], int]
+        self,
+        cluster: Cluster,
+        queue: Queue,
+        attempts: Attempts,
+        outbox: Outbox,
+        budget: Budget,
+        pick: Callable[[str, int], int],
     ) -> None:
         """`pick`: which of several equally good nodes or placements is taken."""
         self._cluster = cluster
         self._queue = queue
+        self._attempts = attempts
         self._outbox = outbox
         self._budget = budget
         self._pick = pick
@@ -52,8 +61,11 @@ class Reservations:
 
     # -- after an attempt that failed --------------------------------------------------------------------------------
 
-    def over(self, attempt: GroupAttempt, now: float) -> bool:
-        """Do a slice of what there is to do for a group that found too few nodes; whether nothing is left."""
+    def over(self, attempt: GroupAttempt, now: float, answer: PlanAnswer | None) -> bool:
+        """Do a slice of what there is to do for a group that found too few nodes; whether nothing is left.
+
+        `answer`: of extenders, if the search waited for them.
+        """
         plan = attempt.plan
         if (
             attempt.ended is not Ended.REJECTED
@@ -79,10 +91,17 @@ class Reservations:
             return self._keep(attempt, plugin, wanted, attempt.drained, now)
         draining, attempt.drained, attempt.keeping = attempt.draining, None, None
         if draining is None or draining.lost:
-            draining = attempt.draining = Draining(attempt, framework, self._cluster, self._pick)
+            extenders = self._attempts.extenders_about(member.queued.pod for member in attempt.pods)
+            draining = attempt.draining = Draining(attempt, framework, self._cluster, self._pick, extenders=extenders)
+        draining.answered(answer)
         before = draining.spent
         found = draining.go_on(self._most)
         self._charge(attempt, draining.spent - before, now)
+        question = draining.question()
+        if question is not None:
+            attempt.asking = question.question
+            self._outbox.add(question)
+            return False
         if found is None:
             if attempt.searched < self._budget.whole * _LONGEST_SEARCH:
                 return False

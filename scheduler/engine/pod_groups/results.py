@@ -18,6 +18,7 @@ from scheduler.engine.pod_groups.plan import Plan
 from scheduler.engine.pod_groups.room import Room
 from scheduler.engine.queued import QueuedPod
 from scheduler.framework.decision import Decision, Rows
+from scheduler.framework.extenders import Question
 from scheduler.framework.placement import Placement
 from scheduler.model.pod_group import PodGroup
 
@@ -194,8 +195,8 @@ class GroupAttempt(Struct, eq=False):
     """It failed before any pod was tried, or found no node for any of the others."""
     spent: int = 0
     """Steps beyond those of ordinary pods."""
-    asking: str = ""
-    """UID of the pod for which extenders are being asked."""
+    asking: Question | None = None
+    """What extenders are being asked: until they answer, nothing is done."""
     again: bool = False
     """It begins again from the start, once all pods have given back what they hold."""
     holding: list[str] = field(default_factory=list)

@@ -124,7 +124,7 @@ class TreeSearch(TreeWalk):
             most = max(self._most, self._slice)
             used = self._tries.one(one, one.pods[one.next], most, self._now, self._answer, mask)
             attempt.spent, attempt.asking, self._answer = one.spent, one.asking, None
-            one.asking = ""
+            one.asking = None
             yield used + ORDINARY
             if any(uid not in attempt.members for uid in members):
                 attempt.next = -1
@@ -156,7 +156,7 @@ class TreeSearch(TreeWalk):
                     member.forget()
                     used = self._tries.one(one, member, max(self._most, self._slice), self._now, self._answer, mask)
                     self._attempt.spent, self._attempt.asking, self._answer = one.spent, one.asking, None
-                    one.asking = ""
+                    one.asking = None
                     yield used + ORDINARY
                 if not member.fits:
                     self._attempt.next = -1  # somebody else has the room by now

@@ -71,7 +71,7 @@ class Tries:
         if step is None:
             return steps  # this pod is tried again with the next slice
         if isinstance(step, AskExtenders):
-            attempt.asking = queued.pod.uid
+            attempt.asking = step.question
             self._outbox.add(step)
             return steps
         if not len(step.feasible) and search is not None and search.fill_next(enough=self._starts(attempt)):

@@ -16,61 +16,65 @@ _NUMBERS = 1 << 18
 _UNKNOWN, _NO, _YES = range(3)
 
 
-class _Table:
-    """Expression → a result for each traits. One for the process: clusters of `--verify` and of tests share traits."""
+class SelectorResults:
+    """Expression → a result for each traits. Traits are numbered, so only one of these may know them."""
 
-    def __init__(self) -> None:
-        self.edition = 0
+    def __init__(self, most: int = _KEPT_BYTES, numbers: int = _NUMBERS) -> None:
+        """`most`: bytes of all results. `numbers`: how many traits are numbered."""
+        self._results: Owned[bytearray] = Owned(most)
+        self._numbers = numbers
+        self._edition = 0
         """Counts how often numbers began afresh."""
-        self.results: Owned[bytearray] = Owned(_KEPT_BYTES)
         self._given = 0
 
-    def number_of(self, traits: DeviceTraits) -> int:
+    def known(self, expression: str, traits: DeviceTraits) -> bool | None:
+        """Whether an expression holds for a device; None: not evaluated yet."""
+        results = self._results.peek(expression)
+        if results is None or traits.edition != self._edition or traits.number >= len(results):
+            return None
+        result = results[traits.number]
+        return None if result == _UNKNOWN else result == _YES
+
+    def holds(
+        self, expression: str, traits: DeviceTraits, owner: str, evaluate: Callable[[str, DeviceTraits], bool]
+    ) -> bool:
+        """Whether an expression holds for a device; `evaluate` is called the first time. Its errors are not kept."""
+        number = self._number_of(traits)
+        results = self._of(expression, owner)
+        if number < len(results) and results[number] != _UNKNOWN:
+            return results[number] == _YES
+        answer = evaluate(expression, traits)
+        self._note(expression, results, number, answer)
+        return answer
+
+    def _number_of(self, traits: DeviceTraits) -> int:
         """The place of the traits in all results."""
-        if traits.edition != self.edition:
-            if self._given >= _NUMBERS:
-                self.edition += 1
-                self.results.clear()
+        if traits.edition != self._edition:
+            if self._given >= self._numbers:
+                self._edition += 1
+                self._results.clear()
                 self._given = 0
-            traits.edition, traits.number = self.edition, self._given
+            traits.edition, traits.number = self._edition, self._given
             self._given += 1
         return traits.number
 
-    def of(self, expression: str, owner: str) -> bytearray:
+    def _of(self, expression: str, owner: str) -> bytearray:
         """The results of an expression, which are this owner's from now on, too."""
-        found = self.results.get(expression, owner)
+        found = self._results.get(expression, owner)
         if found is None:
             found = bytearray(64)
-            self.results.put(expression, found, _AN_EXPRESSION + len(expression) + len(found), owner)
+            self._results.put(expression, found, _AN_EXPRESSION + len(expression) + len(found), owner)
         return found
 
-    def note(self, expression: str, results: bytearray, number: int, answer: bool) -> None:
+    def _note(self, expression: str, results: bytearray, number: int, answer: bool) -> None:
         """Write a result."""
         if number >= len(results):
             more = max(number + 1, 2 * len(results)) - len(results)
             results.extend(bytes(more))
-            self.results.grow(expression, more)
+            self._results.grow(expression, more)
         results[number] = _YES if answer else _NO
 
 
-_TABLE = _Table()
-
-
-def known(expression: str, traits: DeviceTraits) -> bool | None:
-    """Whether an expression holds for a device; None: not evaluated yet."""
-    results = _TABLE.results.peek(expression)
-    if results is None or traits.edition != _TABLE.edition or traits.number >= len(results):
-        return None
-    result = results[traits.number]
-    return None if result == _UNKNOWN else result == _YES
-
-
-def holds(expression: str, traits: DeviceTraits, owner: str, evaluate: Callable[[str, DeviceTraits], bool]) -> bool:
-    """Whether an expression holds for a device; `evaluate` is called the first time. Its errors are not kept."""
-    number = _TABLE.number_of(traits)
-    results = _TABLE.of(expression, owner)
-    if number < len(results) and results[number] != _UNKNOWN:
-        return results[number] == _YES
-    answer = evaluate(expression, traits)
-    _TABLE.note(expression, results, number, answer)
-    return answer
+_OF_PROCESS = SelectorResults()
+"""One for the process: clusters of `--verify` and of tests share traits."""
+known, holds = _OF_PROCESS.known, _OF_PROCESS.holds

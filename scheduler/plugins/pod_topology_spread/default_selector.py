@@ -13,7 +13,7 @@ _MANY = 64
 def default_selector(pod: Pod, cluster: Cluster) -> LabelSelector | None:
     """The merged selectors of the Services that select the pod and of its controller; None when there are none.
 
-    Raises SliceOver; asked again, it is known.
+    Raises SliceOver; asked again, it goes on where it stopped.
     """
     owner = None
     if pod.owner is not None:
@@ -32,8 +32,11 @@ def default_selector(pod: Pod, cluster: Cluster) -> LabelSelector | None:
         selector, looked_at = _merged(pod, owner, cluster)
         kept.put(pod.labels, (pod.namespace, pod.owner, changes), selector)
         cluster.effort.charge(2 * looked_at)
-        return selector
-    return found[0]
+        found = kept.get(pod.labels, (pod.namespace, pod.owner, changes)) or (selector, iter(()))
+    selector, rest = found
+    for steps in rest:
+        cluster.effort.charge(steps)
+    return selector
 
 
 def _merged(pod: Pod, owner: SelectingObject | None, cluster: Cluster) -> tuple[LabelSelector | None, int]:
@@ -43,6 +46,8 @@ def _merged(pod: Pod, owner: SelectingObject | None, cluster: Cluster) -> tuple[
         # One selector as it is: it has been hashed, and may be large.
         own = owner.selector if owner is not None and (owner.kind in _MERGED) and owner.selector.requirements else None
         return own, 1
+    if len(services) == 1 and (owner is None or owner.kind not in _MERGED):
+        return services[0].selector, 1
     pairs: dict[str, Requirement] = {}
     for service in services:
         for requirement in service.selector.requirements:

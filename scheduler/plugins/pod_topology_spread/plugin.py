@@ -281,15 +281,15 @@ class PodTopologySpread(Plugin, Followed):
     def _own(self, pod: Pod, cluster: Cluster, *, hard: bool) -> Sequence[SpreadConstraint]:
         """The pod's own constraints of one kind, with its values of `matchLabelKeys`; found once for equal pods.
 
-        Raises SliceOver; asked again, it goes on with the next constraint.
+        Raises SliceOver; asked again, it goes on where it stopped.
         """
         shape = pod.shape
         key = (shape, id(pod.labels), hard)
         found = self._owned.recall(key)
         if found is None:
-            self._owned.keep(key, found := _Owned(pod.labels))
-        if found.next < len(shape.spread):
-            found.go_on(shape.spread, cluster.effort, hard=hard)
+            self._owned.keep(key, found := _Owned(pod.labels, shape.spread, hard=hard))
+        if not found.complete:
+            found.go_on(cluster.effort)
         return found.constraints
 
     def _by_default(self, pod: Pod, cluster: Cluster, *, hard: bool) -> list[SpreadConstraint]:
@@ -311,23 +311,26 @@ class PodTopologySpread(Plugin, Followed):
 class _Owned:
     """The constraints of one kind of pods with the same labels, as far as they were worked out."""
 
-    __slots__ = ("constraints", "labels", "next")
+    __slots__ = ("_rest", "complete", "constraints", "labels")
 
-    def __init__(self, labels: Mapping[str, str]) -> None:
+    def __init__(self, labels: Mapping[str, str], constraints: Sequence[SpreadConstraint], *, hard: bool) -> None:
         self.labels = labels
         """Kept, so that no other labels have their identity."""
         self.constraints: list[SpreadConstraint] = []
-        self.next = 0
-        """The next of the shape's constraints."""
+        self.complete = False
+        self._rest = self._working_out(constraints, hard=hard)
 
-    def go_on(self, constraints: Sequence[SpreadConstraint], effort: Effort, *, hard: bool) -> None:
-        """Work out the rest. Raises SliceOver; asked again, it goes on with the next one."""
-        while self.next < len(constraints):
-            one = constraints[self.next]
-            self.next += 1
-            keys = one.match_label_keys
-            if one.hard == hard:
-                own = replace(one, selector=one.selector_for(self.labels), match_label_keys=()) if keys else one
-                self.constraints.append(own)
-            if keys:
-                effort.charge(3 + len(keys) + one.selector.size // 16)
+    def go_on(self, effort: Effort) -> None:
+        """Work out the rest. Raises SliceOver; asked again, it goes on where it stopped."""
+        for steps in self._rest:
+            effort.charge(steps)
+
+    def _working_out(self, constraints: Sequence[SpreadConstraint], *, hard: bool) -> Iterator[int]:
+        for one in constraints:
+            if one.hard != hard:
+                continue
+            if one.match_label_keys:
+                selector = yield from one.selector_in_parts(self.labels)
+                one = replace(one, selector=selector, match_label_keys=())
+            self.constraints.append(one)
+        self.complete = True

@@ -2,11 +2,12 @@
 
 from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from msgspec.structs import replace
 
-from bench import binder, page
+from bench import binder, claim_binder, page
 from bench.goals import Goal, Goals, goals, lines
 from bench.history import Record
 from bench.page import chart, replace_between
@@ -16,6 +17,7 @@ from scheduler.workloads.figures import Figures
 from scheduler.workloads.workload import Mode
 
 FROZEN = "df382257e293aee9f29ceb56c366b0267be4d6e3cf17ba79c0cd502ce92e1bc8"
+FROZEN_CLAIMS = "54993ef18374d006e6601587dbd3e0b49b7342540f5c474b9aa0acdfc0bb03ce"
 GOALS = Goals(
     {"first_to_kube": Goal(at_most=1.0), "rate_to_kube": Goal(at_least=2.0)}, {"w": {"cpu_to_kube": Goal(at_most=0.5)}}
 )
@@ -44,6 +46,22 @@ def test_ratios_and_goals() -> None:
     assert "0.75 ✗ ≤ 0.5" in said
     assert "2 of 3 goals met." in said
     assert "Not even the bare binder reaches the rate to kube-scheduler on: w, backlog." in said
+
+
+def test_several_runs() -> None:
+    """Ratios are of one run each, and their median counts; the least and the most stand beside it."""
+    rows = [
+        row(*one) for one in (("kube", 100, 8), ("berth", 300, 6), ("kube", 50, 8), ("berth", 100, 2, Mode.BACKLOG, 9))
+    ]
+    (line,) = lines([*rows, row("kube", 100, 4), row("berth", 600, 9)])
+    assert len(line.runs) == 3
+    assert line.rows["berth"].figures.rate == 300
+    assert line.measures()["rate_to_kube"] == 3.0
+    assert line.spread("rate_to_kube") == (2.0, 6.0)
+    said = tables([line], GOALS)
+    assert "3.00 (2.00 to 6.00) ✓ ≥ 2" in said
+    assert "0.75 (0.25 to 2.25) ✗ ≤ 0.5" in said
+    assert "berth bound 9 of 10." in said
 
 
 def test_how_long_the_loop_was_held() -> None:
@@ -91,9 +109,55 @@ def test_goals_of_the_ceiling() -> None:
     assert goals().of_ceiling().of("gated", Mode.STREAM) == {}
 
 
-def test_the_yardstick_stays_as_it_is() -> None:
-    """What Berth costs is held against the frozen binder, so figures of two years can be compared."""
-    assert sha256(Path(binder.__file__).read_bytes()).hexdigest() == FROZEN
+@pytest.mark.parametrize(("module", "frozen"), [(binder, FROZEN), (claim_binder, FROZEN_CLAIMS)])
+def test_the_yardsticks_stay_as_they_are(module: ModuleType, frozen: str) -> None:
+    """What Berth costs is held against the frozen binders, so figures of two years can be compared."""
+    assert sha256(Path(module.__file__ or "").read_bytes()).hexdigest() == frozen
+
+
+def test_claims_are_held_against_the_binder_that_writes_them() -> None:
+    """The yardstick of a run that has both is the one that makes all the writes."""
+    (line,) = lines([row("berth", 45, 6), row("binder", 150, 1), row("claim-binder", 50, 2)])
+    assert line.measures()["rate_to_binder"] == 0.9
+    assert line.measures()["cpu_to_binder"] == 3.0
+    assert " 50 |" in tables([line], GOALS)
+    assert " 150 |" not in tables([line], GOALS)
+
+
+@pytest.mark.parametrize(
+    ("kube", "binder", "met"),
+    [(10, 100, [True]), (100, 100, [True]), (100, 200, [False]), (10, 200, [True]), (None, 100, [True])],
+)
+def test_one_of_two_goals_is_enough(kube: float | None, binder: float, met: list[bool]) -> None:
+    """Eight times kube-scheduler's rate or 0.9 of the binder's: together they count as one."""
+    either = Goals(
+        {"rate_to_kube": Goal(at_least=8, or_else="rate_to_binder"), "rate_to_binder": Goal(at_least=0.9)}, {}
+    )
+    rows = [row("berth", 100, 6), row("claim-binder", binder, 1)]
+    rows += [] if kube is None else [row("kube", kube, 8)]
+    (line,) = lines(rows)
+    assert either.verdicts(line) == met
+
+
+def test_devices_in_turn() -> None:
+    """Nodes take turns; on each the next devices that no claim has; what a claim had is there again when it is gone."""
+    device = claim_binder.Device
+    slices = [
+        claim_binder.Slice(claim_binder.SliceSpec("d", claim_binder.Pool(node), node, [device("0"), device("1")]))
+        for node in ("a", "b")
+    ]
+    holds = claim_binder.Allocation(claim_binder.Results([claim_binder.Result("a", "0")]))
+    there = claim_binder.Claim(
+        claim_binder.Meta("c"), claim_binder.ClaimSpec(claim_binder.Devices()), claim_binder.ClaimStatus(holds)
+    )
+    stock = claim_binder.Stock(slices, [there])
+    one = [claim_binder.Request("gpu", exactly=claim_binder.Asked())]
+    given = {name: stock.take(("ns", name), one) for name in "xyz"}
+    assert [(node, found["device"]) for node, (found,) in given.values()] == [("a", "1"), ("b", "0"), ("b", "1")]
+    with pytest.raises(LookupError, match="no node has 1 devices left"):
+        stock.take(("ns", "w"), one)
+    stock.put_back(("ns", "y"))
+    assert stock.take(("ns", "w"), one)[0] == "b"
 
 
 def test_chart() -> None:

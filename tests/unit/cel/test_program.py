@@ -143,10 +143,9 @@ def test_equal_expressions_are_compiled_once() -> None:
     assert programs.compile("1 == 1 && true") is programs.compile("1 == 1 && " + "true")
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded() -> None:
     """By its weight, in which a pattern's instructions count."""
-    monkeypatch.setattr(programs, "_REMEMBERED", 5000)
-    kept = programs._Programs()  # noqa: SLF001
+    kept = programs.Programs(5000)
     first = kept.get("1 == 1", "a")
     heavy = kept.get("'a'.matches('a{999}b{999}')", "a")
     assert heavy.weight > 1998 > first.weight
@@ -155,10 +154,9 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept.get("1 == 1", "a") is not first
 
 
-def test_what_one_owner_asks_for_displaces_nothing_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_owner_asks_for_displaces_nothing_of_others() -> None:
     """Neither what is compiled nor what is half compiled."""
-    monkeypatch.setattr(programs, "_REMEMBERED", 5000)
-    kept = programs._Programs()  # noqa: SLF001
+    kept = programs.Programs(5000)
     first = kept.get("1 == 1", "a")
     kept.advance("2 == 2", "a")
     for number in range(40):

@@ -33,7 +33,7 @@ def test_command(berth: Berth, monkeypatch: pytest.MonkeyPatch, command: str, sh
 
 def test_there_are_as_many() -> None:
     """As the title says."""
-    assert len(BLOCKS) == 24
+    assert len(BLOCKS) == 26
 
 
 @pytest.mark.parametrize("file", sorted(FILES.iterdir()), ids=lambda file: file.name)

@@ -7,17 +7,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from copy import deepcopy
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+import yaml
 
 from scheduler.cli import live
+from scheduler.kube.client import Client
 from tests.unit.admission.conftest import CRD
 from tests.unit.cli.conftest import Berth
 from tests.unit.whatif.story import DUMP
 
+ROOT = Path(__file__).parents[3]
 Object = dict[str, Any]
 
 
@@ -44,7 +48,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server that holds the story's cluster."""
     path = tmp_path_factory.mktemp("live") / "kubeconfig"
     command = [sys.executable, "-m", "scheduler.apiserver", "--kubeconfig", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]) as server:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         assert server.stdout is not None
         url = server.stdout.readline().split()[-1]
         for made in DUMP["items"]:
@@ -140,6 +144,30 @@ def test_impact_of_nothing(berth: Berth, kubeconfig: str, tmp_path: Path, words:
     found = berth("policy", "impact", "--kubeconfig", kubeconfig, *more, *words)
     assert (found.code, found.out) == (2, "")
     assert said in found.err
+
+
+def test_the_evictors_plan_lists_what_its_role_may_list(
+    berth: Berth, kubeconfig: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`berth evictor --dry-run` with the account that the manifests give it asks for nothing that is forbidden."""
+    may: set[tuple[str, str]] = set()
+    for role in yaml.safe_load_all((ROOT / "manifests" / "evictor-rbac.yaml").read_text()):
+        for rule in role["rules"] if role["kind"] == "ClusterRole" else ():
+            if "list" in rule["verbs"]:
+                may |= set(product(rule["apiGroups"], rule["resources"]))
+    listed: set[tuple[str, str]] = set()
+    get = Client.get
+
+    async def noted(self: Client, path: str, **settings: Any) -> bytes:
+        *_, group, _, plural = ("", *path.removeprefix("/api/").removeprefix("/apis/").split("/"))
+        listed.add((group, plural))
+        return await get(self, path, **settings)
+
+    monkeypatch.setattr(Client, "get", noted)
+    found = berth("evictor", "--dry-run", "--kubeconfig", kubeconfig)
+    assert (found.code, found.err) == (0, "")
+    assert {("", "nodes"), ("", "pods"), ("events.k8s.io", "events")} <= listed
+    assert listed - may == set()
 
 
 @pytest.fixture

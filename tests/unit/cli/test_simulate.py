@@ -192,3 +192,33 @@ def test_refused_of_a_trace(berth: Berth, trace: str, arguments: list[str], said
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"berth: {said}")
     assert len(found.err.splitlines()) == 1
+
+
+def test_removable(berth: Berth) -> None:
+    """The nodes that could go, by themselves and together; the exit code says whether there is one."""
+    found = berth("simulate", "--removable", "--cluster", "cluster.json", "-o", "json")
+    answer = json.loads(found.out)
+    assert (found.code, answer["kind"]) == (0, "Removals")
+    assert {each["node"] for each in answer["removable"]} >= {"gpu-1", "b-1"}
+    assert {each["node"] for each in answer["kept"]} == {"a-1", "a-2", "b-2"}
+    bare = berth("simulate", "--removable", "-l", "topology.kubernetes.io/zone=a", "--cluster", "cluster.json")
+    assert bare.code == 1
+    assert bare.out.startswith("none of 2 nodes could be removed (profile berth)\n")
+    assert "no controller would create it again" in bare.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--removable", "--drain", "a-1"), "--removable tries all nodes of a cluster"),
+        (("--removable", "-o", "html"), "-o: html: expected table, json or yaml with --removable"),
+        (("-l", "a=b"), "--selector: expected only together with --removable"),
+        (("--removable", "-l", "a=b"), "--selector: no node of cluster.json has these labels"),
+        (("--removable", "-l", "a in"), '--selector: "a in"'),
+    ],
+)
+def test_removable_with_what_does_not_go_with_it(berth: Berth, words: tuple[str, ...], said: str) -> None:
+    """One line, exit code 2."""
+    found = berth("simulate", *words, "--cluster", "cluster.json")
+    assert (found.code, found.out, len(found.err.splitlines())) == (2, "", 1)
+    assert found.err.startswith(f"berth: {said}")

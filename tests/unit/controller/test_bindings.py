@@ -131,7 +131,7 @@ class World:
 
     def post(self) -> Bind:
         decoded = Decoder().pod(wire.encode(pod("p")))
-        bind = Bind(decoded, "n", 1, 0.0, Decision(decoded, 1, np.zeros(1, dtype=np.intp)))
+        bind = Bind(decoded, "n", 1, 0.0, Decision(decoded, 1, np.zeros(1, dtype=np.intp)), since=0.0)
         self.bindings.post(bind)
         return bind
 

@@ -32,7 +32,8 @@ class Server:
     async def get(self, _path: str, *, query: str, **_: Any) -> bytes:
         reason = DONE if f"reason%3D{DONE}" in query else INTENT
         said = record("owner", 1, 300.0, _stamp(BEFORE + 1))
-        body = event(ABOUT, kind="Normal", reason=reason, action="x", note="x", instance="x", annotations=said)[1]
+        how = {"kind": "Normal", "reason": reason, "action": "x", "note": "x", "instance": "x"}
+        body = event(ABOUT, **how, moment=SERVER.timestamp() - BEFORE, annotations=said)[1]
         made: Any = msgspec.json.decode(body)
         assert made["reportingController"] == CONTROLLER
         made["metadata"]["creationTimestamp"] = _stamp(BEFORE)

@@ -1,7 +1,10 @@
-"""What the evictor's readiness says: which kind it can't see, and that nobody looks while it stands by."""
+"""What the evictor serves: readiness, with the kind it can't see, and what its page says of both."""
 
 from __future__ import annotations
 
+import asyncio
+import re
+from pathlib import Path
 from typing import Any, cast
 
 from scheduler.controller.eviction.vitals import Post
@@ -9,7 +12,11 @@ from scheduler.controller.eviction.watcher import Watcher
 from scheduler.kube.errors import ApiError
 from scheduler.kube.lease import Elector
 from scheduler.telemetry.health import answer
+from scheduler.telemetry.serving import Endpoints, Gate
 from tests.unit.controller.test_sight import FORBIDDEN, World
+from tests.unit.telemetry.test_serving import everybody, serving
+
+PAGE = Path(__file__).parents[3] / "docs" / "evictor.md"
 
 
 class Reached:
@@ -59,3 +66,17 @@ def test_what_it_does_without_is_no_failure() -> None:
     assert "[!]watches: not allowed to follow, and evicting without: Namespace (403 Forbidden: no role)" in said
     world.others.refused = ApiError(404, "NotFound", "no such kind")
     assert "[!]" not in asked(post)[1]
+
+
+async def test_its_page_names_what_is_served() -> None:
+    """The figures are served where the page says, and each check of the readiness is explained there."""
+    section = PAGE.read_text().partition("## Metrics and health\n")[2].partition("\n## ")[0]
+    named = re.findall(r"`(/[^`]+)`", section)
+    post = Post("evictor", cast(Elector, Reached()))
+    endpoints = Endpoints(ready=post.ready(), notes=post.notes, instruments=post.instruments)
+    async with serving(Gate(everybody), endpoints) as ask:
+        answers = {path: await asyncio.to_thread(ask, path) for path in named}
+    assert {path: status for path, (status, _) in answers.items() if status != 200} == {}
+    assert 'leader_election_master_status{name="evictor"} 1' in answers["/metrics"][1]
+    checks = re.findall(r"^\[\+\](\S+) ok$", answers["/readyz?verbose"][1], re.MULTILINE)
+    assert set(post.ready()) <= set(checks) <= {*re.findall(r"`([a-z-]+)`", section), "ping", "event-loop"}

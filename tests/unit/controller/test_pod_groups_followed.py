@@ -1,6 +1,8 @@
 """Pod groups count from the moment that the API server lists them until their API is gone for sure."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
@@ -22,11 +24,22 @@ FORBIDDEN = ApiError(403, "Forbidden", "podgroups is forbidden")
 Answer = list[dict[str, Any]] | ApiError
 
 
+class Ended:
+    """The stream of a watch that ends at once."""
+
+    async def read(self) -> bytes:
+        return b""
+
+
 class Server:
-    """Answers lists of pod groups."""
+    """Answers lists of pod groups, and ends each watch."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
+
+    @asynccontextmanager
+    async def stream(self, path: str, **_: Any) -> AsyncIterator[Ended]:
+        yield Ended()
 
     async def get(self, path: str, **_: Any) -> bytes:
         answer = self.answers[path]
@@ -48,12 +61,9 @@ class Followed:
         self.server.answers[resource.path()] = answer
         reflector: Reflector[Any] = next(one for one in self.scheduler.watch.reflectors if one.resource is resource)
         reflector.resync()
-        machine = reflector._machine  # noqa: SLF001 (its steps one by one, without pauses)
-        machine.action(float("inf"))
-        await reflector._list("", 30.0)  # noqa: SLF001
+        await reflector.step(float("inf"))  # all pauses are over by then
         if not isinstance(answer, ApiError):
-            machine.opened(0.0)
-            machine.ended(1000.0, None)
+            await reflector.step(float("inf"))
         while self.scheduler.work(cycles=False):
             pass
         return set(self.scheduler.engine.cluster.pod_groups.followed)

@@ -1,7 +1,6 @@
 """The writer's part of PreBind: patches in order, with preconditions, and an answer whatever comes of them."""
 
 import json
-from datetime import datetime
 from typing import Any, cast
 
 import pytest
@@ -19,6 +18,7 @@ from scheduler.engine.stimuli import (
 from scheduler.framework.binding import NOW, Create, Delete, ObjectKey, Patch, Write
 from scheduler.kube.client import MERGE_PATCH, Client
 from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.machine import MACHINE, Machine
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from tests.builders import pod
@@ -61,11 +61,11 @@ class FakeClient:
         return json.dumps({"metadata": {"resourceVersion": answer}}).encode()
 
 
-async def answer_of(client: FakeClient, *writes: Write) -> Stimulus:
+async def answer_of(client: FakeClient, *writes: Write, machine: Machine = MACHINE) -> Stimulus:
     answers: list[Stimulus] = []
-    writer = Writer(cast(Client, client), answers.append, "berth-test")
+    writer = Writer(cast(Client, client), answers.append, "berth-test", machine=machine)
     decoded = Decoder().pod(wire.encode(pod("p")))
-    writer.pre_bind_write(PreBindWrite(decoded, "n", "VolumeBinding", writes or WRITES))
+    writer.pre_bind_write(PreBindWrite(decoded, "n", "VolumeBinding", writes or WRITES, since=0.0))
     assert await writer.drain(5.0) == 0
     (answer,) = answers
     return answer
@@ -193,13 +193,14 @@ async def test_created_and_deleted() -> None:
 
 
 async def test_the_time_of_writing_is_filled_in() -> None:
-    """Plugins have no clock."""
+    """By the clock of the process; plugins have none."""
     client = FakeClient("18")
     status = {"status": {"allocation": {"allocationTimestamp": NOW}}}
-    await answer_of(client, Patch(("ResourceClaim", "default", "c"), "u", "1", status, "status"))
+    patch = Patch(("ResourceClaim", "default", "c"), "u", "1", status, "status")
+    await answer_of(client, patch, machine=Machine(wall=lambda: 1_790_000_000.9))
     ((path, body, _),) = client.asked
     assert path == "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c/status"
-    assert datetime.fromisoformat(body["status"]["allocation"]["allocationTimestamp"]).tzinfo is not None
+    assert body["status"]["allocation"]["allocationTimestamp"] == "2026-09-21T14:13:20Z"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from scheduler.controller import statuses
-from scheduler.controller.statuses import AT_ONCE, Statuses
+from scheduler.controller.statuses import AT_ONCE, BESIDE_BINDINGS, Statuses
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.stimuli import Stimulus, Unwritten
 from scheduler.kube.client import Client
@@ -39,7 +39,8 @@ class Api:
         self.most_at_once = self.at_once = 0
         self.answers: list[Stimulus] = []
         self.under_way = UnderWay()
-        self.statuses = Statuses(cast(Client, self), self.answers.append, self.under_way)
+        self.bindings: list[str] = []
+        self.statuses = Statuses(cast(Client, self), self.answers.append, self.under_way, self.bindings)
 
     def add(self, each: Pod, version: str = "", **spec: Any) -> Pod:
         self.live[f"/api/v1/namespaces/{each.namespace}/pods/{each.name}"] = {
@@ -124,6 +125,31 @@ async def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         api.statuses.want(waiting(f"q{i}", "quiet"), ("Unschedulable", "no"), None)
     assert len(api.answers) == api.statuses.dropped <= 50
     await api.under_way.drain(0.0)
+
+
+async def test_conditions_step_back_for_bindings() -> None:
+    """Few are written at a time while Bindings are under way, nominations aside; all places are used afterwards."""
+    api = Api()
+    api.open.clear()
+    api.bindings.append("web-1")
+    for i in range(3 * AT_ONCE):
+        api.statuses.want(api.add(waiting(f"p{i}")), ("Unschedulable", "no"), None)
+    await settled()
+    assert api.at_once == BESIDE_BINDINGS
+    api.statuses.want(api.add(waiting("preemptor")), ("Unschedulable", "no"), "n1")
+    await settled()
+    assert api.at_once == BESIDE_BINDINGS + 1
+    api.bindings.clear()
+    await api.done()
+    assert api.most_at_once == AT_ONCE
+    assert len(api.written()) == 3 * AT_ONCE + 1
+    assert len(api.statuses) == 0
+
+
+async def settled() -> None:
+    """Until every task has gone as far as it can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 async def test_namespaces_take_turns() -> None:

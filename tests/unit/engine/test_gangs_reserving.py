@@ -8,9 +8,8 @@ from scheduler.engine.budget import Budget
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Failed, Instruction, RecordEvent
 from scheduler.engine.queued import Place
-from scheduler.engine.stimuli import ExtendersAnswered, Follows
+from scheduler.engine.stimuli import Follows
 from scheduler.framework.config import ConfigError, decode
-from scheduler.framework.extenders import NodesAnswer
 from scheduler.framework.profiles import build
 from scheduler.model.pod_group import NATIVE
 from scheduler.plugins.registry import registry
@@ -20,7 +19,6 @@ from tests.builders import Object, configuration, profile
 from tests.unit.work import calls
 
 from .conftest import Harness, node, pod
-from .test_extenders import FILTER, asked
 from .test_gangs import bound, conditions, failures, group, member
 
 EPOCH = 1_767_225_600.0  # 2026-01-01T00:00:00Z
@@ -364,25 +362,6 @@ def test_terms_of_the_gangs_pods_keep_its_nodes_for_it_alone() -> None:
     harness.cycles()
     harness.put(small("noise", "1", labels={"app": "noise"}), small("quiet", "1", lasts=100))
     assert bound(harness.cycles()) == ["quiet"]
-
-
-def test_extenders_are_not_asked_about_kept_nodes() -> None:
-    """Nor does an answer bring a pod there that was asked for before the room was kept."""
-    config = decode(configuration(profile(GangScheduling={"reservation": SOON}), extenders=[FILTER]))
-    harness = reserving()
-    harness.engine = Engine(build(config, registry()), extenders=config.extenders)
-    harness.engine.epoch = EPOCH
-    harness.handle(Follows(NATIVE, True))
-    harness.put(node("n0"), node("n1"), running("a", "n0", lasts=100), running("web", "n1", restartPolicy="Always"))
-    harness.put(small("early", "1"))
-    early = asked(harness.cycles())
-    assert set(early.nodes) == {"n0", "n1"}
-    harness.put(group(min_count=1), member("train-0", "4"))
-    assert events(harness.cycles())[0][0] == "RoomKept"
-    harness.put(small("late", "1"))
-    assert asked(harness.cycles()).nodes == ("n1",)
-    said = harness.handle(ExtendersAnswered(early, NodesAnswer(frozenset(("n0", "n1")), {}, {}, ())))
-    assert [(one.pod.name, one.node) for one in said if isinstance(one, Bind)] == [("early", "n1")]
 
 
 def test_after_a_reload_without_the_argument_nothing_is_kept(busy: Harness) -> None:

@@ -9,6 +9,7 @@ from scheduler.engine.instructions import Bind, Failed
 from scheduler.model import terms, wire
 from scheduler.model.affinity import AffinityTerm, parse_affinity_term
 from scheduler.model.kinds import Decoder
+from scheduler.model.parts import Parts
 from scheduler.model.resources import parse_amounts
 from scheduler.model.selectors import Labels, LabelSelector
 from scheduler.model.spread import SpreadConstraint
@@ -170,13 +171,13 @@ def test_values_of_match_label_keys_are_filled_in_in_slices(monkeypatch: pytest.
         for i in range(200)
     ]
     filled: list[Any] = []
-    real = SpreadConstraint.selector_for
+    real = SpreadConstraint.selector_in_parts
 
-    def fill_in(own: SpreadConstraint, labels: Labels) -> LabelSelector:
+    def fill_in(own: SpreadConstraint, labels: Labels) -> Parts[LabelSelector]:
         filled.append(own)
         return real(own, labels)
 
-    monkeypatch.setattr(SpreadConstraint, "selector_for", fill_in)
+    monkeypatch.setattr(SpreadConstraint, "selector_in_parts", fill_in)
     harness.put(worst)
     most = 0
     while harness.engine.queue.get("worst") is not None:

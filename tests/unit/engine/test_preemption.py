@@ -235,3 +235,16 @@ def test_what_a_preemption_found_in_the_way_is_waited_for(harness: Harness) -> N
     harness.after(2)
     harness.gone("Pod", "repelling")
     assert preempts(harness.cycles()) == [("n1", ["n1-v0"])]
+
+
+def test_a_pod_waits_only_for_filters_that_keep_it_from_some_node(harness: Harness) -> None:
+    """Beside the pod for which the node is kept there is too little room; without it, nobody whom the pod wants to be
+    near. kube-scheduler asks beside it first, so it is the room that the pod waits for."""
+    kept = pod("kept", "4", priority=5, schedulingGates=[{"name": "later"}])
+    kept["status"]["nominatedNodeName"] = "n0"
+    near = {"labelSelector": {"matchLabels": {"app": "kept"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+    harness.put(node("n0"), kept, pod("follower", affinity=affinity))
+    (failed,) = [one for one in harness.cycles() if isinstance(one, Failed) and one.pod.name == "follower"]
+    assert failed.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert failed.plugins == {"NodeResourcesFit"}

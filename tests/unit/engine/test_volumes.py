@@ -163,7 +163,9 @@ def test_half_written(harness: Harness) -> None:
     api.put(claim("new", storage_class="makes"))
     api.put(asking("p", "data", "new"))
     prepare = only(harness.cycles(), PreBindWrite)
-    written = api.write(PreBindWrite(prepare.pod, prepare.node, prepare.plugin, prepare.writes[:1])).written
+    written = api.write(
+        PreBindWrite(prepare.pod, prepare.node, prepare.plugin, prepare.writes[:1], prepare.since)
+    ).written
     harness.handle(PreBindWriteFailed("default/p", 403, "forbidden", written))
     storage = harness.engine.cluster.storage
     assert list(storage.volumes.assumed) == ["v"]

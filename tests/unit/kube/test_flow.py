@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.kube.backoff import Backoff
-from scheduler.kube.flow import API, BIND, CONFIRM, EVICT, STATUS, WATCH, Bucket, Gate, Lane, Throttle
+from scheduler.kube.flow import API, BIND, CONFIRM, EVICT, STATUS, WATCH, Bucket, Gate, Lane, Places, Throttle
 
 
 class VirtualTime:
@@ -176,3 +176,49 @@ def test_backoff_forgets_after_a_quiet_time_and_obeys_the_server() -> None:
         backoff.failed(float(now))
     assert backoff.failed(4 + 121.0) == pytest.approx(0.8)
     assert 7.0 <= backoff.failed(126.0, at_least=7.0) <= 10.6
+
+
+async def test_what_began_first_goes_first() -> None:
+    """The second write of the first pod goes before the first write of the others, however long those wait."""
+    places, began = Places(1), list[str]()
+
+    async def write(name: str, since: float) -> None:
+        await places.take(since)
+        began.append(name)
+        await asyncio.sleep(0)
+        places.give_back()
+
+    await places.take(0.0)
+    waiting = [asyncio.create_task(write(f"first write of {i}", float(i))) for i in (3, 1, 2, 1)]
+    await asyncio.sleep(0)
+    waiting.append(asyncio.create_task(write("second write of 0", 0.0)))
+    await asyncio.sleep(0)
+    places.give_back()
+    await asyncio.gather(*waiting)
+    assert began == ["second write of 0", *(f"first write of {i}" for i in (1, 1, 2, 3))]
+    assert places.free == 1
+
+
+@given(st.integers(1, 3), st.lists(st.tuples(st.booleans(), st.floats(0, 9)), max_size=20))
+def test_no_place_is_lost(width: int, requests: list[tuple[bool, float]]) -> None:
+    """Whoever is cancelled, while it waits or when it has just been given a place: all places are free in the end."""
+
+    async def run() -> int:
+        places = Places(width)
+
+        async def work(since: float) -> None:
+            await places.take(since)
+            try:
+                await asyncio.sleep(0)
+            finally:
+                places.give_back()
+
+        tasks = [asyncio.create_task(work(since)) for _, since in requests]
+        for task, (cancelled, _) in zip(tasks, requests, strict=True):
+            await asyncio.sleep(0)
+            if cancelled:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return places.free
+
+    assert asyncio.run(run()) == width

@@ -244,6 +244,32 @@ async def test_resync_repairs_a_dropped_delete(server: ScriptedServer, until: Un
         assert told.pauses == []
 
 
+@pytest.mark.parametrize("ask", [Reflector.resync, Reflector.stray])
+async def test_a_list_asked_for_while_a_stream_is_opened(
+    server: ScriptedServer, until: Until, ask: Callable[[Reflector[Thing]], None]
+) -> None:
+    """There is no stream to end yet. Watching what is opened then would put the list off for minutes."""
+    cluster, opening = Cluster(), asyncio.Event()
+    cluster.pages = [listing(9, thing("a", 1)), listing(20)]
+    answer = cluster.answer
+
+    async def answer_late(request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query and not opening.is_set():
+            opening.set()
+            await cluster.hold.wait()
+            cluster.hold.clear()
+        return await answer(request)
+
+    cluster.answer = answer_late  # type: ignore[method-assign]
+    async with reflecting(server, cluster) as (reflector, told):
+        await opening.wait()
+        ask(reflector)
+        cluster.hold.set()
+        await until(lambda: reflector.position == "20")
+        assert told.things == {}
+        assert reflector.trusted
+
+
 async def test_a_malformed_object_is_reported(server: ScriptedServer, until: Until) -> None:
     """The bad one is named to the callback; its neighbours arrive."""
     cluster = Cluster()

@@ -1,16 +1,15 @@
 """Results of selectors are kept by who asks for them: what one tenant asks displaces nothing of others."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cel.owned import Owned
 from scheduler.model.devices import DeviceTraits
-from scheduler.plugins.dynamic_resources import selector_results
-from scheduler.plugins.dynamic_resources.selector_results import holds, known
+from scheduler.plugins.dynamic_resources.selector_results import SelectorResults
 
 DEVICES = 200
 MOST = 64 << 10
+"""Bytes for some hundred expressions."""
 
 
 def of_devices() -> list[DeviceTraits]:
@@ -28,50 +27,40 @@ class Asked:
         return bool(traits.attributes["number"][1] < int(expression))
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for some hundred expressions."""
-    table = selector_results._Table()  # noqa: SLF001 (one for the process)
-    table.edition = 7  # no other table's
-    table.results = Owned(MOST)
-    monkeypatch.setattr(selector_results, "_TABLE", table)
-
-
 def test_a_tenant_with_many_expressions_displaces_its_own() -> None:
     """A thousand of them, where 64 used to be enough to have everybody's evaluated again."""
-    devices, asked = of_devices(), Asked()
+    results, devices, asked = SelectorResults(MOST), of_devices(), Asked()
     for traits in devices:
-        assert holds("100", traits, "good", asked) == (traits.attributes["number"][1] < 100)
+        assert results.holds("100", traits, "good", asked) == (traits.attributes["number"][1] < 100)
     assert asked.times == DEVICES
     for i in range(1_000):
         for traits in devices[:3]:
-            holds(str(1_000 + i), traits, "evil", asked)
+            results.holds(str(1_000 + i), traits, "evil", asked)
     asked.times = 0
-    assert [holds("100", traits, "good", asked) for traits in devices] == [i < 100 for i in range(DEVICES)]
+    assert [results.holds("100", traits, "good", asked) for traits in devices] == [i < 100 for i in range(DEVICES)]
     assert asked.times == 0
-    assert [known("100", traits) for traits in devices] == [i < 100 for i in range(DEVICES)]
+    assert [results.known("100", traits) for traits in devices] == [i < 100 for i in range(DEVICES)]
 
 
 def test_what_two_tenants_ask_is_evaluated_once_and_stays_for_the_second() -> None:
     """One of them displaces it for itself only."""
-    devices, asked = of_devices(), Asked()
+    results, devices, asked = SelectorResults(MOST), of_devices(), Asked()
     for owner in ("good", "evil"):
         for traits in devices:
-            holds("100", traits, owner, asked)
+            results.holds("100", traits, owner, asked)
     assert asked.times == DEVICES
     for i in range(1_000):
-        holds(str(1_000 + i), devices[0], "evil", asked)
-    assert all(known("100", traits) is not None for traits in devices)
+        results.holds(str(1_000 + i), devices[0], "evil", asked)
+    assert all(results.known("100", traits) is not None for traits in devices)
 
 
-def test_numbers_begin_afresh_when_devices_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_begin_afresh_when_devices_come_and_go() -> None:
     """Then everything is evaluated again, and nothing is mixed up."""
-    monkeypatch.setattr(selector_results, "_NUMBERS", 50)
-    asked = Asked()
+    results, asked = SelectorResults(MOST, numbers=50), Asked()
     for _ in range(2):
         for i, traits in enumerate(of_devices()):
-            assert holds("100", traits, "good", asked) == (i < 100)
-            assert known("100", traits) == (i < 100)
+            assert results.holds("100", traits, "good", asked) == (i < 100)
+            assert results.known("100", traits) == (i < 100)
 
 
 @settings(deadline=None)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.framework.runtime import Framework
+from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
 from scheduler.plugins.default_preemption import select_victims
@@ -22,6 +23,7 @@ from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.copied import FollowingCopy
 from scheduler.state.effort import SliceOver
+from scheduler.state.nodes import Nodes
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import a_budget, a_framework, answer, decoder
 from tests.unit.work import calls
@@ -290,13 +292,13 @@ def test_the_next_preemptor_takes_the_copy_over(monkeypatch: pytest.MonkeyPatch)
     """It is not made anew as long as preemptors come, and let go of in parts when none does."""
     cluster, framework = _zoned(300), a_framework()
     copied: list[int] = []
-    before = FollowingCopy._copy  # noqa: SLF001
+    before = Nodes.put
 
-    def counted(self: FollowingCopy, rows: list[int]) -> None:
-        copied.extend(rows)
-        before(self, rows)
+    def counted(self: Nodes, row: int, node: Node | None) -> None:
+        copied.append(row)
+        before(self, row, node)
 
-    monkeypatch.setattr(FollowingCopy, "_copy", counted)
+    monkeypatch.setattr(Nodes, "put", counted)
     said = [
         answer(framework, msgspec.structs.replace(_keeps_away(), uid=uid, name=uid), cluster) for uid in ("a", "b", "c")
     ]

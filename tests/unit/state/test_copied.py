@@ -75,8 +75,7 @@ def test_a_copy_is_let_go_of_in_parts() -> None:
         made = decoder.pod(msgspec.json.encode(pod(f"own-{i}", labels={"own": f"{i}"})))
         crowd.cluster.put_pod(msgspec.structs.replace(made, node_name="n0"))
     copy = FollowingCopy(crowd.cluster)
-    copy.up_to_date()
-    pods = copy._incidence.pods  # noqa: SLF001
+    pods = copy.up_to_date().incidence.pods
     left = [len(pods), *(len(pods) for _ in copy.end())]
     assert left[-1] == 0
     assert max(before - after for before, after in pairwise(left)) <= 2_000

@@ -123,21 +123,24 @@ class Kept:
 @settings(deadline=None)
 @given(
     st.sampled_from([0, 1, 64]),
+    st.sampled_from([0, 1, 64]),
     st.lists(st.tuples(LABELS, PLACES), min_size=1),
     STEPS,
     st.lists(st.tuples(SELECTORS, st.none() | st.frozensets(PLACES)), min_size=1, max_size=4),
 )
 def test_labels(
     few: int,
+    many: int,
     made: list[tuple[dict[str, str], str]],
     steps: list[tuple[str, int]],
     asked: list[tuple[LabelSelector, frozenset[str] | None]],
 ) -> None:
-    """Found one by one or as bits, in some places or in all."""
+    """Found one by one or as bits, in some places or in all, whether or not they are too many to be kept by key."""
     index = LabelIndex()
     kept = Kept(lambda one: index.add(*one), lambda number, _: index.remove(number), index.reuse)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(label_index, "FEW", few)
+        patch.setattr(label_index, "MANY", many)
         for step in steps:
             kept.take(step, made)
             for selector, places in asked:

@@ -1,0 +1,63 @@
+"""Which nodes could be removed, on a terminal."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.text import Text
+
+from scheduler.report.columns import number, plain_table
+from scheduler.report.wording import count, printable, some
+from scheduler.whatif.removable import Removals
+
+_MANY = 20
+_FEW = 3
+
+
+@dataclass
+class RemovableTable:
+    """What can go together, then each node by itself, and what keeps the others."""
+
+    found: Removals
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        found = self.found
+        total = len(found.removable) + len(found.kept) + len(found.not_tried)
+        yield Text(headline(found, total), style="bold green" if found.removable else "bold red")
+        for note in found.notes:
+            yield Text(f"  {printable(note)}", style="yellow")
+        if found.not_tried:
+            yield Text(f"  not tried, to save time: {printable(some(found.not_tried, _FEW))}", style="yellow")
+        if found.together:
+            yield Text(f"  together, in this order: {printable(some(found.together, _MANY))}")
+        if found.removable:
+            table = plain_table("Could go by itself", number("Pods"), "They would land on")
+            for each in found.removable[:_MANY]:
+                where = list(dict.fromkeys(each.moves.values()))
+                table.add_row(printable(each.node), f"{each.pods:,}", printable(some(where, _FEW)))
+            yield table
+            yield from _more(len(found.removable))
+        if found.kept:
+            table = plain_table("Stays", number("Pods"), "Because of", "Why")
+            for kept in found.kept[:_MANY]:
+                pod, why = next(iter(kept.stops.items()))
+                more = f" and {len(kept.stops) - 1:,} more" if len(kept.stops) > 1 else ""
+                table.add_row(printable(kept.node), f"{kept.pods:,}", f"{printable(pod)}{more}", printable(why))
+            yield table
+            yield from _more(len(found.kept))
+
+
+def headline(found: Removals, total: int) -> str:
+    """The answer in one line."""
+    if not found.removable:
+        return f"none of {count(total, 'node')} could be removed (profile {found.profile})"
+    moved = f", which moves {count(found.together_pods, 'pod')}" if found.together_pods else ""
+    return (
+        f"{len(found.removable):,} of {count(total, 'node')} could be removed by themselves, "
+        f"{len(found.together):,} of them together{moved} (profile {found.profile})"
+    )
+
+
+def _more(shown: int) -> Iterator[Text]:
+    if shown > _MANY:
+        yield Text(f"and {shown - _MANY:,} more; -o json has all", style="dim")

@@ -1,0 +1,170 @@
+"""Which nodes could be removed: all their pods would land elsewhere, and nothing forbids that they go.
+
+Each node is tried in thought by itself, those with the fewest pods first. Then they are taken away one after the other
+as long as all pods land, which is a set that can go together, and not always the largest one.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+
+from msgspec import field
+from msgspec.structs import replace
+
+from scheduler.engine.choice import Choice
+from scheduler.framework.decision import fit_error
+from scheduler.framework.runtime import Framework
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
+from scheduler.whatif.drain import stays
+from scheduler.whatif.explanation import API_VERSION, Shown
+from scheduler.whatif.gangs.endings import without
+from scheduler.whatif.placing import Placing, placing
+
+MOST = 60_000
+"""Pods that are placed in thought, for all nodes together."""
+_NAMED = 20
+"""Pods of a node that are listed with where they would go."""
+BARE = "no controller would create it again"
+GROUPED = "pods of a pod group are decided together"
+
+
+class Movable(Shown, frozen=True):
+    """A node that could go by itself. `moves`: some of its pods → where they would go."""
+
+    node: str
+    pods: int
+    moves: dict[str, str]
+
+
+class Kept(Shown, frozen=True):
+    """A node that could not. `stops`: pod → why it can't leave, or does not land elsewhere."""
+
+    node: str
+    pods: int
+    stops: dict[str, str]
+
+
+class Removals(Shown, kw_only=True, frozen=True):
+    """`together`: nodes that can go one after the other, in this order; `not_tried`: nodes left out to save time."""
+
+    kind: str = field(default="Removals")
+    api_version: str = field(default=API_VERSION)
+    profile: str
+    removable: list[Movable]
+    together: list[str]
+    together_pods: int
+    kept: list[Kept]
+    not_tried: list[str]
+    notes: list[str]
+
+
+def removals(cluster: Cluster, framework: Framework, chosen: Callable[[Node], bool], most: int = MOST) -> Removals:
+    """Look at the nodes that are chosen. The cluster is as before afterwards.
+
+    `most`: pods that are placed in thought. Raises PluginError.
+    """
+    search = _Search(cluster, framework, most)
+    nodes = [(row, node) for row, node in cluster.nodes.live() if chosen(node)]
+    ordered = sorted(nodes, key=lambda each: (len(search.leaving(each[0])), each[1].name))
+    movable: list[tuple[int, Movable]] = []
+    kept: list[Kept] = []
+    not_tried: list[str] = []
+    for row, node in ordered:
+        pods = search.leaving(row)
+        stops = dict(search.forbidden(pods))
+        moves: dict[str, str] = {}
+        if not stops and search.left < len(pods):
+            not_tried.append(node.name)
+            continue
+        if not stops:
+            with ExitStack() as undone:
+                moves, stops = search.take(row, pods, undone)
+        if stops:
+            kept.append(Kept(node.name, len(pods), stops))
+        else:
+            movable.append((row, Movable(node.name, len(pods), dict(list(moves.items())[:_NAMED]))))
+    search.left = max(search.left, most // 2)
+    together, moved, all_tried = _together(search, movable, cluster)
+    notes = (
+        []
+        if cluster.selecting.get("PodDisruptionBudget")
+        else ["no PodDisruptionBudget is known, so none is respected"]
+    )
+    if not all_tried:
+        notes.append("more nodes may go together: not all were tried")
+    return Removals(
+        profile=framework.profile.name,
+        removable=[each for _, each in movable],
+        together=together,
+        together_pods=moved,
+        kept=kept,
+        not_tried=not_tried,
+        notes=notes,
+    )
+
+
+def _together(
+    search: "_Search", movable: Sequence[tuple[int, Movable]], cluster: Cluster
+) -> tuple[list[str], int, bool]:
+    """(nodes that go one after the other, how many of their pods move, whether all were tried)."""
+    found: list[str] = []
+    uids: set[str] = set()
+    with ExitStack() as undone:
+        for row, each in movable:
+            pods = search.leaving(row)
+            if search.left < len(pods):
+                return found, len(uids), False
+            with ExitStack() as attempt:
+                if not search.take(row, pods, attempt)[1]:
+                    undone.push(attempt.pop_all())
+                    search.gone.append(row)
+                    found.append(each.node)
+                    uids |= {pod.uid for pod in pods}
+    return found, len(uids), True
+
+
+class _Search:
+    def __init__(self, cluster: Cluster, framework: Framework, most: int) -> None:
+        self._cluster = cluster
+        self._framework = framework
+        self._choice = Choice(0)
+        self.left = most
+        """Pods that may still be placed."""
+        self.gone: list[int] = []
+        """Rows of nodes that are taken away already."""
+
+    def leaving(self, row: int) -> list[Pod]:
+        """The pods of a node that have to land elsewhere, in the order in which they are scheduled again."""
+        pods = [pod for pod in self._cluster.pods_on(row) if not stays(pod)]
+        return sorted(pods, key=lambda pod: -pod.priority)
+
+    def forbidden(self, pods: Sequence[Pod]) -> Iterator[tuple[str, str]]:
+        """(pod, why it can't leave)."""
+        for pod in pods:
+            budgets = self._cluster.selecting.get("PodDisruptionBudget", {}).get(pod.namespace, {})
+            empty = [each.name for each in budgets.values() if each.selector.matches(pod.labels) and each.allowed < 1]
+            if pod.owner is None:
+                yield pod.key, BARE
+            elif empty:
+                yield pod.key, f"the disruption budget {' and '.join(empty)} allows no disruption"
+            elif pod.scheduling_group is not None:
+                yield pod.key, GROUPED
+
+    def take(self, row: int, pods: Sequence[Pod], undone: ExitStack) -> tuple[dict[str, str], dict[str, str]]:
+        """Take a node away: where its pods go, and why one of them goes nowhere. `undone` puts everything back."""
+        cluster = self._cluster
+        within = cluster.nodes.alive[: cluster.nodes.rows].copy()
+        within[[*self.gone, row]] = False
+        undone.enter_context(without(pods, cluster))
+        place: Placing = undone.enter_context(placing(self._framework, cluster, self._choice))
+        moves: dict[str, str] = {}
+        for pod in pods:
+            self.left -= 1
+            again = replace(pod, node_name="", nominated_node_name="", terminating=False)
+            node = place.put(again, within)
+            if node is None:
+                decision = self._framework.decide(again, cluster, within=within)
+                return moves, {pod.key: fit_error(decision)}
+            moves[pod.key] = node
+        return moves, {}

@@ -1,0 +1,124 @@
+"""The changes of a cluster in the order in which they were seen: what `berth shadow` follows, and keeps in a file.
+
+A file has one line of JSON for the recording, then one for each change: an object that came or changed, one that is
+gone, or the moment from which on everything is known.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from scheduler.whatif.documents import ObjectError
+from scheduler.whatif.smallest import smallest
+
+VERSION = 1
+NOTHING = Raw()
+KIND = "ShadowRecording"
+
+
+class Recording(Struct, rename="camel", kw_only=True, omit_defaults=True):
+    """The first line of a file. `of`: the scheduler that was followed; `began`: seconds since the epoch."""
+
+    kind: str = ""
+    version: int = 0
+    of: str = ""
+    began: float = 0.0
+    masked: bool = False
+
+
+class Change(Struct, kw_only=True, omit_defaults=True):
+    """`at`: seconds since the recording began. Of `object`, `gone` (namespace, name, uid) and `synced` one is there.
+
+    `listed`: it comes from a list, not from a watch, so that what happened in between was not seen.
+    """
+
+    at: float = 0.0
+    kind: str = ""
+    object: Raw = NOTHING
+    gone: tuple[str, str, str] | None = None
+    synced: bool = False
+    listed: bool = False
+
+    @property
+    def is_put(self) -> bool:
+        """Whether an object came or changed."""
+        return self.gone is None and not self.synced
+
+
+class _Kept(Struct, kw_only=True, omit_defaults=True):
+    """A change as it is written, without what no decision reads."""
+
+    at: float
+    kind: str = ""
+    object: dict[str, Any] | None = None
+    gone: tuple[str, str, str] | None = None
+    synced: bool = False
+    listed: bool = False
+
+
+_recording = msgspec.json.Decoder(Recording)
+_change = msgspec.json.Decoder(Change)
+_kept = msgspec.json.Decoder(_Kept)
+
+
+def first_line(of: str, began: float, *, masked: bool) -> bytes:
+    """The first line of a file, without its end."""
+    return msgspec.json.encode(Recording(kind=KIND, version=VERSION, of=of, began=began, masked=masked))
+
+
+def read_first(line: bytes) -> Recording:
+    """What the first line says. Raises ObjectError if this is no recording."""
+    try:
+        found = _recording.decode(line)
+    except (msgspec.MsgspecError, ValueError):
+        found = Recording()
+    if found.kind != KIND:
+        raise ObjectError("expected what berth shadow --record writes")
+    if found.version != VERSION:
+        raise ObjectError(f"version: {found.version}: expected {VERSION}; another release of Berth has written it")
+    return found
+
+
+def line_of(change: Change) -> bytes:
+    """A change as a line, without its end, and without what no decision reads. Raises ObjectError."""
+    found: dict[str, Any] | None = None
+    if change.is_put:
+        found = smallest({**msgspec.json.decode(change.object), "kind": change.kind.partition(".")[0]})
+    kept = _Kept(
+        at=round(change.at, 6),
+        kind=change.kind,
+        object=found,
+        gone=change.gone,
+        synced=change.synced,
+        listed=change.listed,
+    )
+    return msgspec.json.encode(kept)
+
+
+def read_line(line: bytes) -> Change:
+    """A change of a line. Raises ObjectError."""
+    try:
+        return _change.decode(line)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ObjectError(f"expected a change of a recording: {error}") from None
+
+
+def objects_of(line: bytes) -> dict[str, Any]:
+    """The names in a line, for masks: its object, or the name of what is gone."""
+    kept = _kept.decode(line)
+    if kept.gone is not None:
+        return {"namespace": kept.gone[0], "name": kept.gone[1]}
+    return kept.object or {}
+
+
+def masked(line: bytes, mask: Callable[[dict[str, Any]], dict[str, Any]], text: Callable[[str], str]) -> bytes:
+    """A line with masked names. `mask`: of an object; `text`: of a name."""
+    kept = _kept.decode(line)
+    if kept.object is not None:
+        kept.object = mask(kept.object)
+    if kept.gone is not None:
+        namespace, name, uid = kept.gone
+        kept.gone = (text(namespace), text(name) if kept.kind not in ("CSIDriver", "DeviceClass") else name, uid)
+    return msgspec.json.encode(kept)

@@ -1,0 +1,59 @@
+"""Pages for readers: links lead somewhere, each page is in the list of pages, and the README's first commands run."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Berth
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+PAGES += sorted(DOCS.rglob("*.md")) + sorted((ROOT / "examples").rglob("*.md"))
+CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+START = re.search(r"cd (examples/\w+)\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page are called in links, as GitHub makes it from their text."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = (re.sub(r"\]\([^)]*\)|[^\w\s-]", "", line) for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+    return {heading.strip().lower().replace(" ", "-") for heading in headings}
+
+
+def broken(page: Path) -> list[str]:
+    """The links of a page to files or headings that are not there."""
+    found = []
+    for link in LINK.findall(CODE.sub("", page.read_text(encoding="utf-8"))):
+        path, _, anchor = link.partition("#")
+        if re.match(r"\w+:", path):
+            continue
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    """To a file, and to a heading in it where one is named."""
+    assert broken(page) == []
+
+
+def test_each_page_is_in_the_list() -> None:
+    """docs/README.md links every page beside it."""
+    listed = set(LINK.findall((DOCS / "README.md").read_text(encoding="utf-8")))
+    assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= listed
+
+
+@pytest.mark.parametrize("command", re.findall(r"^berth (.*?) *(?:#.*)?$", START[2] if START else "", re.MULTILINE))
+def test_first_commands(berth: Berth, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """They find what they name: the exit code is 0 or 1, and an answer is printed."""
+    assert START is not None
+    monkeypatch.chdir(ROOT / START[1])
+    found = berth(*shlex.split(command))
+    assert found.code in (0, 1), found.err
+    assert found.out
