@@ -65,17 +65,19 @@ def main() -> int:
     alone = Part("other tests on real processes", rest, LOGS / "alone.log")
     fast = Part("fast tests", [*PYTEST, "-m", "not real"], LOGS / "fast.log", yields=True)
     versions = [of_version(version, place) for version, place in others.items() if place is not None]
-    passed = run([[first], [second, alone], [check, fast], versions], say)
+    failed = run([[first], [second, alone], [check, fast], versions], say)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     minutes, cpu = (time.monotonic() - began) / 60, (used.ru_utime + used.ru_stime) / 60
-    say(f"\n{'All passed' if passed else 'Something failed'}: {minutes:.0f} min, {cpu:.0f} min of CPU.")
+    say(f"\n{'Something failed' if failed else 'All passed'}: {minutes:.0f} min, {cpu:.0f} min of CPU.")
     ran = [f"all tests on Python {OWN}", *(version.name for version in versions)]
     say(f"Ran {', '.join(ran)}. What each part printed is in {LOGS}.")
     lacking = [version for version, place in others.items() if place is None]
     if lacking:
         image = f" The image runs {of_the_image()}." if of_the_image() in lacking else ""
         say(f"Not here, and so not tested: Python {', '.join(lacking)}.{image}")
-    return 0 if passed else 1
+    for part in failed:
+        say("\n".join(f"FAILED {failure}" for failure in part.failures))
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

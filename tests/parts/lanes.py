@@ -13,22 +13,24 @@ SAY_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
 
 
-def run(lanes: Iterable[Iterable[Part]], say: Callable[[str], None]) -> bool:
-    """Whether all parts passed. Each says how it went as soon as it has ended; in the end none is left running."""
+def run(lanes: Iterable[Iterable[Part]], say: Callable[[str], None]) -> list[Part]:
+    """The parts that failed. Each says how it went as soon as it has ended; in the end none is left running."""
     waiting = [deque(lane) for lane in lanes]
     running: list[Part | None] = [None] * len(waiting)
-    passed, said = True, time.monotonic()
+    failed: list[Part] = []
+    said = time.monotonic()
     try:
         while any(waiting) or any(running):
             for number, lane in enumerate(waiting):
                 part = running[number]
                 if part is not None and part.ended:
                     running[number] = None
-                    passed &= part.passed
                     say(_told(part))
-                    if part.gate and not part.passed:
-                        say("Nothing else is run.")
-                        return False
+                    if not part.passed:
+                        failed.append(part)
+                        if part.gate:
+                            say("Nothing else is run.")
+                            return failed
                 if running[number] is None and lane:
                     running[number] = begun = lane.popleft()
                     begun.start()
@@ -40,7 +42,7 @@ def run(lanes: Iterable[Iterable[Part]], say: Callable[[str], None]) -> bool:
         for left in running:
             if left is not None:
                 left.kill()
-    return passed
+    return failed
 
 
 def _told(part: Part) -> str:

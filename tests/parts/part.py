@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.controlplane.process import Process
 
-SECONDS = 2400.0
-"""How long a part may take."""
+SECONDS = 4200.0
+"""How long a part may take: twice as long as on a machine of the usual speed, and less than CI allows for all."""
+_NICENESS = "10"
 _LAST = 60
 """Lines that are shown of a failure in which pytest has no section of its own."""
 _SECTION = re.compile(r"=+ (FAILURES|ERRORS) =+")
 _SUMMARY = re.compile(r"=+ short test summary info =+")
+_FAILED = re.compile(r"(FAILED|ERROR) (?P<what>\S.*)")
 _PERCENT = re.compile(r"\[ *(\d+)%\]$", re.MULTILINE)
 
 
@@ -37,8 +40,10 @@ class Part:
         """
         self.name = name
         self.gate = gate
-        self._process = Process(name, (["nice", "-n", "10"] if yields else []) + [*argv], log, env)
+        self._yields = yields
+        self._process = Process(name, (["nice", "-n", _NICENESS] if yields else []) + [*argv], log, env)
         self._began = 0.0
+        self._late = False
 
     def start(self) -> None:
         """Start it, in a process group of its own."""
@@ -46,6 +51,8 @@ class Part:
         self._process.log.unlink(missing_ok=True)
         self._began = time.monotonic()
         self._process.start()
+        if self._yields:
+            _lower_session(self._process.pid)
 
     @property
     def seconds(self) -> float:
@@ -56,6 +63,7 @@ class Part:
     def ended(self) -> bool:
         """Whether it has ended; one that takes too long is ended."""
         if self._process.running and self.seconds > SECONDS:
+            self._late = True
             self.kill()
         return not self._process.running
 
@@ -69,6 +77,16 @@ class Part:
         """How far pytest says that it is; empty before it says so."""
         found = _PERCENT.findall(self._process.tail(5))
         return f"{found[-1]} %" if found else ""
+
+    @property
+    def failures(self) -> list[str]:
+        """A line for each test of it that failed, by its own summary; without one, that the part failed."""
+        if self.passed:
+            return []
+        lines = self._process.log.read_text(errors="replace").splitlines()
+        summary = lines[_first(lines, _SUMMARY, default=len(lines)) :]
+        found = [match["what"] for line in summary if (match := _FAILED.match(line))]
+        return [f"{self.name}: {what}" for what in found] or [self.name + (": took too long" if self._late else "")]
 
     def kill(self) -> None:
         """End it, and all that it started."""
@@ -84,3 +102,13 @@ class Part:
 
 def _first(lines: Sequence[str], pattern: re.Pattern[str], default: int) -> int:
     return next((i for i, line in enumerate(lines) if pattern.match(line)), max(default, 0))
+
+
+def _lower_session(pid: int) -> None:
+    """Lower the share of the session that a process leads.
+
+    Linux may share the cores among sessions first (sched_autogroup). Then the niceness of a process counts only within
+    its session, and each part has a session of its own.
+    """
+    with suppress(OSError):  # not every kernel has it, and not every user may
+        Path(f"/proc/{pid}/autogroup").write_text(_NICENESS)

@@ -42,7 +42,7 @@ def test_all_are_run_and_each_is_told(tmp_path: Path) -> None:
     """Of a success the summary, without the dots before it."""
     said: list[str] = []
     one, two, three = (part(name, PASSES, tmp_path) for name in ("one", "two", "three"))
-    assert run([[one, two], [three]], said.append)
+    assert run([[one, two], [three]], said.append) == []
     assert sorted(text.split(":")[0] for text in said) == ["\n== one", "\n== three", "\n== two"]
     assert all(text.endswith("\n== short test summary info ==\nSKIPPED [1] no kubectl\n3 passed") for text in said)
 
@@ -50,7 +50,9 @@ def test_all_are_run_and_each_is_told(tmp_path: Path) -> None:
 def test_a_part_that_fails_fails_the_whole(tmp_path: Path) -> None:
     """The others are run all the same; what failed is shown from the failures on."""
     said: list[str] = []
-    assert not run([[part("bad", FAILS, tmp_path), part("good", PASSES, tmp_path)]], said.append)
+    bad = part("bad", FAILS, tmp_path)
+    assert run([[bad, part("good", PASSES, tmp_path)]], said.append) == [bad]
+    assert bad.failures == ["bad"]
     assert len(said) == 2
     assert said[0].startswith("\n== bad: FAILED after ")
     assert said[0].endswith("s\n=== FAILURES ===\nit is red\n1 failed")
@@ -62,7 +64,7 @@ def test_a_gate_that_fails_ends_the_others(tmp_path: Path, lasting: Part) -> Non
     (tmp_path / "pid").touch()
     said: list[str] = []
     gate = part("check", waits, tmp_path, gate=True)
-    assert not run([[lasting, part("never", PASSES, tmp_path)], [gate]], said.append)
+    assert run([[lasting, part("never", PASSES, tmp_path)], [gate]], said.append) == [gate]
     assert said[-1] == "Nothing else is run."
     assert not (tmp_path / "never.log").exists()
     wait_for("the other to be gone", lambda: is_gone(tmp_path))
@@ -86,3 +88,23 @@ def test_how_far_a_part_is(tmp_path: Path) -> None:
     under_way.start()
     wait_for("its end", lambda: under_way.ended)
     assert under_way.percent == "34 %"
+
+
+def test_what_failed_is_named(tmp_path: Path) -> None:
+    """By pytest's own summary; what is shown of an error before it does not count."""
+    summary = "== short test summary info ==\nFAILED tests/test_a.py::test_b - assert 1\nERROR tests/test_c.py"
+    said = f"ERROR in a log\n{summary}"
+    failing = part("fast", f"print({said!r}); raise SystemExit(1)", tmp_path)
+    failing.start()
+    wait_for("its end", lambda: failing.ended)
+    assert failing.failures == ["fast: tests/test_a.py::test_b - assert 1", "fast: tests/test_c.py"]
+
+
+def test_a_part_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lasting: Part) -> None:
+    """So that what it prints is seen before CI's own time is over."""
+    lasting.start()
+    wait_for("it to begin", lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    monkeypatch.setattr("tests.parts.part.SECONDS", 0.0)
+    wait_for("its end", lambda: lasting.ended)
+    assert lasting.failures == ["lasting: took too long"]
+    wait_for("what it has started to be gone", lambda: is_gone(tmp_path))
