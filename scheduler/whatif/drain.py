@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from scheduler.model.namespaced import SelectingObject
 from scheduler.model.pod import Pod
+from scheduler.whatif.disruptions import Disruptions
 from scheduler.whatif.outcome import Blocked
 from scheduler.whatif.simulation import Simulation
 
@@ -29,8 +29,7 @@ class Drain:
         self._simulation = simulation
         self._profile = scheduler_name
         self._force = force
-        self._allowed: dict[str, int] = {}
-        self._budgets_of: dict[str, list[SelectingObject]] = {}
+        self._disruptions = Disruptions(simulation.cluster)
         self._run(names)
 
     def _run(self, names: Sequence[str]) -> None:
@@ -52,20 +51,18 @@ class Drain:
             self._replenish()
             waiting = left
         self.blocked = [
-            Blocked(pod.key, name, [budget.name for budget in self._budgets(pod) if self._left(budget) < 1])
+            Blocked(pod.key, name, [budget.name for budget in self._disruptions.forbidding(pod)])
             for pod, name in waiting
         ]
 
     def _evict(self, pod: Pod, name: str) -> bool:
         """Remove a pod, unless a budget forbids it."""
-        budgets = self._budgets(pod)
-        overdrawn = [budget for budget in budgets if self._left(budget) < 1]
+        overdrawn = self._disruptions.forbidding(pod)
         if overdrawn and not self._force:
             return False
         for budget in overdrawn:
             self.overdrawn.setdefault(f"{budget.namespace}/{budget.name}", []).append(pod.key)
-        for budget in budgets:
-            self._allowed[_key(budget)] = self._left(budget) - 1
+        self._disruptions.leaves(pod)
         self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid, comes_again=pod.owner is not None)
         if pod.owner is None:
             self.lost.append(pod.key)
@@ -81,22 +78,7 @@ class Drain:
         for uid in self._simulation.newly_bound():
             pod = self._simulation.bound[uid][0] if uid in self._simulation.bound else None
             if pod is not None and uid in self.was:
-                for budget in self._budgets(pod):
-                    self._allowed[_key(budget)] = self._left(budget) + 1
-
-    def _budgets(self, pod: Pod) -> list[SelectingObject]:
-        """Those that select a pod."""
-        if pod.uid not in self._budgets_of:
-            budgets = self._simulation.cluster.selecting.get("PodDisruptionBudget", {}).get(pod.namespace, {})
-            self._budgets_of[pod.uid] = [each for each in budgets.values() if each.selector.matches(pod.labels)]
-        return self._budgets_of[pod.uid]
-
-    def _left(self, budget: SelectingObject) -> int:
-        return self._allowed.get(_key(budget), budget.allowed)
-
-
-def _key(budget: SelectingObject) -> str:
-    return f"{budget.namespace}/{budget.name}"
+                self._disruptions.placed_again(pod)
 
 
 def stays(pod: Pod) -> bool:

@@ -16,6 +16,8 @@ from scheduler.framework.runtime import Framework
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
+from scheduler.whatif.disruptions import Disruptions
 from scheduler.whatif.drain import stays
 from scheduler.whatif.explanation import API_VERSION, Shown
 from scheduler.whatif.gangs.endings import without
@@ -135,15 +137,14 @@ class _Search:
         """Rows of nodes that are taken away already."""
 
     def leaving(self, row: int) -> list[Pod]:
-        """The pods of a node that have to land elsewhere, in the order in which they are scheduled again."""
-        pods = [pod for pod in self._cluster.pods_on(row) if not stays(pod)]
-        return sorted(pods, key=lambda pod: -pod.priority)
+        """The pods of a node that have to land elsewhere."""
+        return [pod for pod in self._cluster.pods_on(row) if not stays(pod)]
 
     def forbidden(self, pods: Sequence[Pod]) -> Iterator[tuple[str, str]]:
         """(pod, why it can't leave)."""
+        disruptions = Disruptions(self._cluster)
         for pod in pods:
-            budgets = self._cluster.selecting.get("PodDisruptionBudget", {}).get(pod.namespace, {})
-            empty = [each.name for each in budgets.values() if each.selector.matches(pod.labels) and each.allowed < 1]
+            empty = [each.name for each in disruptions.forbidding(pod)]
             if pod.owner is None:
                 yield pod.key, BARE
             elif empty:
@@ -152,19 +153,58 @@ class _Search:
                 yield pod.key, GROUPED
 
     def take(self, row: int, pods: Sequence[Pod], undone: ExitStack) -> tuple[dict[str, str], dict[str, str]]:
-        """Take a node away: where its pods go, and why one of them goes nowhere. `undone` puts everything back."""
-        cluster = self._cluster
-        within = cluster.nodes.alive[: cluster.nodes.rows].copy()
+        """Take a node away: where its pods go, and why one of them goes nowhere. `undone` puts everything back.
+
+        The pods leave as in a drain: as many at a time as disruption budgets let go, and the next ones when these are
+        placed again.
+        """
+        within = self._cluster.nodes.alive[: self._cluster.nodes.rows].copy()
         within[[*self.gone, row]] = False
-        undone.enter_context(without(pods, cluster))
-        place: Placing = undone.enter_context(placing(self._framework, cluster, self._choice))
+        disruptions = Disruptions(self._cluster)
         moves: dict[str, str] = {}
+        homeless: list[Pod] = []
+        leave, left = _wave(pods, disruptions)
+        if left:
+            undone.callback(self._put_again, pods)  # else they would be back in the order in which the waves are undone
+        while leave:
+            undone.enter_context(without(leave, self._cluster))
+            place: Placing = undone.enter_context(placing(self._framework, self._cluster, self._choice))
+            waiting, homeless = sorted([*homeless, *leave], key=lambda pod: -pod.priority), []
+            for pod in waiting:
+                self.left -= 1
+                node = place.put(_again(pod), within)
+                if node is not None:
+                    moves[pod.key] = node
+                    disruptions.placed_again(pod)
+                    continue
+                homeless.append(pod)
+                if not left:
+                    break  # no other pod that leaves could help it
+            leave, left = _wave(left, disruptions)
+        return moves, {pod.key: self._why(pod, within) for pod in homeless[:1]}
+
+    def _put_again(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
-            self.left -= 1
-            again = replace(pod, node_name="", nominated_node_name="", terminating=False)
-            node = place.put(again, within)
-            if node is None:
-                decision = self._framework.decide(again, cluster, within=within)
-                return moves, {pod.key: fit_error(decision)}
-            moves[pod.key] = node
-        return moves, {}
+            self._cluster.drop_pod(pod.uid)
+            self._cluster.put_pod(pod)
+
+    def _why(self, pod: Pod, within: Bools) -> str:
+        return fit_error(self._framework.decide(_again(pod), self._cluster, within=within))
+
+
+def _wave(pods: Sequence[Pod], disruptions: Disruptions) -> tuple[list[Pod], list[Pod]]:
+    """(those that leave now, those that budgets keep until later)."""
+    leave: list[Pod] = []
+    later: list[Pod] = []
+    for pod in pods:
+        if disruptions.forbidding(pod):
+            later.append(pod)
+        else:
+            disruptions.leaves(pod)
+            leave.append(pod)
+    return leave, later
+
+
+def _again(pod: Pod) -> Pod:
+    """The pod as its controller creates it again."""
+    return replace(pod, node_name="", nominated_node_name="", terminating=False)

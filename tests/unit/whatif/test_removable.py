@@ -2,7 +2,7 @@
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.state.validate import validate
@@ -104,7 +104,9 @@ def test_the_search_is_bounded() -> None:
     assert [each.node for each in found.removable] == ["n0", "n1"]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
+@example(13255)  # a budget lets one pod go at a time, and the order decides where they land
+@example(14291)
 @given(st.integers(0, 2**32))
 def test_what_is_said_is_what_a_drain_does(seed: int) -> None:
     """A node that could go is drained without a pod left, lost or preempted; of one that could not, something stays."""
