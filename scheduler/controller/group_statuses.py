@@ -30,7 +30,7 @@ from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import STATUS
 from scheduler.kube.resources import BY_KIND
 from scheduler.kube.wire import older, read_version
-from scheduler.kube.writes import micro_time, object_patch, shorten
+from scheduler.kube.writes import meta_time, object_patch, shorten
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod_group import DISRUPTION_TARGET, INITIALLY_SCHEDULED, NATIVE, GroupCondition, PodGroup
 
@@ -181,7 +181,7 @@ class GroupStatuses:
 
         A patch that was carried out though its answer was lost is found to be there then, by the group's version.
         """
-        now = self._now()
+        now = meta_time(self._wall())
         patches = [(one, change) for one in some if (change := _change(one.group, one.conditions, now)) is not None]
         if len(some) == 1 or not patches:
             return [one for one, _ in patches]
@@ -236,7 +236,7 @@ class GroupStatuses:
         group = wanted.group
         problem = ""
         for _ in range(TRIES):
-            change = _change(group, wanted.conditions, self._now())
+            change = _change(group, wanted.conditions, meta_time(self._wall()))
             if change is None:
                 return True
             try:
@@ -304,9 +304,6 @@ class GroupStatuses:
         self._answered[answered.uid] = answered
         if len(self._answered) > REMEMBERED:
             del self._answered[next(iter(self._answered))]
-
-    def _now(self) -> str:
-        return f"{micro_time(self._wall())[:19]}Z"
 
 
 def _patch(group: PodGroup, change: Mapping[str, Any]) -> tuple[str, bytes, str]:

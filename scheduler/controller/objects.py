@@ -16,7 +16,7 @@ from scheduler.kube.resources import BY_KIND, Resource
 from scheduler.kube.writes import (
     create_object,
     delete_object,
-    micro_time,
+    meta_time,
     object_creation,
     object_deletion,
     object_patch,
@@ -28,9 +28,6 @@ log = structlog.get_logger("objects")
 _ASK_AGAIN = 1.0
 """Seconds between questions about a write whose answer was lost, doubling to `_ASK_AGAIN_MOST`."""
 _ASK_AGAIN_MOST = 30.0
-_SERVER_ERROR = 500
-_CONFLICT = 409
-_NOT_FOUND = 404
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -59,7 +56,7 @@ async def write_object(client: Client, write: Write, wall: Callable[[], float], 
         try:
             return await _send(client, resource, write, wall, since)
         except ApiError as error:
-            if error.status < _SERVER_ERROR and not (_over_any(write) and error.status == _CONFLICT):
+            if error.status < 500 and not (_over_any(write) and error.status == 409):
                 raise
             why, refused = error.message, error
         except Unreachable as error:
@@ -73,14 +70,14 @@ async def write_object(client: Client, write: Write, wall: Callable[[], float], 
         if isinstance(write, Delete) and found is None:
             return ""
         if isinstance(write, Patch) and found is None:
-            raise ApiError(_NOT_FOUND, "NotFound", f"{write.key[0]} {write.key[2]} not found")
+            raise ApiError(404, "NotFound", f"{write.key[0]} {write.key[2]} not found")
         if isinstance(write, Patch) and write.resource_version and found != write.resource_version:
             if _over_any(write):
                 assert found is not None
                 write = replace(write, resource_version=found)
                 continue
-            raise ApiError(_CONFLICT, "Conflict", f"{write.key[0]} {write.key[2]} has changed: {why}")
-        if refused is not None and refused.status == _CONFLICT:
+            raise ApiError(409, "Conflict", f"{write.key[0]} {write.key[2]} has changed: {why}")
+        if refused is not None and refused.status == 409:
             raise refused  # it is another object of that name
 
 
@@ -109,7 +106,7 @@ async def _send(
             try:
                 await delete_object(client, *object_deletion(resource, namespace, name, write.uid))
             except ApiError as error:
-                if error.status != _NOT_FOUND:
+                if error.status != 404:
                     raise
             return ""
     path, body = object_patch(
@@ -133,9 +130,9 @@ async def _version(client: Client, resource: Resource, write: Write) -> str | No
             raw = await client.get(resource.path(namespace or None, name))
             return _live.decode(raw).metadata.resource_version
         except ApiError as error:
-            if error.status == _NOT_FOUND:
+            if error.status == 404:
                 return None
-            if error.status < _SERVER_ERROR:
+            if error.status < 500:
                 raise
         except Unreachable:
             pass  # asked again below: what was assumed holds until the API has spoken
@@ -148,5 +145,5 @@ def _dated(value: Any, wall: Callable[[], float]) -> Any:
     if isinstance(value, Mapping):
         return {key: _dated(one, wall) for key, one in value.items()}
     if value == NOW:
-        return f"{micro_time(wall())[:19]}Z"
+        return meta_time(wall())
     return value

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from scheduler.controller import families
@@ -88,7 +88,7 @@ class Reloader:
             return
         asked = config
         config = replace(asked, **{name: getattr(self.config, name) for name in AT_START})
-        later = [path for path, _, _ in _differences("", _plain(config), _plain(asked))]
+        later = [path for path, _, _ in _differences("", to_builtins(config), to_builtins(asked))]
         changes = list(differences(self.config, config))
         self.error = ""
         self._reloads.add(1, "success")
@@ -122,13 +122,8 @@ class Reloader:
 
 def differences(old: SchedulerConfiguration, new: SchedulerConfiguration) -> Iterator[str]:
     """`field: old → new` for each field that differs, by its path."""
-    for path, before, now in _differences("", _plain(old), _plain(new)):
+    for path, before, now in _differences("", to_builtins(old), to_builtins(new)):
         yield f"{path}: {_shown(before)} → {_shown(now)}"
-
-
-def _plain(config: SchedulerConfiguration) -> Any:
-    """The configuration with the names that its file uses."""
-    return msgspec.to_builtins(config)
 
 
 _NOTHING = object()

@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 
 from scheduler.controller.ration import Ration
-from scheduler.controller.writer import about
+from scheduler.controller.statuses import about
 from scheduler.engine.instructions import UNSCHEDULABLE, Carries, Failed, Misbehaved, PermitWaited, Verified
 from scheduler.framework.verify import Summary
 

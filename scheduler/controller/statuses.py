@@ -23,7 +23,7 @@ from scheduler.kube import live_pod
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import STATUS
-from scheduler.kube.writes import PodRef, condition_patch, micro_time, nomination_patch, patch_status, pod_path
+from scheduler.kube.writes import PodRef, condition_patch, meta_time, nomination_patch, patch_status, pod_path
 from scheduler.model.pod import Pod
 
 log = structlog.get_logger("writer")
@@ -134,7 +134,7 @@ class Statuses:
                 try:
                     done = await self._write(wanted)
                 except Exception:
-                    log.exception("a pod's status was not written", **_about(wanted.pod))
+                    log.exception("a pod's status was not written", **about(wanted.pod))
                     done = False
                 finally:
                     self._busy.discard(uid)
@@ -164,12 +164,12 @@ class Statuses:
                     break
                 version = newer
             except Unreachable as error:
-                log.warning("status not written", **_about(pod), error=str(error))
+                log.warning("status not written", **about(pod), error=str(error))
                 return False
             else:
                 self.written += wanted.condition is not None
                 return True
-        log.warning("status not written", **_about(pod), error=str(problem))
+        log.warning("status not written", **about(pod), error=str(problem))
         return False
 
     async def _version_now(self, pod: Pod) -> str | None:
@@ -192,7 +192,7 @@ def _patch(wanted: _Wanted, version: str, now: float) -> tuple[str, bytes]:
         return nomination_patch(ref, wanted.nominated or "")
     reason, message = wanted.condition
     was = pod.condition
-    since = was[3] if was is not None and was[0] == "False" and was[3] else f"{micro_time(now)[:19]}Z"
+    since = was[3] if was is not None and was[0] == "False" and was[3] else meta_time(now)
     return condition_patch(
         ref,
         status="False",
@@ -209,5 +209,6 @@ def _ref(pod: Pod) -> PodRef:
     return PodRef(pod.namespace, pod.name, pod.uid)
 
 
-def _about(pod: Pod) -> dict[str, str]:
+def about(pod: Pod) -> dict[str, str]:
+    """How a line of the log names a pod."""
     return {"pod": pod.key, "profile": pod.scheduler_name}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -15,6 +14,7 @@ from scheduler.controller.scheduler import Scheduler
 from scheduler.engine.timeline import Timeline
 from scheduler.kube.errors import one_line
 from scheduler.kube.lease import Elector
+from scheduler.kube.writes import micro_time
 
 PATH = "/debug/story"
 WANTED = "want ?pod=NAMESPACE/NAME or ?uid=UID"
@@ -58,8 +58,8 @@ class Storyteller:
         now = self._calendar()
         began = now - self._monotonic() + timeline.since
         for entry in timeline.entries:
-            entry["time"] = _written(began + entry["seconds"])
-        timeline.told_at = _written(now)
+            entry["time"] = micro_time(began + entry["seconds"])
+        timeline.told_at = micro_time(now)
         timeline.leads = self._scheduler.leading
         if self._elector is not None:
             timeline.leader = self._elector.term.holder
@@ -69,7 +69,3 @@ class Storyteller:
         if self._scheduler.leading or self._elector is None:
             return ""
         return f". This replica stands by: ask the leader, {self._elector.term.holder or 'once there is one'}"
-
-
-def _written(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

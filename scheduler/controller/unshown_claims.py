@@ -17,14 +17,12 @@ from scheduler.engine.stimuli import Gone, Stimulus
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.resources import BY_KIND
-from scheduler.model.devices import ClaimKey
+from scheduler.model.devices import CLAIM, ClaimKey
 from scheduler.state.devices import Devices
 
 EVERY_SECONDS = 20.0
 AT_ONCE = 16
 """Claims that are asked for at a time; the others have their turn the next time."""
-_CLAIM = "ResourceClaim"
-_NOT_FOUND = 404
 
 log = structlog.get_logger("objects")
 
@@ -52,13 +50,13 @@ class UnshownClaims:
         for key in islice(late, AT_ONCE):
             if await self._is_gone(key):
                 log.warning("a claim is gone, and its watch has not said so", claim="/".join(key))
-                self._receive(Gone(_CLAIM, *key, ""))
+                self._receive(Gone(CLAIM, *key, ""))
 
     async def _is_gone(self, key: ClaimKey) -> bool:
         try:
-            await self._client.get(BY_KIND[_CLAIM].path(*key))
+            await self._client.get(BY_KIND[CLAIM].path(*key))
         except ApiError as error:
-            return error.status == _NOT_FOUND
+            return error.status == 404
         except Unreachable:
             pass  # asked again the next time
         return False

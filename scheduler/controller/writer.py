@@ -8,7 +8,7 @@ from scheduler.controller.bindings import Bindings, Everything, View
 from scheduler.controller.events import Events, Written
 from scheduler.controller.group_statuses import GroupStatuses
 from scheduler.controller.objects import write_object
-from scheduler.controller.statuses import Statuses
+from scheduler.controller.statuses import Statuses, about
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import (
     Bind,
@@ -47,7 +47,7 @@ from scheduler.kube.writes import (
     condition_patch,
     delete_pod,
     event,
-    micro_time,
+    meta_time,
     patch_status,
     pod_path,
 )
@@ -55,7 +55,6 @@ from scheduler.model.pod import Pod
 
 log = structlog.get_logger("writer")
 
-_NOT_FOUND = 404
 _CHANGED = frozenset((409, 422))
 """Answers to a status patch of a victim that say nothing about whether it is there: it has changed, or another of its
 name has come, or somebody has written what the API server finds invalid now."""
@@ -88,7 +87,7 @@ class Writer:
             **self.group_statuses.carries,
             Bind: self.bind,
             Withdraw: self.bindings.withdraw,
-            BoundByPlugin: self.bound_by_plugin,
+            BoundByPlugin: self._scheduled,
             PreBindWrite: self.pre_bind_write,
             PostFilterWrite: self.post_filter_write,
             UnreserveWrite: self.unreserve_write,
@@ -107,10 +106,6 @@ class Writer:
         self.statuses.drop(instruction.pod)
         self.bindings.post(instruction)
 
-    def bound_by_plugin(self, instruction: BoundByPlugin) -> None:
-        """Post the Scheduled event of a pod that a plugin has bound."""
-        self._scheduled(instruction)
-
     def pre_bind_write(self, instruction: PreBindWrite) -> None:
         """Write for a PreBind plugin; `answer` gets PreBindWritten or PreBindWriteFailed."""
         about_it = {**about(instruction.pod), "node": instruction.node, "plugin": instruction.plugin}
@@ -128,21 +123,14 @@ class Writer:
 
     def record_event(self, instruction: RecordEvent) -> None:
         """Post an event about a pod."""
-        self._record(
-            instruction.pod,
-            kind=instruction.kind,
-            reason=instruction.reason,
-            action="Scheduling",
-            note=instruction.note,
-        )
+        kind, reason, note = instruction.kind, instruction.reason, instruction.note
+        self._record(instruction.pod, kind=kind, reason=reason, action="Scheduling", note=note)
 
     def device_given_twice(self, instruction: DeviceGivenTwice) -> None:
         """Count and log it, and post a Warning: it can't be undone without ending one of the pods."""
         self.written.devices_given_twice += 1
         log.error("a device was given twice", **about(instruction.pod), message=instruction.note)
-        self._record(
-            instruction.pod, kind="Warning", reason="DeviceGivenTwice", action="Scheduling", note=instruction.note
-        )
+        self._warn(instruction.pod, "DeviceGivenTwice", instruction.note)
 
     def nominate(self, instruction: Nominate) -> None:
         """Set nominatedNodeName."""
@@ -150,18 +138,14 @@ class Writer:
 
     def record_failure(self, instruction: RecordFailure) -> None:
         """Post a FailedScheduling event."""
-        self._record(
-            instruction.pod, kind="Warning", reason="FailedScheduling", action="Scheduling", note=instruction.message
-        )
+        self._warn(instruction.pod, "FailedScheduling", instruction.message)
 
     def record_conflict(self, instruction: RecordConflict) -> None:
         """Count and log what another scheduler broke, and post a PlacementConflict event."""
         self.written.conflicts[instruction.constraint] += 1
         told = {**about(instruction.pod), "node": instruction.node, "constraint": instruction.constraint}
         log.warning("placement conflict", **told, message=instruction.message)
-        self._record(
-            instruction.pod, kind="Warning", reason="PlacementConflict", action="Scheduling", note=instruction.message
-        )
+        self._warn(instruction.pod, "PlacementConflict", instruction.message)
 
     def patch_condition(self, instruction: PatchCondition) -> None:
         """Set PodScheduled=False."""
@@ -231,7 +215,7 @@ class Writer:
             status="True",
             reason="PreemptionByScheduler",
             message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {kind}",
-            transition=self._now(),
+            transition=meta_time(self._machine.wall()),
             generation=victim.generation or None,
         )
         try:
@@ -266,14 +250,8 @@ class Writer:
         group = instruction.group
         by = f"pod {preemptor.uid}" if group is None else f"{group.entity} {group.uid}"
         note = f"Preempted by {by} on node {instruction.node}"
-        self._record(
-            victim,
-            controller=preemptor.scheduler_name,
-            kind="Normal",
-            reason="Preempted",
-            action="Preempting",
-            note=note,
-        )
+        by_profile = preemptor.scheduler_name
+        self._record(victim, controller=by_profile, kind="Normal", reason="Preempted", action="Preempting", note=note)
 
     async def _pre_bind_write(self, instruction: PreBindWrite) -> None:
         pod, written = instruction.pod, dict[ObjectKey, str]()
@@ -313,15 +291,15 @@ class Writer:
             try:
                 written[write.key] = await write_object(self._client, write, self._machine.wall)
             except (ApiError, Unreachable, TypeError) as error:
-                if isinstance(error, ApiError) and error.status == _NOT_FOUND:
+                if isinstance(error, ApiError) and error.status == 404:
                     continue  # gone, and with it what was to be changed
                 kind, _, name = write.key
                 log.warning(failure, **about(instruction.pod), kind=kind, object=name, error=str(error))
                 return instruction.writes[i:]
         return ()
 
-    def _now(self) -> str:
-        return f"{micro_time(self._machine.wall())[:19]}Z"
+    def _warn(self, pod: Pod, reason: str, note: str) -> None:
+        self._record(pod, kind="Warning", reason=reason, action="Scheduling", note=note)
 
     def _record(self, pod: Pod, *, controller: str = "", **what: str) -> None:
         self._events.write(
@@ -333,11 +311,6 @@ class Writer:
                 **what,
             )
         )
-
-
-def about(pod: Pod) -> dict[str, str]:
-    """How a line of the log names a pod."""
-    return {"pod": pod.key, "profile": pod.scheduler_name}
 
 
 def _ref(pod: Pod) -> PodRef:

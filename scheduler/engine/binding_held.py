@@ -23,7 +23,6 @@ from scheduler.framework.waiting_pods import WaitingPods
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
-_CONFLICT = 409
 TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING, State.GROUP_GATHERING)
 IDLE = frozenset((*TIMED, State.GROUP_DECIDING, *CALLING))
 
@@ -112,7 +111,7 @@ class BindingPods:
         A pod that others have bound uses what is written of it: nothing of that is taken back.
         """
         pod = cycle.queued.pod
-        elsewhere = isinstance(cause, Pod) or (isinstance(cause, BindFailed) and cause.status == _CONFLICT)
+        elsewhere = isinstance(cause, Pod) or (isinstance(cause, BindFailed) and cause.status == 409)
         if isinstance(cause, (PreBindWritten, PreBindWriteFailed)):
             cycle.plugins.wrote(cause.written, cause.status if isinstance(cause, PreBindWriteFailed) else None)
         self._story(cycle)

@@ -43,7 +43,7 @@ class LastLook:
             return ""
         cluster.effort.begin(min(_STEPS, self._left))
         try:
-            plugin = framework.objects(pod, row_with(cluster, row, [placement.pod, *going], ()))
+            plugin = framework.filters.rejecting(pod, row_with(cluster, row, [placement.pod, *going], ()))
         except (PluginError, SliceOver):
             return ""  # it was right there when the pod was assumed, and nobody can say that it is not any more
         finally:

@@ -42,7 +42,7 @@ class PendingWork(GroupedPlaces):
         self.unschedulable.frameworks = frameworks
         self.initial_backoff, self.max_backoff = initial_backoff, max_backoff
         self._active.clear()  # its order may be another one
-        self.turns.clear()
+        self.turns.lanes.clear()
         self._key_form = None
         self._entering = deque(self._pods)
         self._reenter(now)
@@ -95,7 +95,7 @@ class PendingWork(GroupedPlaces):
     @property
     def only_costly(self) -> bool:
         """Whether nothing is to be done but turns of costly work, which may rest."""
-        return self.may_rest and (self.turns.waiting or self.behind)
+        return self.may_rest and bool(self.turns.lanes or self.behind)
 
     @property
     def may_rest(self) -> bool:

@@ -20,17 +20,13 @@ class Room:
         self._cluster = cluster
         self._row = row
         self._name = cluster.nodes.names[row] or ""
-        self._kept_for = cluster.nominations.on(self._name)
+        self.kept_for = cluster.nominations.on(self._name)
+        """The pods that are nominated for the node."""
         self._views: dict[tuple[int, bool], Cluster] = {}
 
     def again(self) -> "Room | None":
         """The same node as it is now, for a later look; None when it is gone."""
         return room_on(self._cluster, self._cluster.nodes.live_row(self._name))
-
-    @property
-    def kept_for(self) -> list[Pod]:
-        """The pods that are nominated for the node."""
-        return self._kept_for
 
     def rejects(self, framework: Framework, plugins: Collection[str], pod: Pod) -> bool:
         """Whether one of the plugins rejects pods like this on the node, even if they preempt all pods that they may.
@@ -40,7 +36,7 @@ class Room:
         view = self._views.get((pod.priority, pod.preempts))
         if view is None:
             view = self._views[pod.priority, pod.preempts] = self._as_seen_by(pod, emptied=pod.preempts, stranger=True)
-        return framework.rejects(pod, plugins, view)
+        return framework.filters.rejecting(pod, view, plugins) is not None
 
     def waits_on(self, framework: Framework, plugins: Collection[str], pod: Pod) -> bool:
         """Whether a pod that is nominated for the node has to wait longer, since victims of it are still there.
@@ -51,13 +47,14 @@ class Room:
         priority = self._cluster.pod_groups.priority_of
         if not any(other.terminating and other.preempted and priority(other) < pod.priority for other in there):
             return False
-        return framework.rejects(pod, plugins, self._as_seen_by(pod, emptied=False, stranger=False))
+        view = self._as_seen_by(pod, emptied=False, stranger=False)
+        return framework.filters.rejecting(pod, view, plugins) is not None
 
     def _as_seen_by(self, pod: Pod, *, emptied: bool, stranger: bool) -> Cluster:
         there = self._cluster.pods_on(self._row) if emptied else []
         gone = [other for other in there if self._cluster.pod_groups.priority_of(other) < pod.priority]
         own = "" if stranger else pod.uid
-        ahead = [other for other in self._kept_for if other.priority >= pod.priority and other.uid != own]
+        ahead = [other for other in self.kept_for if other.priority >= pod.priority and other.uid != own]
         return row_with(self._cluster, self._row, gone, ahead)
 
 

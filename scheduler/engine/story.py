@@ -31,7 +31,6 @@ class Story:
     """One pod's story."""
 
     __slots__ = (
-        "_paid",
         "_stories",
         "ended",
         "kept",
@@ -39,6 +38,7 @@ class Story:
         "left_out_after",
         "name",
         "namespace",
+        "paid",
         "profile",
         "uid",
     )
@@ -57,29 +57,25 @@ class Story:
         self._stories = stories
         self.kept: list[Entry] = []
         """The entries that are kept."""
-        self._paid = 0
-
-    @property
-    def paid(self) -> int:
-        """How many entries it may have."""
-        return self._paid
+        self.paid = 0
+        """How many entries it may have; set by `Stories`."""
 
     def note(self, entry: Entry) -> None:
         """This happened to the pod."""
         kept = self.kept
         kept.append(entry)
-        if len(kept) > self._paid:
+        if len(kept) > self.paid:
             self._stories.pay(self)
 
     def note_later(self, entry: Entry) -> None:
         """As `note`, of one of very many pods to which this happens: the entry is there, and counted later."""
         kept = self.kept
         kept.append(entry)
-        more = len(kept) - self._paid
+        more = len(kept) - self.paid
         if more >= AT_ONCE:
             self._stories.pay(self)
         elif more > 0:
-            self._stories.pay_later(self)
+            self._stories.late[self.uid] = self
 
     def set_aside(self, entry: SetAside) -> None:
         """A slice is used up. All slices of one attempt are one entry: a costly pod has hundreds."""
@@ -101,10 +97,6 @@ class Story:
         self.ended = True
         self._stories.end(self)
 
-    def extend(self, entries: int) -> None:
-        """It may have more entries; called by `Stories`."""
-        self._paid += entries
-
     def shorten(self) -> None:
         """Drop some entries in the middle: there are as many as there may be."""
         gone = LONGEST // 4
@@ -117,7 +109,7 @@ class Story:
         self.left_out += len(self.kept)
         self.left_out_after = 0
         self.kept.clear()
-        self._paid = 0
+        self.paid = 0
 
 
 class _OfNamespace:
@@ -141,17 +133,13 @@ class Stories:
         self._stories: dict[str, Story] = {}
         self._by_namespace: dict[str, _OfNamespace] = {}
         """By namespace; the one that lost a story last comes first."""
-        self._paid = 0
+        self.entries = 0
+        """How many entries are counted; at most as many are kept."""
         self.late: dict[str, Story] = {}
         """Stories with entries that are not counted yet, by UID."""
 
     def __len__(self) -> int:
         return len(self._stories)
-
-    @property
-    def entries(self) -> int:
-        """How many entries are counted; at most as many are kept."""
-        return self._paid
 
     def begin(self, uid: str, namespace: str, name: str, profile: str) -> Story:
         """The story of a pod that is to be scheduled. A pod that was there before continues its story."""
@@ -196,15 +184,11 @@ class Stories:
         of = own.ended if story.ended else own.waiting
         of.pop(story.uid, None)
         of[story.uid] = story
-        story.extend(AT_ONCE)
+        story.paid += AT_ONCE
         own.paid += AT_ONCE
-        self._paid += AT_ONCE
-        while self._paid > MOST:
+        self.entries += AT_ONCE
+        while self.entries > MOST:
             self._make_room()
-
-    def pay_later(self, story: Story) -> None:
-        """As `pay`, when there is time for it."""
-        self.late[story.uid] = story
 
     def catch_up(self, most: int) -> None:
         """Count the entries of so many stories that are late."""
@@ -222,7 +206,7 @@ class Stories:
         story = of.pop(uid)
         del self._stories[uid]
         own.paid -= story.paid
-        self._paid -= story.paid
+        self.entries -= story.paid
         story.forget()
         if not own:
             del self._by_namespace[namespace]
@@ -232,7 +216,7 @@ class Stories:
 
         Those with fewer move behind the others, so the same namespace is found at once the next time.
         """
-        equal = self._paid / len(self._by_namespace)
+        equal = self.entries / len(self._by_namespace)
         while True:
             namespace, own = next(iter(self._by_namespace.items()))
             if own.paid >= equal:

@@ -16,10 +16,19 @@ MOST_NAMED = 8
 """How many victims or objects an entry names; of the others, only the number is kept."""
 
 
-class Queued(Struct, frozen=True, gc=False, tag="queued", rename="camel"):
-    """The pod entered a queue."""
+def _tag(name: str) -> str:
+    return name[0].lower() + name[1:]
+
+
+class _Entry(Struct, frozen=True, gc=False, tag=_tag, rename="camel"):
+    """What all entries have."""
 
     at: float
+
+
+class Queued(_Entry, frozen=True):
+    """The pod entered a queue."""
+
     queue: str
     event: str
     """Why, under the name of the event in kube-scheduler's metrics."""
@@ -33,20 +42,18 @@ class Queued(Struct, frozen=True, gc=False, tag="queued", rename="camel"):
     """Why a PreEnqueue plugin gates it."""
 
 
-class SetAside(Struct, frozen=True, gc=False, tag="setAside", rename="camel"):
+class SetAside(_Entry, frozen=True):
     """The attempt has used up its slice of steps, and goes on between other pods. Slices in a row are one entry."""
 
-    at: float
     attempt: int
     slices: int
     steps: int
     """All that the attempt has taken so far."""
 
 
-class TermsIndexed(Struct, frozen=True, gc=False, tag="termsIndexed", rename="camel"):
+class TermsIndexed(_Entry, frozen=True):
     """While the pod was active, affinity terms of placed pods had to be indexed, and it has waited for that."""
 
-    at: float
     turns: int
     """In so many turns between attempts."""
     terms: int
@@ -56,20 +63,18 @@ class TermsIndexed(Struct, frozen=True, gc=False, tag="termsIndexed", rename="ca
     """The namespaces whose pods have the terms: the ones indexed last, `MOST_NAMED` of them at most."""
 
 
-class ExtendersAsked(Struct, frozen=True, gc=False, tag="extendersAsked", rename="camel"):
+class ExtendersAsked(_Entry, frozen=True):
     """The attempt waits for HTTP extenders."""
 
-    at: float
     attempt: int
     about: str
     """Nodes, or victims."""
     extenders: tuple[str, ...]
 
 
-class Assumed(Struct, frozen=True, gc=False, tag="assumed", rename="camel"):
+class Assumed(_Entry, frozen=True):
     """An attempt found a node: from now on the pod counts there, and Reserve plugins are asked."""
 
-    at: float
     attempt: int
     node: str
     evaluated_nodes: int
@@ -81,10 +86,9 @@ class Assumed(Struct, frozen=True, gc=False, tag="assumed", rename="camel"):
     trace: Trace | None
 
 
-class Failed(Struct, frozen=True, gc=False, tag="failed", rename="camel"):
+class Failed(_Entry, frozen=True):
     """An attempt found no node (reason Unschedulable) or broke (SchedulerError)."""
 
-    at: float
     attempt: int
     reason: str
     message: str
@@ -93,100 +97,88 @@ class Failed(Struct, frozen=True, gc=False, tag="failed", rename="camel"):
     trace: Trace | None
 
 
-class Nominated(Struct, frozen=True, gc=False, tag="nominated", rename="camel"):
+class Nominated(_Entry, frozen=True):
     """The pod is nominated for a node, and pods of lower priority have to leave it."""
 
-    at: float
     node: str
     victims: tuple[str, ...]
     """The first of them, as namespace/name."""
     victims_in_all: int
 
 
-class NominationCleared(Struct, frozen=True, gc=False, tag="nominationCleared", rename="camel"):
+class NominationCleared(_Entry, frozen=True):
     """The pod is not nominated any more."""
 
-    at: float
     why: str
 
 
-class ChosenAsVictim(Struct, frozen=True, gc=False, tag="chosenAsVictim", rename="camel"):
+class ChosenAsVictim(_Entry, frozen=True):
     """The pod has to make room for one of higher priority."""
 
-    at: float
     node: str
     preemptor: str
 
 
-class WaitsOnPermit(Struct, frozen=True, gc=False, tag="waitsOnPermit", rename="camel"):
+class WaitsOnPermit(_Entry, frozen=True):
     """Permit plugins make the pod wait, each for so many seconds at most."""
 
-    at: float
     node: str
     seconds: Mapping[str, float]
 
 
-class PluginCalled(Struct, frozen=True, gc=False, tag="pluginCalled", rename="camel"):
+class PluginCalled(_Entry, frozen=True):
     """A plugin does its own I/O for the pod, and the pod waits for it."""
 
-    at: float
     plugin: str
     point: str
 
 
-class PreBindWrites(Struct, frozen=True, gc=False, tag="preBindWrites", rename="camel"):
+class PreBindWrites(_Entry, frozen=True):
     """A PreBind plugin has objects written before the pod can be bound."""
 
-    at: float
     plugin: str
     objects: tuple[str, ...]
     note: str = ""
     """What the plugin says of them."""
 
 
-class PreBindWaits(Struct, frozen=True, gc=False, tag="preBindWaits", rename="camel"):
+class PreBindWaits(_Entry, frozen=True):
     """A PreBind plugin waits for objects to change, for so many seconds at most."""
 
-    at: float
     plugin: str
     seconds: float
 
 
-class BindingPosted(Struct, frozen=True, gc=False, tag="bindingPosted", rename="camel"):
+class BindingPosted(_Entry, frozen=True):
     """The Binding is posted after the pod had to wait. Otherwise it has no entry: it is posted with the assumption."""
 
-    at: float
     node: str
 
 
-class BindFailed(Struct, frozen=True, gc=False, tag="bindFailed", rename="camel"):
+class BindFailed(_Entry, frozen=True):
     """The API server refused the Binding (`status`: of its answer), or never answered (0)."""
 
-    at: float
     status: int
     message: str
 
 
-class Reverted(Struct, frozen=True, gc=False, tag="reverted", rename="camel"):
+class Reverted(_Entry, frozen=True):
     """The pod is not assumed any more, and what was reserved for it is given back. The next entry says why."""
 
-    at: float
     node: str
 
 
-class Bound(Struct, frozen=True, gc=False, tag="bound", rename="camel"):
+class Bound(_Entry, frozen=True):
     """The pod is bound."""
 
-    at: float
     node: str
     by: str
     """"berth", a Bind plugin's name, or "others"."""
 
 
-class Left(Struct, frozen=True, gc=False, tag="left", rename="camel"):
+class Left(_Entry, frozen=True):
     """The scheduler has nothing more to do for the pod: deleted, finished, terminating, or its profile is gone."""
 
-    at: float
     why: str
 
 

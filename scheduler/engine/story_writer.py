@@ -12,6 +12,7 @@ from scheduler.engine.story_entries import (
     Assumed,
     Bound,
     ChosenAsVictim,
+    Entry,
     ExtendersAsked,
     Failed,
     Left,
@@ -49,28 +50,24 @@ class StoryWriter:
 
     def preempted(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> None:
         """The pod is nominated for a node, and these victims have to leave it."""
-        story = self._stories.get(pod.uid)
-        if story is not None:
-            named = tuple(victim.key for victim in victims[:MOST_NAMED])
-            story.note(Nominated(now, node, named, len(victims)))
+        self._note(pod, Nominated(now, node, tuple(victim.key for victim in victims[:MOST_NAMED]), len(victims)))
         for victim in victims:
-            theirs = self._stories.get(victim.uid)
-            if theirs is not None:
-                theirs.note(ChosenAsVictim(now, node, pod.key))
+            self._note(victim, ChosenAsVictim(now, node, pod.key))
 
     def preempted_by_group(self, group: PodGroup, victims: tuple[Pod, ...], now: float) -> None:
         """These victims have to make room for a pod group. What its own pods wait for, their failure says."""
         for victim in victims:
-            theirs = self._stories.get(victim.uid)
-            if theirs is not None:
-                theirs.note(ChosenAsVictim(now, victim.node_name or "its node", f"{group.entity} {group.key}"))
+            self._note(victim, ChosenAsVictim(now, victim.node_name or "its node", f"{group.entity} {group.key}"))
 
     def passed_over(self, pods: Iterable[Pod], why: str, now: float) -> None:
         """These pods are not nominated any more."""
         for pod in pods:
-            story = self._stories.get(pod.uid)
-            if story is not None:
-                story.note(NominationCleared(now, why))
+            self._note(pod, NominationCleared(now, why))
+
+    def _note(self, pod: Pod, entry: Entry) -> None:
+        story = self._stories.get(pod.uid)
+        if story is not None:
+            story.note(entry)
 
 
 def asked(queued: QueuedPod, question: Question, now: float) -> None:

@@ -87,11 +87,6 @@ class Turns:
         return not self.lanes and not self.charges
 
     @property
-    def waiting(self) -> bool:
-        """Whether pods wait in lanes."""
-        return bool(self.lanes)
-
-    @property
     def due(self) -> bool:
         """Whether a pod waits in a lane, and the other pods have had their share."""
         return self.owed <= 0 and bool(self.lanes)
@@ -142,10 +137,6 @@ class Turns:
         """The last turn of costly work took so long: there is no other one for a while, if pods of others come."""
         if any(now - at < LATELY and namespace != self._whose for namespace, at in (self._came, self._came_before)):
             self.rests_until = now + min(REST * seconds, LONGEST_REST)
-
-    def clear(self) -> None:
-        """Empty all lanes."""
-        self.lanes.clear()
 
     def account(self, namespace: str, steps: int, now: float) -> None:
         """An attempt for a pod of this namespace took this many steps: charge those beyond the free ones."""

@@ -214,7 +214,7 @@ class UnschedulablePods:
         if len(events) > MOST_PENDING:
             first, second = events[:2]
             both = first.event | second.event
-            events[:2] = [PendingEvent(second.number, both, _yes, None, real=False)]
+            events[:2] = [PendingEvent(second.number, both, always, None, real=False)]
         self.behind.setdefault(waiting.namespace, waiting)
 
     def _ask(self, equals: EqualPods, pending: PendingEvent, room: Room | None, woken: list[Woken]) -> int:
@@ -333,5 +333,6 @@ def _price(pod: Pod) -> int:
     return 10 + terms + nodes + small
 
 
-def _yes(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
+def always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
+    """The hint for events after which all pods are woken that wait for such an event."""
     return True

@@ -6,6 +6,7 @@ Mirrors kube-scheduler `backend/queue/scheduling_queue.go` (isPodWorthRequeuing)
 from scheduler.engine.changes import EventObject
 from scheduler.engine.queue import Queue
 from scheduler.engine.room import Room, room_on
+from scheduler.engine.unschedulable_pods import always
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import OtherObject, Plugin
 from scheduler.framework.runtime import Framework
@@ -16,7 +17,7 @@ from scheduler.state.cluster import Cluster
 
 def everyone(queue: Queue, event: ClusterEvent, now: float, about: EventObject | None = None) -> None:
     """Wake all pods that such an event may help, without a closer look. `about`: as in `Queue.wake`."""
-    queue.wake(event, _always, now, about=about)
+    queue.wake(event, always, now, about=about)
 
 
 def for_node(
@@ -50,7 +51,7 @@ def for_room(queue: Queue, cluster: Cluster, pod: Pod, row: int | None, now: flo
 
 def for_any_room(queue: Queue, cluster: Cluster, row: int, now: float) -> None:
     """Many pods are not nominated for a row any more: waiting pods are checked by the room alone, without hints."""
-    queue.wake(ClusterEvent.POD_GONE, _always, now, room_on(cluster, row), real=False)
+    queue.wake(ClusterEvent.POD_GONE, always, now, room_on(cluster, row), real=False)
 
 
 def for_object(
@@ -69,7 +70,3 @@ def for_object(
 
     if event:
         queue.wake(event, helps, now, real=real, about=old if new is None else new)
-
-
-def _always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
-    return True

@@ -59,6 +59,15 @@ class ClusterEvent(Flag):
     """Room is kept for a pod group no longer. No hint is asked: it may help every pod that had to stay away."""
     NOTHING = 0
     NODE = NODE_ADDED | NODE_LABELS | NODE_TAINTS | NODE_ALLOCATABLE | NODE_FEATURES
+    VOLUME = VOLUME_ADDED | VOLUME_UPDATED
+    CLAIM = CLAIM_ADDED | CLAIM_UPDATED
+    STORAGE_CLASS = STORAGE_CLASS_ADDED | STORAGE_CLASS_UPDATED
+    CSI_NODE = CSI_NODE_ADDED | CSI_NODE_UPDATED
+    CSI_DRIVER = CSI_DRIVER_ADDED | CSI_DRIVER_UPDATED
+    CSI_CAPACITY = CSI_CAPACITY_ADDED | CSI_CAPACITY_UPDATED
+    DEVICE_CLAIM = DEVICE_CLAIM_ADDED | DEVICE_CLAIM_UPDATED | DEVICE_CLAIM_GONE
+    DEVICE_SLICE = DEVICE_SLICE_ADDED | DEVICE_SLICE_UPDATED
+    DEVICE_CLASS = DEVICE_CLASS_ADDED | DEVICE_CLASS_UPDATED
 
 
 ANY = ~ClusterEvent.NOTHING
@@ -68,26 +77,16 @@ NODE_EVENTS = ClusterEvent.NODE
 POD_EVENTS = ClusterEvent.POD_PLACED | ClusterEvent.POD_LABELS | ClusterEvent.POD_SHRUNK | ClusterEvent.POD_GONE
 """Asked by `pod_hint`."""
 OTHER_EVENTS = (
-    ClusterEvent.VOLUME_ADDED
-    | ClusterEvent.VOLUME_UPDATED
-    | ClusterEvent.CLAIM_ADDED
-    | ClusterEvent.CLAIM_UPDATED
-    | ClusterEvent.STORAGE_CLASS_ADDED
-    | ClusterEvent.STORAGE_CLASS_UPDATED
-    | ClusterEvent.CSI_NODE_ADDED
-    | ClusterEvent.CSI_NODE_UPDATED
-    | ClusterEvent.CSI_DRIVER_ADDED
-    | ClusterEvent.CSI_DRIVER_UPDATED
-    | ClusterEvent.CSI_CAPACITY_ADDED
-    | ClusterEvent.CSI_CAPACITY_UPDATED
+    ClusterEvent.VOLUME
+    | ClusterEvent.CLAIM
+    | ClusterEvent.STORAGE_CLASS
+    | ClusterEvent.CSI_NODE
+    | ClusterEvent.CSI_DRIVER
+    | ClusterEvent.CSI_CAPACITY
     | ClusterEvent.ATTACHMENT_GONE
-    | ClusterEvent.DEVICE_CLAIM_ADDED
-    | ClusterEvent.DEVICE_CLAIM_UPDATED
-    | ClusterEvent.DEVICE_CLAIM_GONE
-    | ClusterEvent.DEVICE_SLICE_ADDED
-    | ClusterEvent.DEVICE_SLICE_UPDATED
-    | ClusterEvent.DEVICE_CLASS_ADDED
-    | ClusterEvent.DEVICE_CLASS_UPDATED
+    | ClusterEvent.DEVICE_CLAIM
+    | ClusterEvent.DEVICE_SLICE
+    | ClusterEvent.DEVICE_CLASS
 )
 """Asked by `object_hint`."""
 

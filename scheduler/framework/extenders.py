@@ -94,8 +94,8 @@ def keep_accepted(decision: Decision, answer: NodesAnswer, asked: Iterable[str],
     nodes = cluster.nodes
     feasible = np.zeros(nodes.rows, dtype=np.bool_)
     feasible[decision.feasible] = True
-    asked_about = _rows(asked, cluster)
-    kept = feasible & asked_about & _rows(answer.kept, cluster)
+    asked_about = nodes.named(asked)
+    kept = feasible & asked_about & nodes.named(answer.kept)
     lost = feasible & asked_about & ~kept
     reasons: dict[Reason, Bools] = {}
     for row in map(int, np.flatnonzero(lost)):
@@ -120,12 +120,6 @@ def add_scores(decision: Decision, answer: NodesAnswer, cluster: Cluster) -> Non
         weighted = raw * scores.weight * (MAX_SCORE // MAX_EXTENDER_PRIORITY)
         decision.totals = decision.totals + weighted
         decision.scores.append(PluginScores(scores.extender, scores.weight, raw, weighted))
-
-
-def _rows(names: Iterable[str], cluster: Cluster) -> Bools:
-    mask = np.zeros(cluster.nodes.rows, dtype=np.bool_)
-    mask[[row for row in map(cluster.nodes.live_row, names) if row is not None]] = True
-    return mask
 
 
 def _ignoring(profile: ProfileConfig, ignored: list[str]) -> ProfileConfig:

@@ -155,7 +155,7 @@ class FilterPlugins:
             return found
         names = [plugin.name for plugin, its in self._declared if not its.static]
         ahead = ((int(kept.rows[i]), kept.pods[i]) for i in left)
-        return found + [row for row, pods in ahead if self.reject(pod, names, row_with(cluster, row, (), pods))]
+        return found + [row for row, pods in ahead if self.rejecting(pod, row_with(cluster, row, (), pods), names)]
 
     def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
         """Whether any filter's verdict on some node may change when `others` are placed on another node."""
@@ -199,13 +199,6 @@ class FilterPlugins:
         allowed = passing(plain, pod, cluster, nodes.alive[: nodes.rows], self._ask)
         return Spare(pod, cluster, tuple(counting), allowed, self._ask, exact=exact)
 
-    def reject(self, pod: Pod, plugins: Collection[str], view: Cluster) -> bool:
-        """Whether one of the named filters rejects the only row of a view. Only filters on one node are asked.
-
-        Raises PluginError.
-        """
-        return self._rejecting(pod, plugins, view) is not None
-
     def takes(self, pod: Pod, cluster: Cluster, row: int) -> bool:
         """Whether a row passes all filters. Filters on one node look at this row only. Raises PluginError."""
         view: Cluster | None = None
@@ -223,14 +216,11 @@ class FilterPlugins:
                 return False
         return True
 
-    def objects(self, pod: Pod, view: Cluster) -> str | None:
-        """The first filter, of those that look at one node at a time, that rejects the only row of a view.
+    def rejecting(self, pod: Pod, view: Cluster, plugins: Collection[str] | None = None) -> str | None:
+        """The first filter that rejects the only row of a view. Only filters that look at one node at a time are asked.
 
-        Raises PluginError.
+        `plugins`: the names of those that are asked; None: all. Raises PluginError.
         """
-        return self._rejecting(pod, None, view)
-
-    def _rejecting(self, pod: Pod, plugins: Collection[str] | None, view: Cluster) -> str | None:
         for plugin, its in self._declared:
             if (plugins is not None and plugin.name not in plugins) or not its.on_node:
                 continue

@@ -131,10 +131,7 @@ def _fixes(answer: Any, args: tuple[Any, ...]) -> str:
 def _raw(answer: Any, args: tuple[Any, ...]) -> str:
     if answer is None or (isinstance(answer, int) and not isinstance(answer, bool)):
         return ""
-    wanted = len(args[2])
-    if not isinstance(answer, np.ndarray) or answer.dtype != np.int64 or answer.shape != (wanted,):
-        return f"want int64[{wanted}], one score for each feasible node, got {_array(answer)}"
-    return ""
+    return _one_each(answer, args[2])
 
 
 def _scores(answer: Any, args: tuple[Any, ...]) -> str:
@@ -142,10 +139,14 @@ def _scores(answer: Any, args: tuple[Any, ...]) -> str:
 
 
 def _normalized(answer: Any, args: tuple[Any, ...]) -> str:
-    wanted = len(args[3])
-    if not isinstance(answer, np.ndarray) or answer.dtype != np.int64 or answer.shape != (wanted,):
-        return f"want int64[{wanted}], one score for each feasible node, got {_array(answer)}"
-    return _in_range(answer)
+    return _one_each(answer, args[3]) or _in_range(answer)
+
+
+def _one_each(answer: Any, feasible: Any) -> str:
+    wanted = len(feasible)
+    if isinstance(answer, np.ndarray) and answer.dtype == np.int64 and answer.shape == (wanted,):
+        return ""
+    return f"want int64[{wanted}], one score for each feasible node, got {_array(answer)}"
 
 
 def _in_range(scores: Any) -> str:

@@ -7,7 +7,6 @@ costs more the more nodes there are.
 from collections.abc import Iterable
 from typing import Any
 
-from scheduler.framework.filters import FilterPlugins
 from scheduler.framework.foreign import declared
 from scheduler.framework.kept_results import Ask
 from scheduler.framework.status import Narrow
@@ -16,11 +15,10 @@ from scheduler.state.cluster import Cluster
 
 
 class NamedNode:
-    """Asks the plugins of one profile about the only node that comes into question."""
+    """Asks the PreFilter plugins of one profile which node is the only one that comes into question."""
 
-    def __init__(self, pre_filters: Iterable[Any], filters: FilterPlugins, ask: Ask) -> None:
+    def __init__(self, pre_filters: Iterable[Any], ask: Ask) -> None:
         self._pre_filters = [(plugin, declared(plugin)) for plugin in pre_filters]
-        self._filters = filters
         self._ask = ask
 
     def row(self, pod: Pod, cluster: Cluster) -> int | None:
@@ -43,7 +41,3 @@ class NamedNode:
             if only is None:
                 return None
         return only
-
-    def takes(self, pod: Pod, cluster: Cluster, row: int) -> bool:
-        """Whether the node passes all filters. Raises PluginError."""
-        return self._filters.takes(pod, cluster, row)

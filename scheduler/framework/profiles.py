@@ -62,7 +62,6 @@ _UPSTREAM_ALSO = {
 
 _CAMEL = {point: point.split("_")[0] + "".join(word.title() for word in point.split("_")[1:]) for point in POINTS}
 NO_PLUGIN = "no plugin of this name"
-_GROUPS = {"pod_group_post_filter": "podGroupPostFilter"}
 _MAX_WEIGHT = (1 << 63) // 100 // 1000
 _NEEDED = {"queue_sort": "one queueSort plugin", "bind": "at least one bind plugin"}
 
@@ -137,7 +136,7 @@ def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: s
     for point in (*POINTS, "multi_point"):
         chosen: PluginSet = getattr(config.plugins, point)
         for i, ref in enumerate(chosen.enabled):
-            where = f"{path}.plugins.{_CAMEL.get(point, 'multiPoint')}.enabled[{i}]"
+            where = f"{path}.plugins.{field_of(point)}.enabled[{i}]"
             problem = _unusable(ref.name, f"{where}.name", registry)
             if problem:
                 errors.append(problem)
@@ -145,9 +144,9 @@ def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: s
                 errors.append(f'{where}.name: Invalid value: "{ref.name}": does not implement {_CAMEL[point]}')
             if ref.weight is not None and not 0 <= ref.weight <= _MAX_WEIGHT:
                 errors.append(f"{where}.weight: Invalid value: {ref.weight}: not in valid range [0-{_MAX_WEIGHT}]")
-    for point, field in _GROUPS.items():
-        if getattr(config.plugins, point).enabled:
-            errors.append(f"{path}.plugins.{field}.enabled: Forbidden: groups of pods are not scheduled as one here")
+    if config.plugins.pod_group_post_filter.enabled:
+        where = f"{path}.plugins.podGroupPostFilter.enabled"
+        errors.append(f"{where}: Forbidden: the plugins at postFilter are asked about groups, too")
     for i, plugin in enumerate(config.plugin_config):
         problem = _unusable(plugin.name, f"{path}.pluginConfig[{i}].name", registry)
         if problem:
@@ -158,7 +157,9 @@ def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: s
 def _unusable(name: str, path: str, registry: Mapping[str, Any]) -> str:
     """What keeps a named plugin from being used; empty: nothing."""
     if name not in registry:
-        return _unknown(name, path, registry)
+        meant = nearest(name, list(registry))
+        hint = f" (did you mean {meant}?)" if meant else ""
+        return f'{path}: Invalid value: "{name}": {NO_PLUGIN}{hint}'
     try:
         registry[name]
     except ConfigError as error:
@@ -175,16 +176,6 @@ def _usable(config: ProfileConfig, registry: Mapping[str, Any]) -> dict[str, Any
 
 def _may_name(registry: Mapping[str, Any], name: str, point: str) -> bool:
     return point in declaration_of(registry[name]).points or name in _UPSTREAM_ALSO.get(point, ())
-
-
-def _unknown(name: str, path: str, registry: Mapping[str, Any]) -> str:
-    return f'{path}: Invalid value: "{name}": {NO_PLUGIN}{_near(name, registry)}'
-
-
-def _near(name: str, registry: Mapping[str, Any]) -> str:
-    """A hint with the name that was probably meant."""
-    meant = nearest(name, list(registry))
-    return f" (did you mean {meant}?)" if meant else ""
 
 
 def without_type(args: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Mirrors kube-scheduler `schedule_one.go` (schedulePod, findNodesThatFitPod, prio
 `framework/runtime/framework.go`, with every node scored.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -52,7 +52,7 @@ class Framework:
         ]
         self.filters = FilterPlugins(profile, self.guard)
         self._classes = EquivalenceClasses(self._pre_filters, self.filters.plugins, self._scorers, self.guard)
-        self._named = NamedNode(self._pre_filters, self.filters, self.guard)
+        self._named = NamedNode(self._pre_filters, self.guard)
         self._from_reserve = by_point(profile.points)
         self._from_reserve_by_shape: dict[PodShape, PluginsByPoint] = {}
         self.placements = PlacementPlugins(profile, self.guard)
@@ -118,17 +118,6 @@ class Framework:
         False for all plugins if a PostFilter plugin helps in other ways than by removing pods of lower priority.
         """
         return plugin in self._on_node
-
-    def rejects(self, pod: Pod, plugins: Collection[str], view: Cluster) -> bool:
-        """Whether a named filter rejects the only row of a view (`FilterPlugins.reject`). Raises PluginError."""
-        return self.filters.reject(pod, plugins, view)
-
-    def objects(self, pod: Pod, view: Cluster) -> str | None:
-        """The first filter, of those that look at one node at a time, that rejects the only row of a view.
-
-        Raises PluginError.
-        """
-        return self.filters.objects(pod, view)
 
     def pre_enqueue(self, pod: Pod, cluster: Cluster) -> tuple[str, Reason] | None:
         """As `held_by`, measured: the pod is about to enter the queue."""
@@ -204,9 +193,7 @@ class Framework:
                 return None
         if names is not None:
             # A pod of a DaemonSet names its node: what is kept tells the rest about it.
-            only = np.zeros(len(left), dtype=np.bool_)
-            only[[row for row in map(nodes.live_row, names) if row is not None]] = True
-            left = left & only
+            left = left & nodes.named(names)
         self._reached("PreFilter", SUCCESS)
         for plugin in asked.filters:
             for reason, rejected in ask(plugin, plugin.filter, pod, cluster):
@@ -253,7 +240,7 @@ class Framework:
         if row is None:
             return None
         self._reached("PreFilter", SUCCESS)
-        if not self._named.takes(pod, cluster, row):
+        if not self.filters.takes(pod, cluster, row):
             self._reached(AGAIN, "")
             return None
         self._reached("Filter", SUCCESS)
@@ -402,17 +389,13 @@ class Framework:
         if names is None:
             return True
         decision.narrowed = names
-        only = np.zeros(len(alive), dtype=np.bool_)
-        only[[row for row in map(cluster.nodes.live_row, names) if row is not None]] = True
+        only = cluster.nodes.named(names)
         decision.left_out = alive & ~only
         alive &= only
         return True
 
     def rank(self, decision: Decision, cluster: Cluster) -> None:
-        """Score the feasible nodes.
-
-        Raises PluginError when a plugin fails.
-        """
+        """Score the feasible nodes. Raises PluginError when a plugin fails."""
         pod, feasible = decision.pod, decision.feasible
         totals = np.zeros(len(feasible), dtype=np.int64)
         for plugin, weight, normalize in self._scorers:

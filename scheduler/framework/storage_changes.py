@@ -6,12 +6,7 @@ from msgspec.structs import replace
 
 from scheduler.framework.small_change import SmallChange
 from scheduler.model.quantity import exact, parse_nano
-from scheduler.model.storage import (
-    WAIT_FOR_FIRST_CONSUMER,
-    PersistentVolumeClaim,
-    StorageClass,
-    StorageKind,
-)
+from scheduler.model.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass, StorageKind
 from scheduler.state.storage import Storage
 
 _NEW = "1"
@@ -89,7 +84,11 @@ class _Again(SmallChange, frozen=True):
 
     def made(self, storage: Storage) -> StorageKind | None:
         """The claim as it would be then; None when there is none to create again."""
-        return _again(storage, self.namespace, self.name, self.storage_class)
+        claim = storage.claims.get((self.namespace, self.name))
+        if claim is None:
+            return None
+        uid, its = f"new/{self.namespace}/{self.name}", self.storage_class
+        return replace(claim, uid=uid, storage_class=its, spec_class=its, **_UNBOUND)
 
 
 class RecreateClaim(_Again, frozen=True):
@@ -150,19 +149,6 @@ class ForgetNode(SmallChange, frozen=True):
         """The claim without the node."""
         claim = storage.claims.get((self.namespace, self.name))
         return None if claim is None else replace(claim, selected_node=None)
-
-
-def _again(storage: Storage, namespace: str, name: str, storage_class: str) -> PersistentVolumeClaim | None:
-    claim = storage.claims.get((namespace, name))
-    if claim is None:
-        return None
-    return replace(
-        claim,
-        uid=f"new/{namespace}/{name}",
-        storage_class=storage_class,
-        spec_class=storage_class,
-        **_UNBOUND,
-    )
 
 
 OnStorage = CreateClass | CreateClaim | RecreateClaim | ReplaceVolume | ShrinkClaim | ForgetNode

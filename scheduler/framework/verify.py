@@ -25,6 +25,8 @@ from scheduler.state.rebuild import Rebuild, differing, rebuilt
 
 MOST_NODES = 10
 """Nodes that a summary names, and that a dump describes."""
+ROWS = 250
+"""Rows that are rebuilt with each decision, until the cluster is complete: so no decision waits long for it."""
 KEPT = "what is kept for equal pods"
 COLUMNS = "the columns and counts of the cluster"
 
@@ -53,10 +55,6 @@ class Difference(Struct, frozen=True):
     """Numbers of these nodes that differ between the kept columns and the objects."""
     dump: Mapping[str, Any]
     """The pod, these nodes and the plugins' verdicts on them, as plain data."""
-
-
-ROWS = 250
-"""Rows that are rebuilt with each decision, until the cluster is complete: so no decision waits long for it."""
 
 
 class Verifier:

@@ -13,24 +13,24 @@ from collections.abc import Callable
 class Backoff:
     """Delays in seconds; give it the time, it keeps none."""
 
-    __slots__ = ("_at", "_rng", "_step", "base", "cap", "quiet")
+    __slots__ = ("_at", "_rng", "_step", "cap")
 
+    BASE = 0.8
+    QUIET = 120.0  # after so long without a failure, the next one counts as the first
     FLOOR = 0.1  # full jitter may draw next to nothing, several times running; never spin
 
-    def __init__(self, rng: Callable[[], float], *, base: float = 0.8, cap: float = 30.0, quiet: float = 120.0) -> None:
-        self.base = base
+    def __init__(self, rng: Callable[[], float], *, cap: float = 30.0) -> None:
         self.cap = cap
-        self.quiet = quiet
         self._rng = rng
         self._step = 0.0
         self._at = 0.0
 
     def failed(self, now: float, at_least: float | None = None) -> float:
         """Seconds to wait before the next try; `at_least` is a server's Retry-After."""
-        if now - self._at > self.quiet:
+        if now - self._at > self.QUIET:
             self._step = 0.0
         self._at = now
-        self._step = min(self._step * 2 or self.base, self.cap)
+        self._step = min(self._step * 2 or self.BASE, self.cap)
         delay = max(self._rng() * self._step, self.FLOOR)
         # jitter on top of the server's own figure too: it gave the same one to everybody
         return delay if at_least is None else at_least + min(delay, at_least * 0.5 + self.FLOOR)

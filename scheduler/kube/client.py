@@ -71,7 +71,6 @@ class Client:
         burst: int = 100,
         timeout: float = 30.0,
         protobuf: bool = False,
-        lanes: tuple[Lane, ...] = LANES,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -88,7 +87,6 @@ class Client:
         """What goes with every request."""
         self._headers = ""
         """The same as lines."""
-        self._lane_rows = lanes
         self._lanes: dict[str, _LaneState] = {}
         self._rng = rng
         self._clock = clock
@@ -97,7 +95,7 @@ class Client:
     async def __aenter__(self) -> Client:
         loop = asyncio.get_running_loop()
         shared = Throttle(Bucket(self._qps, self._burst), self._clock, loop.call_later)
-        for lane in self._lane_rows:
+        for lane in LANES:
             own = Throttle(Bucket(self._qps, self._burst), self._clock, loop.call_later) if lane.own_bucket else shared
             self._lanes[lane.name] = _LaneState(lane, own, self._rng)
         if self.connection.proxy is not None:

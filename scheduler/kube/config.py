@@ -32,26 +32,25 @@ def connect(
     context: str | None = None,
     *,
     environ: Mapping[str, str] = os.environ,
-    user_agent: str = USER_AGENT,
 ) -> Connection:
     """The connection to use: the file that is named, else $KUBECONFIG, else ~/.kube/config if there is one, else the
     pod's own service account (client-go's order). Raises ConfigError, one line.
     """
     if kubeconfig:
-        return from_kubeconfig([kubeconfig], context, user_agent=user_agent)
+        return from_kubeconfig([kubeconfig], context)
     listed = [name for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     if listed:
         there = [name for name in listed if Path(name).expanduser().exists()]
         if not there:
             raise ConfigError(f"KUBECONFIG={os.pathsep.join(listed)}: no such file")
-        return from_kubeconfig(there, context, user_agent=user_agent)
+        return from_kubeconfig(there, context)
     home = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
     if home.exists():
-        return from_kubeconfig([str(home)], context, user_agent=user_agent)
+        return from_kubeconfig([str(home)], context)
     if environ.get(SERVICE_HOST):
         if context:
             raise ConfigError(f"context {written(context)}: there is no kubeconfig, only the pod's own service account")
-        return in_cluster(environ=environ, user_agent=user_agent)
+        return in_cluster(environ=environ)
     raise ConfigError(f"no cluster to talk to: no kubeconfig named, no KUBECONFIG, no {home}, and not in a pod")
 
 
@@ -60,7 +59,6 @@ def in_cluster(
     token_file: str = str(SERVICE_ACCOUNT / "token"),
     ca_file: str = str(SERVICE_ACCOUNT / "ca.crt"),
     environ: Mapping[str, str] = os.environ,
-    user_agent: str = USER_AGENT,
 ) -> Connection:
     """The API server as a pod sees it, with the service account's (rotating) token and CA. Raises ConfigError."""
     where = f"in-cluster configuration ({token_file}, {ca_file})"
@@ -82,7 +80,7 @@ def in_cluster(
         credentials=credentials,
         tls=tls,
         proxy=_proxy(host, None, "in-cluster configuration"),
-        user_agent=user_agent,
+        user_agent=USER_AGENT,
         namespace=own_namespace.read_text("utf-8").strip() if own_namespace.is_file() else "default",
         source="in-cluster",
     )
@@ -120,7 +118,7 @@ def serving_port(
     )
 
 
-def from_kubeconfig(paths: list[str], context: str | None = None, *, user_agent: str = USER_AGENT) -> Connection:
+def from_kubeconfig(paths: list[str], context: str | None = None) -> Connection:
     """One context (the current one by default) of one kubeconfig, or of several merged as kubectl merges them."""
     chosen = select(paths, context)
     found = _settings(chosen)
@@ -140,7 +138,7 @@ def from_kubeconfig(paths: list[str], context: str | None = None, *, user_agent:
         tls=tls,
         server_name=chosen.cluster.get("tls-server-name"),
         proxy=_proxy(found.host, chosen.cluster.get("proxy-url"), chosen.where),
-        user_agent=user_agent,
+        user_agent=USER_AGENT,
         namespace=chosen.namespace,
         source=chosen.where,
         headers=chosen.impersonation(),

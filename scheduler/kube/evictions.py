@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import urlencode
 
 import msgspec
@@ -241,11 +241,6 @@ def _number(text: str | None) -> float:
 def seconds(stamp: str) -> float:
     """Unix time of an RFC 3339 time."""
     return datetime.fromisoformat(stamp).timestamp()
-
-
-def stamp(at: float) -> str:
-    """RFC 3339, in whole seconds of UTC, of a Unix time."""
-    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 async def read_node(client: Client, name: str) -> bytes | None:

@@ -60,6 +60,11 @@ def micro_time(moment: float | None = None) -> str:
     return f"{when.isoformat(timespec='microseconds')[:-6]}Z"  # a fifth of what strftime takes
 
 
+def meta_time(moment: float) -> str:
+    """A metav1.Time of seconds since the epoch: RFC 3339 in UTC, in whole seconds."""
+    return f"{micro_time(int(moment))[:-8]}Z"
+
+
 def pod_path(pod: PodRef, subresource: str | None = None) -> str:
     """The pod's path or its subresource's."""
     return PODS.path(pod.namespace, pod.name, subresource)
@@ -281,28 +286,21 @@ def object_deletion(resource: Resource, namespace: str, name: str, uid: str) -> 
     return resource.path(namespace or None, name), _encode(options)
 
 
-def eviction(pod: PodRef, grace_seconds: int | None = None) -> tuple[str, bytes]:
+def eviction(pod: PodRef) -> tuple[str, bytes]:
     """POST pods/eviction: ask to remove this very pod if its disruption budgets allow (429 with a cause if not)."""
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"namespace": pod.namespace, "name": pod.name},
-        "deleteOptions": _options(pod, grace_seconds),
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
     }
     return pod_path(pod, "eviction"), _encode(body)
 
 
-def deletion(pod: PodRef, grace_seconds: int | None = None) -> tuple[str, bytes]:
+def deletion(pod: PodRef) -> tuple[str, bytes]:
     """DELETE this very pod; the server answers 409 when the name belongs to another by now."""
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", **_options(pod, grace_seconds)}
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
     return pod_path(pod), _encode(options)
-
-
-def _options(pod: PodRef, grace_seconds: int | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
-    if grace_seconds is not None:
-        found["gracePeriodSeconds"] = grace_seconds
-    return found
 
 
 async def bind(
@@ -407,13 +405,7 @@ async def delete_object(client: Client, path: str, body: bytes) -> None:
     await client.delete(path, body, lane=STATUS)
 
 
-async def evict(client: Client, pod: PodRef, grace_seconds: int | None = None) -> None:
-    """Evict; a budget that forbids it is an ApiError 429 with the cause DisruptionBudget, at once and without retry."""
-    path, body = eviction(pod, grace_seconds)
-    await client.create(path, body, lane=EVICT)
-
-
-async def delete_pod(client: Client, pod: PodRef, grace_seconds: int | None = None) -> None:
+async def delete_pod(client: Client, pod: PodRef) -> None:
     """Delete a pod (preemption's victim)."""
-    path, body = deletion(pod, grace_seconds)
+    path, body = deletion(pod)
     await client.delete(path, body, lane=EVICT)

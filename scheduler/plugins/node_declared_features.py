@@ -1,6 +1,6 @@
 """Upstream: plugins/nodedeclaredfeatures (nodedeclaredfeatures.go)."""
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable
 
 import numpy as np
 
@@ -46,7 +46,3 @@ class NodeDeclaredFeatures(Plugin):
         """Which features it does not declare."""
         lacking = sorted(inquiry.pod.shape.features - inquiry.node(row).features)
         return f"the node does not declare {', '.join(lacking)}", {"lacking": lacking}
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[tuple[()]]:
-        """None: a kubelet declares what it can do."""
-        return ()

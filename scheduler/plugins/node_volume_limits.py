@@ -24,13 +24,7 @@ class NodeVolumeLimits(Plugin):
 
     name = "NodeVolumeLimits"
     depends_on = PODS_HERE | VOLUMES
-    events = (
-        ClusterEvent.CSI_NODE_ADDED
-        | ClusterEvent.CSI_NODE_UPDATED
-        | ClusterEvent.POD_GONE
-        | ClusterEvent.CLAIM_ADDED
-        | ClusterEvent.ATTACHMENT_GONE
-    )
+    events = ClusterEvent.CSI_NODE | ClusterEvent.POD_GONE | ClusterEvent.CLAIM_ADDED | ClusterEvent.ATTACHMENT_GONE
     too_many = Unschedulable("node(s) exceed max volume count")
 
     def skips(self, shape: PodShape) -> Collection[str]:

@@ -12,9 +12,18 @@ from scheduler.framework.status import Reason, Rejections, Unresolvable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
-from scheduler.model.taints import HARD, UNSCHEDULABLE, Taint, intolerable_preferences, tolerates, untolerated
+from scheduler.model.taints import (
+    HARD,
+    UNSCHEDULABLE,
+    Taint,
+    Toleration,
+    intolerable_preferences,
+    tolerates,
+    untolerated,
+)
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Ints, at
+from scheduler.state.column import Bools, Ints, at
+from scheduler.state.nodes import Nodes
 
 
 class TaintToleration(Plugin):
@@ -31,13 +40,9 @@ class TaintToleration(Plugin):
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject a node for any NoSchedule or NoExecute taint the pod does not tolerate."""
-        tolerations = pod.shape.tolerations
         if cluster.nodes.taints.blank:
             return ()
-        rejected = cluster.nodes.taints.where(
-            cluster.nodes.rows, ("hard", tolerations), lambda taints: untolerated(tolerations, taints or ()) is not None
-        )
-        return ((self.tainted, rejected),)
+        return ((self.tainted, untolerated_nodes(pod.shape.tolerations, cluster.nodes)),)
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int:
         """Count the PreferNoSchedule taints that the pod does not tolerate."""
@@ -70,6 +75,13 @@ class TaintToleration(Plugin):
         """Tolerate what people put there, and undo what the node controller did."""
         node = inquiry.node(row).name
         return [tuple(_fix(taint, node) for taint in _all_untolerated(inquiry, row))]
+
+
+def untolerated_nodes(tolerations: Sequence[Toleration], nodes: Nodes) -> Bools:
+    """bool[rows] of the nodes with a hard taint that is not tolerated."""
+    return nodes.taints.where(
+        nodes.rows, ("hard", tolerations), lambda taints: untolerated(tolerations, taints or ()) is not None
+    )
 
 
 def _all_untolerated(inquiry: Inquiry, row: int) -> list[Taint]:

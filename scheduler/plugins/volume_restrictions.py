@@ -1,16 +1,15 @@
 """Upstream: plugins/volumerestrictions."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from scheduler.framework.changes import Fix, FreeClaim, MovePod
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
-from scheduler.framework.plugin import NO_POINTS, PODS_ELSEWHERE, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject
+from scheduler.framework.plugin import PODS_ELSEWHERE, PODS_HERE, VOLUMES, OtherObject
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.pod import Pod
-from scheduler.model.shape import PodShape
 from scheduler.model.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
 from scheduler.plugins.claims_explained import ClaimsExplained, users_of
@@ -31,10 +30,6 @@ class VolumeRestrictions(ClaimsExplained):
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use "
         "by another pod"
     )
-
-    def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods without volumes."""
-        return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose claim does not exist: its access modes have to be known."""

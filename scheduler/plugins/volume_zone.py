@@ -1,6 +1,6 @@
 """Upstream: plugins/volumezone."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -8,19 +8,18 @@ import numpy as np
 from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry, domain
-from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject
+from scheduler.framework.plugin import NODE, VOLUMES, OtherObject
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable
 from scheduler.framework.storage_changes import ReplaceVolume
 from scheduler.model.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.model.pod import Pod
-from scheduler.model.shape import PodShape
 from scheduler.model.storage import (
     WAIT_FOR_FIRST_CONSUMER,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
 )
-from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
+from scheduler.model.volumes import ClaimVolume
 from scheduler.plugins.claims_explained import ClaimsExplained, usable_classes
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Bools
@@ -42,16 +41,10 @@ class VolumeZone(ClaimsExplained):
         ClusterEvent.STORAGE_CLASS_ADDED
         | ClusterEvent.NODE_ADDED
         | ClusterEvent.NODE_LABELS
-        | ClusterEvent.CLAIM_ADDED
-        | ClusterEvent.CLAIM_UPDATED
-        | ClusterEvent.VOLUME_ADDED
-        | ClusterEvent.VOLUME_UPDATED
+        | ClusterEvent.CLAIM
+        | ClusterEvent.VOLUME
     )
     elsewhere = Unresolvable("node(s) had no available volume zone")
-
-    def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods without volumes."""
-        return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose volumes can't be looked at: a claim, class or volume is missing."""

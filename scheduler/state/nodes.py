@@ -99,6 +99,12 @@ class Nodes:
         row = self._row.get(name)
         return row if row is not None and self.alive[row] else None
 
+    def named(self, names: Iterable[str]) -> Bools:
+        """bool[rows]: the nodes with these names that exist."""
+        found = np.zeros(self.rows, dtype=np.bool_)
+        found[[row for row in map(self.live_row, names) if row is not None]] = True
+        return found
+
     def live(self) -> Iterator[tuple[int, Node]]:
         """Every node that exists, by row."""
         for row, node in enumerate(self.objects):

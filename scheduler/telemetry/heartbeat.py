@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 from scheduler.telemetry.instruments import Family, Histogram, exponential
 
@@ -29,18 +28,17 @@ LAG = Family(
 class Heartbeat:
     """The timer runs on the event loop of `run`; the other methods are for another thread."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         self.lag = Histogram(LAG)
-        self._clock = clock
         self._last: float | None = None
 
     async def run(self) -> None:
         """Beat until cancelled."""
         while True:
-            planned = self._clock() + INTERVAL
+            planned = time.monotonic() + INTERVAL
             self._last = planned - INTERVAL
             await asyncio.sleep(INTERVAL)
-            self.lag.observe(max(self._clock() - planned, 0.0))
+            self.lag.observe(max(time.monotonic() - planned, 0.0))
 
     def held(self) -> str | None:
         """Why the event loop gets nothing done at the moment; None if it does."""
@@ -53,5 +51,5 @@ class Heartbeat:
     def _silent(self, longer: float) -> str | None:
         if self._last is None:
             return None
-        silent = self._clock() - self._last
+        silent = time.monotonic() - self._last
         return f"the event loop has not turned for {silent:.1f} s" if silent > longer else None

@@ -197,11 +197,11 @@ def stretch_to(trace: Trace, load: float) -> float:
     return high
 
 
-def compaction(trace: Trace, framework: Framework, progress: Progress, seed: int = 0) -> Compaction:
+def compaction(trace: Trace, framework: Framework, progress: Progress) -> Compaction:
     """The fewest nodes that hold the pods of the trace's fullest moment, by bisection over one random order."""
     model = Model(framework.profile.name)
     nodes = [model.node(node) for node in trace.nodes]
-    random.Random(seed).shuffle(nodes)
+    random.Random(0).shuffle(nodes)
     pods = [model.pod(arrival.pod) for arrival in fullest(trace.arrivals)]
     progress(f"{framework.profile.name}: do {len(pods):,} pods fit on all {len(nodes):,} nodes?")
     if not _hold(nodes, pods, framework):

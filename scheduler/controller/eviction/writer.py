@@ -30,7 +30,7 @@ from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.evictions import Regarding, regarding
 from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.wire import MALFORMED
-from scheduler.kube.writes import PodRef
+from scheduler.kube.writes import PodRef, meta_time
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 
@@ -207,7 +207,7 @@ class Writer:
 
     def _wall(self, at: float) -> str:
         """RFC 3339 of an engine time, rounded up to a second."""
-        return evictions.stamp(math.ceil(self._machine.wall() + at - self._machine.monotonic()))
+        return meta_time(math.ceil(self._machine.wall() + at - self._machine.monotonic()))
 
     async def _tell(
         self, about: Regarding, kind: str, reason: str, note: str, annotations: Mapping[str, str] | None
@@ -244,7 +244,7 @@ class _Intent:
 
     def by_the_server(self, now: float) -> str:
         """Our time by the server's clock, or up to a second less."""
-        return evictions.stamp(evictions.seconds(self.created) + now - self.at)
+        return meta_time(evictions.seconds(self.created) + now - self.at)
 
 
 def _ref(pod: Pod | Gone) -> PodRef:

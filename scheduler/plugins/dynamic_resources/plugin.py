@@ -78,13 +78,9 @@ class DynamicResources(Plugin):
         ClusterEvent.NODE_ADDED
         | ClusterEvent.NODE_LABELS
         | ClusterEvent.NODE_ALLOCATABLE
-        | ClusterEvent.DEVICE_CLAIM_ADDED
-        | ClusterEvent.DEVICE_CLAIM_UPDATED
-        | ClusterEvent.DEVICE_CLAIM_GONE
-        | ClusterEvent.DEVICE_SLICE_ADDED
-        | ClusterEvent.DEVICE_SLICE_UPDATED
-        | ClusterEvent.DEVICE_CLASS_ADDED
-        | ClusterEvent.DEVICE_CLASS_UPDATED
+        | ClusterEvent.DEVICE_CLAIM
+        | ClusterEvent.DEVICE_SLICE
+        | ClusterEvent.DEVICE_CLASS
         | ClusterEvent.OWN_CLAIMS
     )
     only_preempts = True  # what it frees are claims, whose changes wake pods themselves

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-_SHAPE_SCALE = 10
+SHAPE_SCALE = 10
 """Scores in a utilization shape go from 0 to 10."""
 
 
@@ -77,6 +77,6 @@ def check_shape(shape: list[ShapePoint], path: str) -> list[str]:
     for i, point in enumerate(shape):
         if not 0 <= point.utilization <= 100:
             errors.append(f"{path}[{i}].utilization: Invalid value: {point.utilization}: not in valid range [0, 100]")
-        if not 0 <= point.score <= _SHAPE_SCALE:
-            errors.append(f"{path}[{i}].score: Invalid value: {point.score}: not in valid range [0, {_SHAPE_SCALE}]")
+        if not 0 <= point.score <= SHAPE_SCALE:
+            errors.append(f"{path}[{i}].score: Invalid value: {point.score}: not in valid range [0, {SHAPE_SCALE}]")
     return errors

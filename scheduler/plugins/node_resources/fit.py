@@ -97,8 +97,7 @@ class NodeResourcesFit(Plugin):
         | ClusterEvent.POD_GONE
         | ClusterEvent.POD_SHRUNK
         | ClusterEvent.OWN_REQUESTS
-        | ClusterEvent.DEVICE_CLASS_ADDED
-        | ClusterEvent.DEVICE_CLASS_UPDATED
+        | ClusterEvent.DEVICE_CLASS
     )
     full = Unschedulable("Too many pods")
 

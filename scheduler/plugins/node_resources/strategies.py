@@ -7,10 +7,8 @@ import numpy as np
 
 from scheduler.framework.normalize import MAX_SCORE
 from scheduler.plugins.node_resources.amounts import ROWS, Amount, Arithmetic, Formula
-from scheduler.plugins.node_resources.arguments import ScoringStrategy
+from scheduler.plugins.node_resources.arguments import SHAPE_SCALE, ScoringStrategy
 from scheduler.state.column import Ints
-
-_SHAPE_SCALE = 10
 
 
 def strategy(config: ScoringStrategy) -> Formula:
@@ -19,7 +17,7 @@ def strategy(config: ScoringStrategy) -> Formula:
             return most_allocated
         case "RequestedToCapacityRatio":
             ratio = config.requested_to_capacity_ratio
-            points = [(p.utilization, p.score * (MAX_SCORE // _SHAPE_SCALE)) for p in (ratio.shape if ratio else [])]
+            points = [(p.utilization, p.score * (MAX_SCORE // SHAPE_SCALE)) for p in (ratio.shape if ratio else [])]
             return lambda found, a: requested_to_capacity_ratio(found, a, points)
     return least_allocated
 

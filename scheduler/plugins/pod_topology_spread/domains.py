@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from scheduler.model.pod import Pod
 from scheduler.model.spread import SpreadConstraint
-from scheduler.model.taints import untolerated
 from scheduler.plugins.node_affinity import wanted_nodes
 from scheduler.plugins.pod_topology_spread.weights import distinct
+from scheduler.plugins.taint_toleration import untolerated_nodes
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.nodes import Nodes
@@ -222,9 +222,5 @@ def _included(constraint: SpreadConstraint, pod: Pod, cluster: Cluster) -> Bools
         if wanted is not None:
             included = included & wanted
     if constraint.honor_taints:
-        tolerations = pod.shape.tolerations
-        tainted = nodes.taints.where(
-            nodes.rows, ("hard", tolerations), lambda taints: untolerated(tolerations, taints or ()) is not None
-        )
-        included = included & ~tainted
+        included = included & ~untolerated_nodes(pod.shape.tolerations, nodes)
     return included

@@ -4,14 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scheduler.framework.changes import HOSTNAME
 from scheduler.framework.following import Following, Kinds, columns_of
 from scheduler.model.pod import Pod
 from scheduler.plugins.pod_topology_spread.domains import Domains, Spread
 from scheduler.plugins.pod_topology_spread.weights import distinct, rounded, weighted
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
-
-HOSTNAME = "kubernetes.io/hostname"
 
 
 class SpreadFollowing(Following):

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from scheduler.framework.changes import Fix, RaiseMaxSkew, SoftenSpread
+from scheduler.framework.changes import HOSTNAME, Fix, RaiseMaxSkew, SoftenSpread
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.following import Followed, Following
 from scheduler.framework.normalize import MAX_SCORE
 from scheduler.framework.plugin import NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
+from scheduler.model.migration import ZONE
 from scheduler.model.node import Node
 from scheduler.model.once import hashed_once
 from scheduler.model.pod import Pod
@@ -23,14 +24,13 @@ from scheduler.plugins.pod_topology_spread.arguments import PodTopologySpreadArg
 from scheduler.plugins.pod_topology_spread.default_selector import default_selector
 from scheduler.plugins.pod_topology_spread.domains import Spread, Spreads
 from scheduler.plugins.pod_topology_spread.explained import uneven
-from scheduler.plugins.pod_topology_spread.following import HOSTNAME, SpreadFollowing
+from scheduler.plugins.pod_topology_spread.following import SpreadFollowing
 from scheduler.plugins.pod_topology_spread.weights import distinct, rounded, weighted
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.effort import Effort
 from scheduler.state.per_node import Bounded
 
-ZONE = "topology.kubernetes.io/zone"
 _KEPT = 1024
 _OWNED = 128
 _SYSTEM_DEFAULTS = (

@@ -1,6 +1,6 @@
 """Upstream: plugins/volumebinding (volume_binding.go, scorer.go). The matching is in matching.py."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,10 +12,9 @@ from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAX_SCORE
-from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject
+from scheduler.framework.plugin import NODE, VOLUMES, OtherObject
 from scheduler.framework.status import PluginError, Reason, Reject, Rejections, Unresolvable
 from scheduler.model.pod import Pod
-from scheduler.model.shape import PodShape
 from scheduler.model.storage import (
     CSIDriver,
     CSINode,
@@ -23,7 +22,7 @@ from scheduler.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
+from scheduler.model.volumes import ClaimVolume
 from scheduler.plugins.claims_explained import ClaimsExplained
 from scheduler.plugins.node_resources.arguments import ShapePoint, check_shape
 from scheduler.plugins.node_resources.strategies import broken_linear
@@ -55,19 +54,14 @@ class VolumeBinding(ClaimsExplained):
     depends_on = NODE | VOLUMES
     Args = VolumeBindingArgs
     events = (
-        ClusterEvent.STORAGE_CLASS_ADDED
-        | ClusterEvent.STORAGE_CLASS_UPDATED
-        | ClusterEvent.CLAIM_ADDED
-        | ClusterEvent.CLAIM_UPDATED
-        | ClusterEvent.VOLUME_ADDED
-        | ClusterEvent.VOLUME_UPDATED
+        ClusterEvent.STORAGE_CLASS
+        | ClusterEvent.CLAIM
+        | ClusterEvent.VOLUME
         | ClusterEvent.NODE_ADDED
         | ClusterEvent.NODE_LABELS
-        | ClusterEvent.CSI_NODE_ADDED
-        | ClusterEvent.CSI_NODE_UPDATED
+        | ClusterEvent.CSI_NODE
         | ClusterEvent.CSI_DRIVER_UPDATED
-        | ClusterEvent.CSI_CAPACITY_ADDED
-        | ClusterEvent.CSI_CAPACITY_UPDATED
+        | ClusterEvent.CSI_CAPACITY
     )
     unbound = Unresolvable("pod has unbound immediate PersistentVolumeClaims")
     unreachable = Unresolvable("node(s) didn't match PersistentVolume's node affinity")
@@ -91,10 +85,6 @@ class VolumeBinding(ClaimsExplained):
                 "invalid BindTimeoutSeconds, should not be a negative value",
             )
         return errors
-
-    def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods without volumes."""
-        return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose claims are not there, not its own, on their way out, or for others to bind."""

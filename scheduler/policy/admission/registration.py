@@ -60,8 +60,6 @@ class Registration:
         certificates: Certificates,
         allowed: Callable[[], bool],
         left: Callable[[], tuple[str, ...]] = tuple,
-        *,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.repairs = 0
         self._left = left
@@ -71,7 +69,6 @@ class Registration:
         self._settings = settings
         self._certificates = certificates
         self._allowed = allowed
-        self._clock = clock
         self._awake = asyncio.Event()
         self._published: tuple[bytes | None, float] | None = None
         self._complained: dict[str, str] = {}
@@ -112,8 +109,8 @@ class Registration:
         if not all(done):
             return
         if self._published is None or self._published[0] != bundle:
-            self._published = bundle, self._clock()
-        since = self._clock() - self._published[1]
+            self._published = bundle, time.monotonic()
+        since = time.monotonic() - self._published[1]
         published = since >= self._settings.overlap_seconds
         await self._attempt("certificates", partial(self._certificates.advance, published))
 

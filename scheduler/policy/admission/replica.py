@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import structlog
 
@@ -109,27 +111,27 @@ class Replica:
 
     async def run(self) -> None:
         """Serve until `end`. What breaks one of the parts comes out here."""
-        settings = self._settings
         await self._aside.start()
         self.blocks.start()
         try:
-            await self._run(settings)
+            await self._run()
         finally:
             self.blocks.stop()
             await self._aside.stop()
 
-    async def _run(self, settings: Settings) -> None:
+    async def _run(self) -> None:
+        settings = self._settings
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(part) for part in (self.cache.run(), self.schedulers.run())]
             leading: asyncio.Task[None] | None = None
             counting: asyncio.Task[None] | None = None
             try:
-                if not await self._or_end(self.certificates.ready()):
+                if not await _first(self.certificates.ready(), self._ending):
                     return
                 running.append(tasks.create_task(self.certificates.follow()))
                 await self.server.start(settings.host, settings.port)
                 log.info("listening", port=self.server.port)
-                if await self._or_end(self.cache.wait_known()):
+                if await _first(self.cache.wait_known(), self._ending):
                     if settings.count_seconds:
                         counting = tasks.create_task(self.counting.run())
                     log.info("ready", policies=self.cache.counts()[0])
@@ -141,7 +143,7 @@ class Replica:
                     leading.cancel()
                     await asyncio.wait((leading,))  # the Lease is given back: another replica leads while we drain
                 log.info("draining", seconds=settings.drain_seconds)
-                if not await self._unless_hurried(self.server.drain(settings.drain_seconds)):
+                if not await _first(self.server.drain(settings.drain_seconds), self._hurry):
                     await self.server.stop()
                 if counting is not None:
                     counting.cancel()
@@ -157,13 +159,6 @@ class Replica:
     async def _led(self) -> None:
         log.info("leads: keeps webhook configurations and certificates", identity=self.elector.term.identity)
         await self.registration.lead()
-
-    async def _or_end(self, work: object) -> bool:
-        """Wait for this, or for `end`: True when it got done."""
-        return await _first(work, self._ending)
-
-    async def _unless_hurried(self, work: object) -> bool:
-        return await _first(work, self._hurry)
 
     def _look(self) -> None:
         self.registration.wake()
@@ -252,10 +247,10 @@ class Replica:
         )
 
 
-async def _first(work: object, or_else: asyncio.Event) -> bool:
-    """Wait for the work or the event; the work is cancelled when the event comes first."""
-    doing = asyncio.ensure_future(work)  # type: ignore[call-overload]
-    waiting = asyncio.ensure_future(or_else.wait())
+async def _first(work: Coroutine[Any, Any, None], or_else: asyncio.Event) -> bool:
+    """Wait for the work or the event: True when the work got done. It is cancelled when the event comes first."""
+    doing = asyncio.create_task(work)
+    waiting = asyncio.create_task(or_else.wait())
     try:
         await asyncio.wait((doing, waiting), return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():

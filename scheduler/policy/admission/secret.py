@@ -139,16 +139,16 @@ class SharedSecret:
     async def ensure(self) -> None:
         """Read the Secret, or make it. Any replica may."""
         found = await self._read()
-        if found is None or not found.data:
-            await self._store(found, self._advanced(None, published=True) if self.material is None else self.material)
-            return
-        try:
-            self._take(found.material())
-        except CertificateError as error:
-            if not found.ours:
-                raise CertificateError(f"{error}, and it does not have Berth's label: it is left as it is") from error
-            log.error("the Secret was damaged and is written again", error=str(error))
-            await self._store(found, self._advanced(None, published=True) if self.material is None else self.material)
+        if found is not None and found.data:
+            try:
+                self._take(found.material())
+                return
+            except CertificateError as error:
+                if not found.ours:
+                    why = f"{error}, and it does not have Berth's label: it is left as it is"
+                    raise CertificateError(why) from error
+                log.error("the Secret was damaged and is written again", error=str(error))
+        await self._store(found, self._advanced(None, published=True) if self.material is None else self.material)
 
     async def advance(self, published: bool) -> None:
         """Rotate what is due. For the leader; `published` as in `certificates.advance`."""

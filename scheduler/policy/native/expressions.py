@@ -73,7 +73,7 @@ def some(conditions: Iterable[str]) -> str:
     return _balanced("||", list(conditions)) or "false"
 
 
-def chunks(parts: Iterable[Part], size: Callable[[Part], int], longest: int = LONGEST // 2) -> list[list[Part]]:
+def chunks(parts: Iterable[Part], size: Callable[[Part], int]) -> list[list[Part]]:
     """Parts in groups, each of which fits into an expression."""
     found: list[list[Part]] = []
     room = 0
@@ -81,7 +81,7 @@ def chunks(parts: Iterable[Part], size: Callable[[Part], int], longest: int = LO
         length = size(part) + 8
         if length > room:
             found.append([])
-            room = longest
+            room = LONGEST // 2
         found[-1].append(part)
         room -= length
     return found

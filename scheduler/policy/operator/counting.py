@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import structlog
 
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.policy.operator.audit import Audit, weight
-from scheduler.policy.operator.judge import bounded
+from scheduler.policy.operator.judge import Stored, bounded
 from scheduler.policy.operator.reading import Read
 from scheduler.policy.operator.status import Counts
 from scheduler.policy.operator.turns import Turns
@@ -28,6 +28,7 @@ HEAVY = 4_000
 
 log = structlog.get_logger("reconciler")
 Revision = frozenset[tuple[str, int]]
+"""Which specs were looked at: uid and generation of each policy."""
 
 
 class Counting:
@@ -116,6 +117,10 @@ class Counting:
             mutated=result.total.mutated,
             problems=len(result.problems),
         )
-        revision = frozenset((one.uid, one.generation) for one in read.policies)
-        self._counted[namespace] = revision, result.policies
+        self._counted[namespace] = revision_of(read.policies), result.policies
         self._on_counts(namespace)
+
+
+def revision_of(stored: Iterable[Stored]) -> Revision:
+    """Which specs these are."""
+    return frozenset((one.uid, one.generation) for one in stored)

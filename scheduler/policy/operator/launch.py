@@ -8,7 +8,7 @@ import structlog
 
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
-from scheduler.kube.writes import micro_time
+from scheduler.kube.writes import meta_time
 from scheduler.policy.objects import JsonObject
 from scheduler.policy.operator.audit import BURST, QPS, Result, report
 from scheduler.policy.operator.judge import bounded
@@ -54,4 +54,4 @@ async def audit_once(connection: Connection, settings: Settings) -> JsonObject:
             results[namespace] = await operator.audit.run(namespace, policies)
             for problem in dict.fromkeys(one.unread for one in stored if one.unread):
                 results[namespace].problems.append(problem)
-        return report(results, f"{micro_time(time.time())[:-8]}Z")
+        return report(results, meta_time(time.time()))

@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 import structlog
 
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.writes import micro_time
+from scheduler.kube.writes import meta_time
 from scheduler.policy.operator import judge, reading, status
 from scheduler.policy.operator.audit import Audit
-from scheduler.policy.operator.counting import Counting
+from scheduler.policy.operator.counting import Counting, Revision, revision_of
 from scheduler.policy.operator.enforcer import Enforcer
 from scheduler.policy.operator.judge import Judged, Stored, Told
 from scheduler.policy.operator.reading import Read
@@ -46,8 +47,7 @@ TURN_WRITES, TURN_EVENTS = 20, 10
 """Statuses that are written, and Events that are posted, in one turn of a namespace."""
 
 log = structlog.get_logger("reconciler")
-Revision = frozenset[tuple[str, int]]
-"""Which specs were looked at: uid and generation of each policy."""
+Found = TypeVar("Found")
 
 
 class Reconciler:
@@ -83,7 +83,7 @@ class Reconciler:
         self._judged: dict[str, tuple[Revision, Judged]] = {}
         self._pending: dict[str, Revision] = {}
         """What the second queue is to analyse."""
-        self._counting = Counting(audit, self.read, self._counted, settings.audit_seconds, monotonic)
+        self._counting = Counting(audit, self.read, self.turns.want, settings.audit_seconds, monotonic)
 
     def mark(self, namespace: str | None) -> None:
         """Look at this namespace, or at all of them, soon."""
@@ -137,19 +137,22 @@ class Reconciler:
 
     async def look_at(self, namespace: str) -> None:
         """One turn of a namespace; it gets another one where something is left to do."""
+        if await self._tried(self.turns, namespace, self.look(namespace)) is False:
+            self.turns.want(namespace)
+
+    async def _tried(self, turns: Turns, namespace: str, work: Coroutine[Any, Any, Found]) -> Found | None:
+        """What comes of this; None when it failed, and is tried again unless that is a fault of Berth."""
         try:
-            if await self.look(namespace):
-                return
+            return await work
         except (ApiError, Unreachable) as error:
             self._failed(namespace, error)
-            self.turns.want(namespace, after=RETRY_SECONDS)
+            turns.want(namespace, after=RETRY_SECONDS)
         except Exception:
             log.exception(
                 "looking at a namespace failed, this is a bug of Berth: it is left alone until it changes",
                 namespace=namespace,
             )
-        else:
-            self.turns.want(namespace)
+        return None
 
     def _failed(self, namespace: str, error: ApiError | Unreachable) -> None:
         """Say it, unless it is the CRD that is missing (`watch` says that) or somebody who was faster."""
@@ -174,7 +177,7 @@ class Reconciler:
         self.turns.charge(namespace, size=read.size)
         watched = not self._settings.watched or namespace in self._settings.watched
         stored = judge.bounded(read.policies) if watched else []
-        revision = _revision(stored)
+        revision = revision_of(stored)
         ways = await self._enforce(namespace, stored)
         if not stored:
             self._judged.pop(namespace, None)
@@ -216,15 +219,7 @@ class Reconciler:
         while True:
             namespace = await self.long.next()
             try:
-                await self.analyse(namespace)
-            except (ApiError, Unreachable) as error:
-                self._failed(namespace, error)
-                self.long.want(namespace, after=RETRY_SECONDS)
-            except Exception:
-                log.exception(
-                    "looking at a namespace failed, this is a bug of Berth: it is left alone until it changes",
-                    namespace=namespace,
-                )
+                await self._tried(self.long, namespace, self.analyse(namespace))
             finally:
                 self._pending.pop(namespace, None)
                 self.long.done(namespace)
@@ -241,7 +236,7 @@ class Reconciler:
                 namespace=namespace,
                 steps=judged.steps,
             )
-        self._keep(namespace, _revision(stored), judged)
+        self._keep(namespace, revision_of(stored), judged)
         self.turns.want(namespace)
 
     def _keep(self, namespace: str, revision: Revision, judged: Judged) -> None:
@@ -289,7 +284,7 @@ class Reconciler:
         """
         conditions = () if told is None else judge.conditions(one, told, self._live(), self._settings.exempt)
         now = self._clock()
-        change = status.change(one, conditions, counts, _stamp(now), enforcement)
+        change = status.change(one, conditions, counts, meta_time(now), enforcement)
         if change is None or not self._leading():
             return 0
         path, body = status.patch(one, change.status)
@@ -326,15 +321,3 @@ class Reconciler:
     async def namespaces(self) -> list[str]:
         """The namespaces that have policies and are ours to look at."""
         return sorted(await reading.namespaces(self._client, self._settings.watched))
-
-    def _counted(self, namespace: str) -> None:
-        self.turns.want(namespace)
-
-
-def _revision(stored: Sequence[Stored]) -> Revision:
-    return frozenset((one.uid, one.generation) for one in stored)
-
-
-def _stamp(moment: float) -> str:
-    """A metav1.Time: RFC 3339 in UTC, whole seconds."""
-    return f"{micro_time(moment)[:-8]}Z"

@@ -182,7 +182,7 @@ async def test_costly_work_rests_between_pods_of_others(monkeypatch: pytest.Monk
         return done
 
     async def sleeps(seconds: float, *, gather: bool = True) -> None:
-        if not engine.queue.turns.waiting:
+        if not engine.queue.turns.lanes:
             scheduler.stop()
             return
         assert seconds < 0.1

@@ -7,7 +7,7 @@ import pytest
 from scheduler.engine import placement_conflicts
 from scheduler.engine.instructions import Instruction, RecordConflict
 from scheduler.engine.placement_conflicts import AFTER
-from scheduler.kube.evictions import stamp
+from scheduler.kube.writes import meta_time
 
 from .conftest import Harness, node, pod
 
@@ -33,7 +33,7 @@ SOFT: dict[str, Any] = {
 
 def bound(harness: Harness, document: dict[str, Any], on: str, ago: float = 0.0) -> dict[str, Any]:
     """The pod as the API has it once it is bound."""
-    at = stamp(EPOCH + harness.now - ago)
+    at = meta_time(EPOCH + harness.now - ago)
     condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at}
     return {
         **document,

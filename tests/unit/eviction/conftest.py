@@ -25,7 +25,7 @@ from scheduler.engine.stimuli import Gone, Put
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import annotated, build
 from scheduler.kit import Plugin, Pod
-from scheduler.kube.evictions import stamp
+from scheduler.kube.writes import meta_time
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.promise import ANNOTATION
@@ -105,7 +105,7 @@ class Harness:
 
     def clock(self) -> str:
         """The time by the server's clock."""
-        return stamp(EPOCH + self.now)
+        return meta_time(EPOCH + self.now)
 
     def lose(self, kind: str, name: str, uid: str = "", namespace: str = "default") -> None:
         """An object is gone."""

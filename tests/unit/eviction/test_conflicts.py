@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.kube.evictions import stamp
+from scheduler.kube.writes import meta_time
 from scheduler.state.validate import validate
 from tests import builders
 from tests.builders import Object
@@ -35,7 +35,7 @@ def world() -> Iterator[Harness]:
 
 def bound(world: Harness, document: Object, ago: float = 0.0) -> Object:
     """The pod as the API has it, bound so long ago."""
-    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(EPOCH + world.now - ago)}
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": meta_time(EPOCH + world.now - ago)}
     document["metadata"]["labels"] = {"app": "web"}
     document["status"]["conditions"] = [condition]
     return document
@@ -157,8 +157,8 @@ def test_one_of_two_goes(world: Harness) -> None:
 def test_the_younger_of_two_goes(world: Harness) -> None:
     """Of equal priority the one that was created later."""
     zones(world, "a", "b")
-    old = ours(world, "old", "a1", scheduler="strict", meta={"creationTimestamp": stamp(EPOCH)})
-    world.put(old, ours(world, "young", "a2", meta={"creationTimestamp": stamp(EPOCH + 5)}))
+    old = ours(world, "old", "a1", scheduler="strict", meta={"creationTimestamp": meta_time(EPOCH)})
+    world.put(old, ours(world, "young", "a2", meta={"creationTimestamp": meta_time(EPOCH + 5)}))
     assert pass_time(world, GRACE + 4) == ["young"]
 
 

@@ -34,8 +34,9 @@ from scheduler.framework.config import decode
 from scheduler.framework.profiles import annotated, build
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Cause, Details, Unreachable
-from scheduler.kube.evictions import Regarding, past_evictions, seconds, stamp
+from scheduler.kube.evictions import Regarding, past_evictions, seconds
 from scheduler.kube.machine import Machine
+from scheduler.kube.writes import meta_time
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
@@ -84,7 +85,7 @@ class Api:
 
     def clock(self) -> str:
         """The server's time."""
-        return stamp(EPOCH + self.now)
+        return meta_time(EPOCH + self.now)
 
     def stored(self) -> list[bytes]:
         """The Events that the server has not dropped yet."""

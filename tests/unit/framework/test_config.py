@@ -181,7 +181,7 @@ def test_points_for_groups_of_pods() -> None:
     """kube-scheduler writes them, empty, into every file; a plugin at the last one can't be honoured."""
     assert decode(with_plugins(placementGenerate={}, placementScore={}, podGroupPostFilter={}))
     asked = with_plugins(podGroupPostFilter={"enabled": [{"name": "DefaultPreemption"}]})
-    with pytest.raises(ConfigError, match=r"plugins\.podGroupPostFilter\.enabled: Forbidden: groups of pods"):
+    with pytest.raises(ConfigError, match=r"plugins\.podGroupPostFilter\.enabled: Forbidden: the plugins"):
         build(decode(asked), IN_TREE)
 
 

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from scheduler.kube import evictions
-from scheduler.kube.evictions import PastEviction, past_evictions, seconds, stamp
+from scheduler.kube.evictions import PastEviction, past_evictions, seconds
+from scheduler.kube.writes import meta_time
 
 CONTROLLER = "podberth.dev/evictor"
 
@@ -67,7 +68,7 @@ def test_ago() -> None:
     done = PastEviction("shop", "web", "u1", "rs", 1, 0.0, "", "2026-01-01T12:00:00Z")
     noon = seconds("2026-01-01T12:00:00Z")
     assert (done.ago(noon + 60.0), done.ago(noon), MEANT.ago(noon)) == (59.0, 0.0, None)
-    assert stamp(noon + 0.9) == "2026-01-01T12:00:00Z"
+    assert meta_time(noon + 0.9) == "2026-01-01T12:00:00Z"
 
 
 def test_a_namespace_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:

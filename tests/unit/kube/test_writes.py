@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.apiserver import protobuf
-from scheduler.kube import writes
+from scheduler.kube import evictions, writes
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import BIND
 from scheduler.kube.protobuf import MEDIA_TYPE
@@ -140,9 +140,9 @@ def test_a_nomination_can_be_set_and_cleared(node: str, want: str | None) -> Non
 
 def test_eviction_and_deletion_have_preconditions() -> None:
     """Both only ever hit the pod with this uid."""
-    path, body = writes.eviction(POD, 30)
+    path, body = writes.eviction(POD)
     assert path.endswith("/pods/web-0/eviction")
-    assert json.loads(body)["deleteOptions"] == {"preconditions": {"uid": "u-1"}, "gracePeriodSeconds": 30}
+    assert json.loads(body)["deleteOptions"] == {"preconditions": {"uid": "u-1"}}
     path, body = writes.deletion(POD)
     assert path.endswith("/pods/web-0")
     assert json.loads(body) == {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u-1"}}
@@ -159,7 +159,7 @@ async def test_the_callers_send_what_the_builders_built(server: ScriptedServer) 
         await writes.bind(client, POD, "n")
         await writes.record(client, told())
         await writes.patch_status(client, *writes.nomination_patch(POD, "n"))
-        await writes.evict(client, POD)
+        await evictions.evict(client, POD, dry_run=False)
         await writes.delete_pod(client, POD)
     pod = "/api/v1/namespaces/ns/pods/web-0"
     assert server.seen == [

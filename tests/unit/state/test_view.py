@@ -52,7 +52,20 @@ OF_ALL = (
     "served",
 )
 LISTS = ("names", "objects")
-ASKED = ("row_of", "live_row", "live", "label", "topology", "image", "derived", "weigh", "taints", "unoffered", "rows")
+ASKED = (
+    "row_of",
+    "live_row",
+    "named",
+    "live",
+    "label",
+    "topology",
+    "image",
+    "derived",
+    "weigh",
+    "taints",
+    "unoffered",
+    "rows",
+)
 PORTS_ASKED = ("port_conflicts", "port_conflicts_on", "port_users")
 CHANGES: dict[str, Callable[[Nodes], Any]] = {
     "ensure_row": lambda nodes: nodes.ensure_row("new"),
@@ -112,6 +125,8 @@ def test_some_rows(nodes: list[dict[str, Any]], pods: list[tuple[int, dict[str, 
         for known in (*whole.names, "unknown"):
             row = getattr(whole, name)(known)
             assert getattr(view, name)(known) == (rows.index(row) if row in rows else None)
+    some = [name for name in whole.names[::2] if name] + ["unknown"]
+    assert view.named(some).tolist() == whole.named(some)[rows].tolist()
     assert list(view.live()) == [(i, whole.objects[row]) for i, row in enumerate(rows) if whole.objects[row]]
     assert view.unoffered == {
         name: here
