@@ -11,8 +11,28 @@ service addresses, protection finalizers of volumes, expiry of events. Of all co
 controller's last step.
 """
 
-from scheduler.apiserver.audit import AuditEntry, User
-from scheduler.apiserver.server import ApiServer, Connection, DropConnectionError
-from scheduler.apiserver.status import StatusError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scheduler.apiserver.audit import AuditEntry, User
+    from scheduler.apiserver.server import ApiServer, Connection, DropConnectionError
+    from scheduler.apiserver.status import StatusError
 
 __all__ = ["ApiServer", "AuditEntry", "Connection", "DropConnectionError", "StatusError", "User"]
+
+_MODULES = {
+    "ApiServer": "server",
+    "AuditEntry": "audit",
+    "Connection": "server",
+    "DropConnectionError": "server",
+    "StatusError": "status",
+    "User": "audit",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: commands that judge files need the rules, and not the server with its aiohttp."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"scheduler.apiserver.{_MODULES[name]}"), name)

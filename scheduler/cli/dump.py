@@ -1,7 +1,6 @@
 """`berth dump`: what explain, simulate and capacity read of a cluster, and nothing else, in one file."""
 
 import gzip
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from scheduler.cli.errors import Faults, InputError, about, complain
 from scheduler.cli.inputs import documents, named
 from scheduler.cli.options import Context, Kubeconfig, RequestTimeout
+from scheduler.cli.output import private
 from scheduler.whatif.documents import plain
 from scheduler.whatif.mask import Masks
 from scheduler.whatif.smallest import smallest
@@ -84,10 +84,8 @@ def _smallest(objects: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[dict[st
 
 
 def _write_table(path: str, table: dict[str, str]) -> None:
-    """A file of its own, so that nobody has it open who could read an older one."""
     try:
-        Path(path).unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with private(path) as file:
             file.write(msgspec.json.format(msgspec.json.encode(table), indent=1) + b"\n")
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or type(error).__name__).lower()}") from None

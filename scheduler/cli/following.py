@@ -68,13 +68,17 @@ class Following:
         self._started = time.monotonic()
         async with Client(self._connection) as client:
             self._reflectors = [self._reflector(client, resource) for resource in FOLLOWED]
-            async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(each.run()) for each in self._reflectors]
-                wrong = await self._sync()
-                if wrong is None:
-                    await self._go_on(None if seconds is None else time.monotonic() + seconds)
-                for task in running:
-                    task.cancel()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    running = [tasks.create_task(each.run()) for each in self._reflectors]
+                    wrong = await self._sync()
+                    if wrong is None:
+                        await self._go_on(None if seconds is None else time.monotonic() + seconds)
+                    for task in running:
+                        task.cancel()
+            except ExceptionGroup as group:
+                # What `receive` raises ends it: the reader of standard output is gone, or the disk is full.
+                raise group.exceptions[0] from None
         if wrong is not None:
             raise InputError(wrong)
 

@@ -1,8 +1,13 @@
 """The forms of an answer, and what prints them."""
 
+import os
+import stat
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from scheduler.cli.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,6 +28,18 @@ class PageOutput(StrEnum):
     JSON = "json"
     YAML = "yaml"
     HTML = "html"
+
+
+def private(path: str) -> BinaryIO:
+    """A new file that only its owner may read, so that nobody has it open who could read an older one.
+
+    Raises InputError for what is no file: a device would be gone for all. Raises OSError.
+    """
+    target = Path(path).resolve()
+    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+        raise InputError(f"{path}: expected the name of a file, got a {'directory' if target.is_dir() else 'device'}")
+    target.unlink(missing_ok=True)
+    return os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def as_data(answer: Any, output: Output | PageOutput) -> None:

@@ -1,7 +1,6 @@
 """The file of `berth shadow --record` and `--from`: lines of JSON, packed if its name ends in .gz."""
 
 import gzip
-import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from scheduler.cli.errors import InputError, complain
+from scheduler.cli.output import private
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.mask import Masks
 from scheduler.whatif.shadow.record import Change, Recording, first_line, line_of, masked, objects_of, read_first
@@ -36,22 +36,24 @@ class Recorder:
             self._file.write(first_line(of, began, masked=False) + b"\n")
 
     def write(self, change: Change) -> None:
-        """One more change; what can't be read is left out, as it is of the comparison."""
-        with suppress(ObjectError):
+        """One more change; what can't be read is left out, as it is of the comparison. Raises InputError."""
+        with suppress(ObjectError), _told(self._path):
             self._file.write(line_of(change) + b"\n")
             self.lines += 1
 
     def close(self) -> None:
-        """Finish the file. Raises OSError."""
-        self._file.close()
-        if self._unmasked is not None:
-            try:
+        """Finish the file. Raises InputError."""
+        try:
+            with _told(self._path):
+                self._file.close()
+            if self._unmasked is not None:
                 masks = Masks(objects_of(line) for line in _lines(self._unmasked, self._path))
                 with _told(self._path), _opened(self._path, packed=self._path.endswith(".gz")) as file:
                     file.write(first_line(self._of, self._began, masked=True) + b"\n")
                     for line in _lines(self._unmasked, self._path):
                         file.write(masked(line, masks.masked, masks.text) + b"\n")
-            finally:
+        finally:
+            if self._unmasked is not None:
                 Path(self._unmasked).unlink(missing_ok=True)
         complain([f"{self._path}: {self.lines:,} changes"])
 
@@ -99,9 +101,8 @@ def _all_lines(path: str, named: str) -> Iterator[bytes]:
 
 
 def _opened(path: str, *, packed: bool) -> BinaryIO:
-    """A new file that only its owner may read: it holds what the owner may see of a cluster."""
-    Path(path).unlink(missing_ok=True)
-    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    """A file for its owner alone: it holds what the owner may see of a cluster. Raises OSError, InputError."""
+    file = private(path)
     return cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6)) if packed else file
 
 

@@ -25,7 +25,7 @@ from scheduler.whatif.shadow.shadow import Shadow
 
 app = typer.Typer(add_completion=False)
 DEFAULT = "default-scheduler"
-_DURATION = re.compile(r"(?=\d)(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.ASCII)
+_DURATION = re.compile(r"(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s?)?", re.ASCII)
 
 
 @app.command()

@@ -117,8 +117,9 @@ def simulate(
     if selector is not None and not removable:
         raise InputError("--selector: expected only together with --removable")
     if removable:
-        if files or drain or trace is not None:
-            raise InputError("--removable tries all nodes of a cluster: -f, --drain and --trace don't go with it")
+        if files or drain or trace is not None or disable_eviction:
+            others = "-f, --drain, --disable-eviction and --trace don't go with it"
+            raise InputError(f"--removable tries all nodes of a cluster: {others}")
         if output is PageOutput.HTML:
             raise InputError("-o: html: expected table, json or yaml with --removable")
         chosen = chosen_by(selector)

@@ -137,17 +137,25 @@ def _beyond(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask) -
     if asked.pre_filters:
         return None
     followings: dict[Any, Following] = {}
+    passes, settled = kept.static.passes.copy(), set()
     for plugin in dict.fromkeys((*asked.filters, *(scorer[0] for scorer in asked.scorers))):
         if plugin not in asked.filters and not declared(plugin).depends_on & ~(NODE | OTHER_NODES):
             continue  # it looks at all nodes, and at no pod but this one
         following = plugin.following(pod, cluster) if isinstance(plugin, Followed) else None
         if following is None:
             return None
-        followings[plugin] = following
+        rejects = following.settled()
+        if rejects is None:
+            followings[plugin] = following
+        else:
+            passes &= ~rejects
+            settled.add(plugin)
     more = np.zeros(rows, dtype=np.int64)
     scored: list[tuple[Scorer, Following]] = []
     for scorer in asked.scorers:
         plugin, weight, normalize = scorer
+        if plugin in settled:
+            continue
         if plugin in followings:
             scored.append((scorer, followings[plugin]))
         elif normalize is not None:
@@ -157,7 +165,7 @@ def _beyond(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask) -
             if raw is not None and not isinstance(raw, int):
                 more += raw * weight
     fixed = [(scorer, raw) for scorer, raw in kept.static.raw if not isinstance(raw, int)]
-    return Beyond(kept.static.passes.copy(), more, fixed, list(followings.values()), scored)
+    return Beyond(passes, more, fixed, list(followings.values()), scored)
 
 
 def _kinds(beyond: Beyond, rows: int) -> tuple[list[int], int]:

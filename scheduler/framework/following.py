@@ -36,6 +36,10 @@ class Following(ABC):
     moves = False
     """Whether scores change with each pod that is placed."""
 
+    def settled(self) -> Bools | None:
+        """bool[rows]: which take no pod, if pods that are placed change nothing and it gives no scores; else None."""
+        return None
+
     @abstractmethod
     def rejected(self, kinds: Kinds) -> Bools | None:
         """bool[kinds]: which take no pod now; None: none of them."""

@@ -45,6 +45,10 @@ class TermsFollowing(Following):
                 self._counting.append((codes, np.zeros(len(column.values) + 1, dtype=np.int64), weights[key]))
         self.moves = bool(self._counting)
 
+    def settled(self) -> Bools | None:
+        """What it rejects now, unless terms mean the pods themselves or score."""
+        return None if self._raw is not None or self._closing or self._counting else self._rejects
+
     def rejected(self, kinds: Kinds) -> Bools | None:
         """Domains with one of the pods, where they are to be apart."""
         found = self._rejects[kinds.rows]

@@ -179,17 +179,17 @@ class Cluster:
 
     def put_equals(self, pods: Sequence[Pod], rows: Sequence[int]) -> None:
         """Place new pods of one shape and with equal labels, without volumes, each on its row."""
+        placed, on_row, counts = self._placed, self._on_row, Counter(rows)
+        for row in counts:
+            on_row.setdefault(row, {})
         for pod, row in zip(pods, rows, strict=True):
-            placement = Placement(pod, row, False)
-            self._placed[pod.uid] = placement
-            self._on_row.setdefault(row, {})[pod.uid] = placement
+            placed[pod.uid] = on_row[row][pod.uid] = Placement(pod, row, False)
             if pod.scheduling_group is not None:
                 self.pod_groups.assign(pod)
         if pods:
             pods[0].shape.hold()
-            for pod in pods:
-                self.priorities.add(pod.priority, 1)
-            counts = Counter(rows)
+            for priority, number in Counter(pod.priority for pod in pods).items():
+                self.priorities.add(priority, number)
             self.nodes.charge_many(pods[0].shape, counts)
             self.incidence.add_many(pods[0], counts)
 

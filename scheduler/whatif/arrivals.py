@@ -4,7 +4,7 @@ The pods of a workload are equal but for their names, and for the claims that ar
 StatefulSet, of devices from templates. So a billion of them take no more room than those that find a node.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from msgspec.structs import replace
@@ -76,6 +76,7 @@ class Batch:
         self._first = self._decoded(0)
         self.count = workload.wanted or 0
         first = self._first
+        self._uid = f"new/{first.namespace}/"
         self.owner = f"{workload.kind} {first.namespace}/{workload.name}"
 
     def find_nodes(self) -> None:
@@ -147,8 +148,23 @@ class Batch:
     def pod(self, number: int) -> Pod:
         if self.equal:
             name = self._named(number)
-            return replace(self._first, name=name, uid=f"new/{self._first.namespace}/{name}")
+            return replace(self._first, name=name, uid=f"{self._uid}{name}")
         return self._decoded(number)
+
+    def equals(self) -> Iterator[Pod]:
+        """The pods that are still to come, of a workload whose pods are equal."""
+        first, prefix, uid = self._first, self._workload.prefix, self._uid
+        for number in range(self._workload.start + self.made, self._workload.start + self.count):
+            name = f"{prefix}{number}"
+            yield replace(first, name=name, uid=f"{uid}{name}")
+
+    def uids(self) -> Iterator[str]:
+        """Those of the pods that came."""
+        start, uid = self._workload.start, self._uid
+        if self.alone:
+            return iter([f"{uid}{self._workload.name}"] if self.made else [])
+        stem = f"{uid}{self._workload.prefix}"
+        return (f"{stem}{number}" for number in range(start, start + self.made))
 
     def alike(self, number: int) -> bool:
         """Whether a pod finds what its successors find: none of its claims was there before."""
@@ -283,25 +299,44 @@ def batches(
 
 def refuse_twins(batches: Iterable[Batch], earlier: Iterable[Batch], world: World) -> None:
     """Raise ObjectError with a line for each pod of a name that another one has. `earlier`: batches of other files."""
-    there = [*world.placed, *world.waiting]
-    seen = {_stem(batch): batch for batch in earlier}
+    singles: dict[str, set[str]] = {}
+    numbered: dict[str, Batch] = {}
+    for key in (*world.placed, *world.waiting):
+        singles.setdefault(_stem(key), set()).add(key)
+
+    def add(batch: Batch) -> None:
+        first = batch.key(0)
+        if batch.alone:
+            singles.setdefault(_stem(first), set()).add(first)
+        else:
+            numbered[_stem(first)] = batch
+
+    for batch in earlier:
+        add(batch)
     wrong = []
     for batch in batches:
-        first, stem = batch.key(0), _stem(batch)
-        twin = next((key for key in there if batch.holds(key)), None)
-        if twin is None and batch.count and (stem in seen or any(other.holds(first) for other in seen.values())):
-            twin = first
+        twin = _twin(batch, singles, numbered) if batch.count else None
         if twin is not None:
             wrong.append(f"Pod {twin}: there is one of this name already")
-        seen[stem] = batch
+        add(batch)
     if wrong:
         raise ObjectError("\n".join(wrong))
 
 
-def _stem(batch: Batch) -> str:
-    """What the names of its pods begin with."""
+def _twin(batch: Batch, singles: Mapping[str, Set[str]], numbered: Mapping[str, Batch]) -> str | None:
+    """A pod of a batch that is there already. `singles`, `numbered`: by what the names of pods begin with."""
     first = batch.key(0)
-    return first if batch.alone else first.rpartition("-")[0]
+    alike, other = singles.get(_stem(first), frozenset()), numbered.get(_stem(first))
+    if batch.alone:
+        return first if first in alike or (other is not None and other.holds(first)) else None
+    if other is not None and other.count:
+        return first
+    return min((key for key in alike if batch.holds(key)), default=None)
+
+
+def _stem(key: str) -> str:
+    """What the name of a pod begins with, before a number."""
+    return key.rpartition("-")[0]
 
 
 def _ephemeral(pod: Object) -> dict[str, Object]:

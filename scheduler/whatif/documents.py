@@ -20,6 +20,8 @@ from scheduler.whatif.yaml_documents import ObjectError as ObjectError
 
 _READABLE = "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them"
 _SMALL = 1 << 20
+_LISTS = 8
+"""So many lists may be within each other."""
 
 
 class Document(NamedTuple):
@@ -268,9 +270,16 @@ def _shifted(error: msgspec.DecodeError, start: int) -> msgspec.DecodeError:
 
 
 def _flat(
-    raw: bytes | memoryview, place: str, envelope: _Envelope | None = None, implied: str = ""
+    raw: bytes | memoryview | msgspec.Raw,
+    place: str,
+    envelope: _Envelope | None = None,
+    implied: str = "",
+    depth: int = 1,
 ) -> Iterator[Document | Fault]:
-    """The object itself, or the items of a list; items of a PodList say no kind, theirs is Pod."""
+    """The object itself, or the items of a list; items of a PodList say no kind, theirs is Pod.
+
+    `depth`: how many lists it is in, itself counted.
+    """
     envelope = envelope or _envelope.decode(raw)
     if envelope.items is None:
         if kind := envelope.kind or implied:
@@ -281,11 +290,17 @@ def _flat(
     implied = envelope.kind.removesuffix("List")
     for i, item in enumerate(envelope.items):
         try:
-            kind = _envelope.decode(item).kind or implied
+            inner = _envelope.decode(item)
         except msgspec.DecodeError as error:
             yield Fault(_join(place, f"items[{i}]", f"expected an API object: {lowered(error)}"))
             continue
-        if kind:
+        kind = inner.kind or implied
+        if inner.items is not None and kind.endswith("List"):
+            if depth == _LISTS:
+                yield Fault(_join(place, f"items[{i}]", f"{kind}: too many lists are within each other"))
+            else:
+                yield from _flat(item, _join(place, f"items[{i}]"), inner, depth=depth + 1)
+        elif kind:
             yield Document(kind, item, _join(place, f"items[{i}]"))
         else:
             yield Fault(_join(place, f"items[{i}]", "kind: Required value"))

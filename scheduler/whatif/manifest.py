@@ -45,7 +45,12 @@ class Workload(NamedTuple):
 
     def named(self, number: int) -> str:
         """The name of one of its pods."""
-        return self.name if self.alone else f"{self.name}-{self.start + number}"
+        return self.name if self.alone else f"{self.prefix}{self.start + number}"
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its pods begin with, before their numbers."""
+        return f"{self.name}-"
 
 
 def workloads(documents: Iterable[Document]) -> list[Workload]:

@@ -152,9 +152,8 @@ def _create_batch(simulation: Simulation, framework: Framework, batch: Batch) ->
         simulation.work()
         plain = batch.equal and pod.uid in simulation.bound and simulation.plain(pod, framework)
         if plain:
-            rest = (batch.pod(i) for i in range(batch.made, batch.count))
             before = simulation.singly
-            batch.made += simulation.repeat(rest, framework, SINGLY - batch.singly)
+            batch.made += simulation.repeat(batch.equals(), framework, SINGLY - batch.singly)
             batch.singly += simulation.singly - before
         if pod.uid in simulation.bound or pod.uid in simulation.preparing:
             if alike and crowd and batch.differs_by_claims and not plain:
@@ -242,19 +241,14 @@ def _rest(simulation: Simulation, batches: Iterable[Batch]) -> Iterator[Waiting]
 
 
 def _without_node(simulation: Simulation, batch: Batch) -> Iterator[Pod]:
-    for number in range(batch.made):
-        uid = f"new/{batch.key(number)}"
+    for number, uid in enumerate(batch.uids()):
         if uid not in simulation.bound and uid not in simulation.preparing:
             yield batch.pod(number)
 
 
 def _told(simulation: Simulation, batch: Batch) -> WorkloadOutcome:
-    nodes: Counter[str] = Counter()
-    for number in range(batch.made):
-        uid = f"new/{batch.key(number)}"
-        where = simulation.bound.get(uid) or simulation.preparing.get(uid)
-        if where is not None:
-            nodes[where[1]] += 1
+    found = (simulation.bound.get(uid) or simulation.preparing.get(uid) for uid in batch.uids())
+    nodes = Counter(where[1] for where in found if where is not None)
     placed = nodes.total()
     return WorkloadOutcome(batch.owner, batch.count, placed, batch.count - placed, dict(nodes))
 

@@ -1,6 +1,7 @@
 """The nodes by their totals, while equal pods take the best of them one after the other."""
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import compress
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from scheduler.framework.ahead import Ahead
 from scheduler.framework.following import Kinds
+from scheduler.model.pod import Pod
 
 _Kind = tuple[int, int]
 """The kind of a row while it had none of the pods, and how many it has, where that matters."""
@@ -28,6 +30,39 @@ class Ranking:
         for row, total in enumerate(totals):
             if passes[row]:
                 self._of(row, 0).add(row, total)
+
+    def places(self, pods: Iterable[Pod], pick: Callable[[str, int], int]) -> Iterator[tuple[Pod, int]]:
+        """Each pod and the row that it takes, until no row takes one.
+
+        `pick`: (uid, how many rows are equally good) → which of them. Raises PluginError.
+        """
+        if self._ahead.plain and len(self._kinds) == 1:
+            yield from self._plain_places(pods, pick)
+            return
+        for pod in pods:
+            best = self.best()
+            if not best:
+                return
+            yield pod, self.take(pick(pod.uid, best))
+
+    def _plain_places(self, pods: Iterable[Pod], pick: Callable[[str, int], int]) -> Iterator[tuple[Pod, int]]:
+        """The same, where a row's own total is all that counts: there may be a million pods, so every call counts."""
+        (rows,) = self._kinds.values()
+        taken, level = self._taken, self._ahead.level
+        levels = [level(0)]
+        for pod in pods:
+            best = rows.best()
+            if not best:
+                return
+            row = best.pop(pick(pod.uid, len(best)))
+            rows.size -= 1
+            number = taken[row] = taken.get(row, 0) + 1
+            if number == len(levels):
+                levels.append(level(number))
+            passes, totals = levels[number]
+            if passes[row]:
+                rows.add(row, totals[row])
+            yield pod, row
 
     def best(self) -> int:
         """How many rows have the highest total; 0 when no row takes another pod."""

@@ -173,15 +173,10 @@ class Simulation:
 
     def _in_one_go(self, pods: Iterable[Pod], ahead: Ahead) -> int:
         """The same, where it is known what each pod changes for those that follow."""
-        names, pick, bound = self.cluster.nodes.names, self.engine.choice.pick, self.bound
-        ranking = Ranking(ahead)
+        names, bound = self.cluster.nodes.names, self.bound
         rows: list[int] = []
         placed: list[Pod] = []
-        for pod in pods:
-            best = ranking.best()
-            if not best:
-                break
-            row = ranking.take(pick(pod.uid, best))
+        for pod, row in Ranking(ahead).places(pods, self.engine.choice.pick):
             pod.node_name = names[row] or ""
             rows.append(row)
             placed.append(pod)

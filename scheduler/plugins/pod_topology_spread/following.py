@@ -18,6 +18,7 @@ class SpreadFollowing(Following):
 
     def __init__(self, pod: Pod, cluster: Cluster, hard: Spread | None, soft: Spread | None) -> None:
         self.columns = []
+        self._rows = cluster.nodes.rows
         self._hard = hard
         self._soft = soft
         self._limits = [_Count(each, pod, cluster, self) for each in _domains(hard)]
@@ -26,6 +27,10 @@ class SpreadFollowing(Following):
         if soft is not None:
             self.columns.append(soft.labelled.astype(np.int64))
         self.moves = any(count.itself for count in self._parts)
+
+    def settled(self) -> Bools | None:
+        """Nothing is rejected where the pod has no constraint, and no default constraint has pods to count."""
+        return np.zeros(self._rows, dtype=np.bool_) if self._hard is None and self._soft is None else None
 
     def rejected(self, kinds: Kinds) -> Bools | None:
         """Kinds without a topology key, and those where a pod would make the skew larger than allowed."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler.whatif.documents import Document, plain
 from scheduler.whatif.judging import rules
-from scheduler.whatif.judging.schema import Misfit, fitting, meant, schemas
+from scheduler.whatif.judging.schema import Misfit, fitting, meant, said, schemas
 from scheduler.whatif.judging.twice import twice
 from scheduler.whatif.templates import templates
 
@@ -67,7 +67,9 @@ def _type_of(found: Mapping[str, Any], kind: str) -> tuple[str, str]:
     usual = kinds[f"{own[0]} {kind}"] if own else ""
     if version in (None, "") and own:
         return usual, "apiVersion: Required value"
-    if not isinstance(version, str):
+    if version is not None and not isinstance(version, str):
+        return usual, "" if usual else said("apiVersion", version, "expected text")
+    if version is None:
         return "", ""
     if f"{version} {kind}" in kinds:
         return kinds[f"{version} {kind}"], ""
@@ -106,6 +108,7 @@ def _against_rules(found: Mapping[str, Any], kind: str) -> Iterator[str]:
         yield from rules.counts(spec, "spec")
     for template in templates(kind, found):
         yield from rules.pod(template.pod, f"{template.path}." if template.path else "")
+        yield from rules.restarts(template.pod, f"{template.path}.", kind)
     match kind:
         case "Node":
             yield from rules.node(found)

@@ -55,9 +55,22 @@ def counts(spec: Object, path: str) -> Iterator[str]:
             yield said(f"{path}.{field}", number, "expected 0 or more")
 
 
+def restarts(template: Object, path: str, kind: str) -> Iterator[str]:
+    """When the containers of a workload's pods are started again: of jobs not always, of others always."""
+    if kind in ("Pod", "PodTemplate"):
+        return
+    wanted = ("OnFailure", "Never") if kind in ("Job", "CronJob") else ("Always",)
+    policy = (template.get("spec") or {}).get("restartPolicy") or "Always"
+    if policy not in wanted:
+        yield said(f"{path}spec.restartPolicy", policy, f"expected {' or '.join(wanted)} in a {kind}")
+
+
 def selects_its_own(spec: Object, path: str) -> Iterator[str]:
     """A workload of apps/v1 has to select the pods of its own template."""
     yield from _said(podvalidation.label_selector(spec.get("selector"), f"{path}.selector"))
+    selector = spec.get("selector")
+    if isinstance(selector, dict) and not (selector.get("matchLabels") or selector.get("matchExpressions")):
+        yield f"{path}.selector: expected labels: an empty selector is not allowed"
     given = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     for key, value in ((spec.get("selector") or {}).get("matchLabels") or {}).items():
         if given.get(key) != value:

@@ -250,6 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--large", action="store_true", help="the large dump, too, as JSON and as YAML")
     given = parser.parse_args(arguments)
+    given.directory.mkdir(parents=True, exist_ok=True)
     write(given.directory)
     if given.large:
         dump = {"kind": "List", "apiVersion": "v1", "items": large()}

@@ -79,6 +79,28 @@ SPREADING = "spec.topologySpreadConstraints.0"
             changed({**DEPLOYMENT, "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"}, "metadata.namespace", []),
             "metadata.namespace: a list: expected text",
         ),
+        (changed(DEPLOYMENT, "apiVersion", 7), "Deployment web: apiVersion: 7: expected text: put it in quotes"),
+        (
+            {**DEPLOYMENT, "apiVersion": [[]], "kind": "Rollout"},
+            "Rollout web: apiVersion: a list: expected text",
+        ),
+        (
+            changed(DEPLOYMENT, "spec.selector", {"matchLabels": {}}),
+            "Deployment web: spec.selector: expected labels: an empty selector is not allowed",
+        ),
+        (
+            changed(DEPLOYMENT, "spec.template.spec.restartPolicy", "Never"),
+            'spec.template.spec.restartPolicy: "Never": expected Always in a Deployment',
+        ),
+        (
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": "once"},
+                "spec": {"template": {"spec": pod("t", "1")["spec"]}},
+            },
+            'Job once: spec.template.spec.restartPolicy: "Always": expected OnFailure or Never in a Job',
+        ),
         (changed(DEPLOYMENT, "apiVersion", "apps/v1beta1"), 'apiVersion: "apps/v1beta1": expected apps/v1'),
         (changed(DEPLOYMENT, "kind", "Deploymnt"), "kind: Deploymnt: unknown in apps/v1; did you mean Deployment?"),
         (

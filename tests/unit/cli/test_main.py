@@ -177,6 +177,13 @@ def test_help_and_version_import_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
+@pytest.mark.parametrize("command", ["capacity", "explain", "simulate"])
+def test_answers_about_a_dump_import_no_server(command: str) -> None:
+    """The rules of the embedded API server are read, and neither it nor aiohttp, which take as long as all the rest."""
+    code = f"import sys, scheduler.cli.{command}; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [(KeyboardInterrupt(), 130), (typer.Abort(), 130), (typer.Exit(1), 1)],

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 import sysconfig
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import aiohttp
 import pytest
@@ -16,7 +17,9 @@ import yaml
 
 from scheduler.apiserver.audit import MASTER, User
 from scheduler.apiserver.server import ApiServer
+from scheduler.cli.errors import PIPE_CLOSED, InputError
 from scheduler.cli.following import FOLLOWED
+from scheduler.cli.recording import Recorder
 from tests.builders import Object, node, pod
 from tests.unit.cli.conftest import Berth
 
@@ -58,7 +61,7 @@ class Town:
         target = {"apiVersion": "v1", "kind": "Node", "name": where}
         await self.send("POST", f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
 
-    async def shadow(self, *words: str) -> asyncio.subprocess.Process:
+    async def shadow(self, *words: str, stdout: int = asyncio.subprocess.PIPE) -> asyncio.subprocess.Process:
         """A shadow that follows."""
         made = await asyncio.create_subprocess_exec(
             BERTH,
@@ -66,7 +69,7 @@ class Town:
             "--kubeconfig",
             "kubeconfig",
             *words,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=stdout,
             stderr=asyncio.subprocess.PIPE,
         )
         assert made.stderr is not None
@@ -161,6 +164,47 @@ async def test_an_interrupt_ends_it_with_the_summary(tmp_path: Path, monkeypatch
     assert out.decode().startswith("1 pod of default-scheduler compared with profile berth in ")
 
 
+async def test_it_ends_when_nobody_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`berth shadow | head -1`: it ends as other commands do then, with no words, and the recording is whole."""
+    async with town(tmp_path, monkeypatch) as there:
+        reader, writer = os.pipe()
+        shadow = await there.shadow("--record", "seen.jsonl", stdout=writer)
+        os.close(writer)
+        os.close(reader)
+        await there.put_pod("good")
+        await there.bind("good", "large")
+        _, err = await asyncio.wait_for(shadow.communicate(), 60)
+    assert shadow.returncode == PIPE_CLOSED
+    assert re.fullmatch(r"berth: seen\.jsonl: \d+ changes\n", err.decode())
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mask: bool) -> None:
+    """The file is named, and nothing that is not masked is left."""
+
+    def full(path: str, *, packed: bool) -> BinaryIO:
+        Path(path).touch()
+        return Path("/dev/full").open("wb")  # what is written to it fails when it is closed
+
+    monkeypatch.setattr("scheduler.cli.recording._opened", full)
+    recorder = Recorder(str(tmp_path / "seen.jsonl"), "other", 0.0, mask=mask)
+    with pytest.raises(InputError, match=r"seen.jsonl: no space left on device"):
+        recorder.close()
+    assert list(tmp_path.glob("*.unmasked")) == []
+
+
+def test_a_device_is_not_replaced(tmp_path: Path) -> None:
+    """What is no file is left alone, also behind a link."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(InputError, match=f"{name}: expected the name of a file, got a device"):
+            Recorder(str(tmp_path / name), "other", 0.0, mask=False)
+    with pytest.raises(InputError, match="expected the name of a file, got a directory"):
+        Recorder(str(tmp_path), "other", 0.0, mask=False)
+    assert (tmp_path / "pipe").is_fifo()
+
+
 async def test_a_cluster_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, berth: Berth) -> None:
     """One line, exit code 2."""
     monkeypatch.chdir(tmp_path)
@@ -180,6 +224,8 @@ async def test_a_cluster_that_may_not_be_read(tmp_path: Path, monkeypatch: pytes
         (("--pods", "0"), "--pods: 0: expected 1 or more"),
         (("--for", "soon"), '--for: "soon": expected a time such as 90s, 15m or 1h30m'),
         (("--for", "0s"), '--for: "0s": expected a time such as 90s, 15m or 1h30m'),
+        (("--for", "9" * 5000), '--for: "9999'),
+        (("--for", "9" * 400 + "h"), '--for: "9999'),
         (("--mask",), "--mask: expected only together with --record"),
         (("--from", "x", "--record", "y"), "--from reads a recording: --record, --for, --kubeconfig and --context"),
         (("--from", "cluster.json"), "cluster.json: expected what berth shadow --record writes"),

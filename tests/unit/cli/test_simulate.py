@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from scheduler.whatif.arrivals import Batch
 from tests.builders import node, pod
 from tests.unit.cli.conftest import Berth
 from tests.unit.whatif.test_replay import HEAD, NODES
@@ -211,6 +212,7 @@ def test_removable(berth: Berth) -> None:
     ("words", "said"),
     [
         (("--removable", "--drain", "a-1"), "--removable tries all nodes of a cluster"),
+        (("--removable", "--disable-eviction"), "--removable tries all nodes of a cluster"),
         (("--removable", "-o", "html"), "-o: html: expected table, json or yaml with --removable"),
         (("-l", "a=b"), "--selector: expected only together with --removable"),
         (("--removable", "-l", "a=b"), "--selector: no node of cluster.json has these labels"),
@@ -222,3 +224,30 @@ def test_removable_with_what_does_not_go_with_it(berth: Berth, words: tuple[str,
     found = berth("simulate", *words, "--cluster", "cluster.json")
     assert (found.code, found.out, len(found.err.splitlines())) == (2, "", 1)
     assert found.err.startswith(f"berth: {said}")
+
+
+def test_a_pod_may_be_called_as_a_workload_is(berth: Berth, dump: str) -> None:
+    """The pods of the workload have numbers."""
+    made = write("made.yaml", DEPLOYMENT, pod("web", "100m"))
+    assert berth("simulate", "--cluster", dump, "-f", made).code == 0
+
+
+@pytest.mark.parametrize("made", [(DEPLOYMENT, pod("web-1")), (pod("web-1"), DEPLOYMENT)], ids=["after", "before"])
+def test_a_pod_may_not_be_called_as_one_of_a_workload_is(berth: Berth, dump: str, made: tuple[Object, ...]) -> None:
+    """In whatever order they come."""
+    found = berth("simulate", "--cluster", dump, "-f", write("made.yaml", *made))
+    assert (found.code, found.err) == (2, "berth: made.yaml: Pod default/web-1: there is one of this name already\n")
+
+
+def test_pods_of_a_file_are_not_compared_in_pairs(berth: Berth, dump: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of 20,000 pods would take minutes."""
+    looks: list[str] = []
+    holds = Batch.holds
+
+    def look(batch: Batch, key: str) -> bool:
+        looks.append(key)
+        return holds(batch, key)
+
+    monkeypatch.setattr(Batch, "holds", look)
+    berth("simulate", "--cluster", dump, "-f", write("made.yaml", *(pod(f"p{i}", "1m") for i in range(50))))
+    assert len(looks) < 50

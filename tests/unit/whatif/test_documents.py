@@ -34,6 +34,11 @@ POD = '{"kind": "Pod", "metadata": {"name": "p"}}'
         ),
         pytest.param("kind: List\nitems:\n- kind: Pod\n", [("Pod", "items[0]")], id="YAML List"),
         pytest.param("{kind: Pod, metadata: {name: p}}", [("Pod", "")], id="flow style"),
+        pytest.param(
+            f'{{"kind": "List", "items": [{{"kind": "PodList", "items": [{{"metadata": {{}}}}]}}, {NODE}]}}',
+            [("Pod", "items[0]: items[0]"), ("Node", "items[1]")],
+            id="a list in a list",
+        ),
         pytest.param(f"\n\n  {NODE}  \n", [("Node", "")], id="space around"),
     ],
 )
@@ -55,6 +60,9 @@ def test_reads(text: str, want: list[tuple[str, str]]) -> None:
         pytest.param(b"\x00\x01\xff", "expected text, got a binary file", id="binary"),
         pytest.param(b"a: [1\nb: 2", "line 2, column 2: not YAML", id="broken YAML"),
         pytest.param(b'{"kind": "List",\n "items": [}', "line 2, column 12: not JSON", id="broken JSON"),
+        pytest.param(
+            b'{"kind":"List","items":[' * 9 + b"]}" * 9, "items[0]: List: too many lists", id="lists in lists in lists"
+        ),
         pytest.param(b'{"kind": "List", "items": [{', "not JSON: input data was truncated", id="truncated JSON"),
         pytest.param(b"kind: Pod\nkind: Node", 'line 2, column 1: not YAML: "kind" is there twice', id="key twice"),
         pytest.param(b"a: &a [*a]", "aliases expand beyond all bounds", id="an alias of itself"),

@@ -207,6 +207,29 @@ def test_what_is_decided_in_one_go(made: Object, wanted: bool) -> None:
     assert (framework.ahead(first, there.cluster) is not None) is wanted
 
 
+@pytest.mark.parametrize(
+    ("near", "plain"),
+    [
+        ({}, True),
+        ({"apart": ["app=web per host"]}, True),
+        ({"rather_near": [(1, "app=web per host")]}, False),
+    ],
+    ids=["alone", "repelled", "liked"],
+)
+def test_totals_are_all_that_counts(near: Object, plain: bool) -> None:
+    """Plugins that reject the same nodes for each of the pods, and give no scores, are not asked for each."""
+    framework = build(default_configuration(), IN_TREE)["berth"]
+    hosts = [node(name, "4", labels={"kubernetes.io/hostname": name}) for name in ("n", "m")]
+    there = world([namespace("default"), *hosts, pod("db", on="n", **near)])
+    first = there.decode(pod("web", "1", labels={"app": "web"}))
+    assert isinstance(first, Pod)
+    found = framework.ahead(first, there.cluster)
+    assert found is not None
+    assert found.plain is plain
+    simulation = Simulation({"berth": framework}, there.cluster)
+    assert simulation.repeat((replace(first, uid=f"{i}") for i in range(9)), framework) == (4 if "apart" in near else 8)
+
+
 def test_a_crowd_is_not_decided_pod_by_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten thousand pods on ten nodes: each number of pods on a node is looked at once, and no pod by itself."""
     framework = build(default_configuration(), IN_TREE)["berth"]
