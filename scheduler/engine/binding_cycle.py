@@ -39,8 +39,10 @@ from scheduler.model.pod_group import GroupKey
 
 _GIVEN_UP_AT_ONCE = 64
 """How many pods whose time is over are given up in one turn."""
-_POINTS = dict(zip(ASKING, ("reserve", "permit", "pre_bind", "bind"), strict=True))
-_AFTER = {state: TABLE[state][Event.SUCCESS].next for state in State}
+_POINTS = ("reserve", "permit", "pre_bind", "bind")
+_STEPS = [(point, TABLE[state][Event.SUCCESS].next) for point, state in zip(_POINTS, ASKING, strict=True)]
+_STEPS_FROM = {state: tuple(_STEPS[i:]) for i, state in enumerate(ASKING)}
+"""State → the points whose plugins are asked from there on, and the state after each."""
 
 
 class BindingCycles(BindingPods):
@@ -237,11 +239,14 @@ class BindingCycles(BindingPods):
                 if why:
                     self._take(cycle, Event.UNFIT, why, now)
                     return
-        answer: PointAnswer | PluginError
+        answer: PointAnswer | PluginError = None
         try:
-            while (answer := cycle.plugins.ask(_POINTS[cycle.state], self._cluster)) is None:
-                cycle.state = _AFTER[cycle.state]
-                if cycle.state is cycle.stop and self._stops(cycle):
+            for point, after in _STEPS_FROM[cycle.state]:
+                answer = cycle.plugins.ask(point, self._cluster)
+                if answer is not None:
+                    break
+                cycle.state = after
+                if after is cycle.stop and self._stops(cycle):
                     self._take(cycle, Event.STANDS_BY, None, now)
                     return
         except PluginError as error:

@@ -14,7 +14,7 @@ class Choice:
     def row(self, decision: Decision) -> int:
         """One of the best rows."""
         best = decision.best()
-        return int(best[self.pick(decision.pod.uid, len(best))])
+        return best.item(self.pick(decision.pod.uid, len(best)))
 
     def pick(self, uid: str, equals: int) -> int:
         """Which of so many equally good ones a pod takes."""

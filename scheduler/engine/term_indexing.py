@@ -52,9 +52,9 @@ class TermIndexing:
 
         Until the first attempt any do: while the caches fill there is time, and the first pod should not wait for it.
         """
-        size = self.cluster.incidence.terms.sets.backlog.size
         if self.unread.pods:
             return True
+        size = self.cluster.incidence.terms.sets.backlog.size
         return size > 0 and (self._put_off or not self.begun or size * _A_TERM > AT_ONCE)
 
     def begin(self, steps: int, now: float) -> bool:

@@ -133,17 +133,17 @@ class BindingPlugins:
 
         Raises PluginError. After that, and after a rejection, the caller has to `unreserve`.
         """
+        plugins = self._of[point]
         if point == "reserve":
-            said = self._reserve(cluster)
+            said = self._reserve(plugins, cluster) if plugins else None
             self._reached("Reserve", SUCCESS if said is None else UNSCHEDULABLE)
             return said
         if point != self._point:
             self._point, self._next = point, 0
-        plugins = self._of[point]
         if not plugins and point != "bind":
             return None
         spans = self._guard.spans
-        if point != "permit" or spans is None or any(at.asynchronous for at in plugins):
+        if spans is None or point != "permit" or any(at.asynchronous for at in plugins):
             return self._ask(plugins, cluster)
         spans.begin()
         status = "Error"
@@ -154,9 +154,9 @@ class BindingPlugins:
             spans.end("Permit", status)
         return said
 
-    def _reserve(self, cluster: Cluster) -> PointAnswer:
+    def _reserve(self, plugins: tuple[PluginAtPoint, ...], cluster: Cluster) -> PointAnswer:
         pod, row, _ = self._where
-        for number, at in enumerate(self._of["reserve"]):
+        for number, at in enumerate(plugins):
             self._next = number
             answer = self._guard(at.plugin, at.method, pod, cluster, row)
             if isinstance(answer, Reject):

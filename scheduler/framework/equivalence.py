@@ -107,15 +107,15 @@ class EquivalenceClass(PerNode):
         totals = self._totals
         moved = False
         for row in rows:
-            now = bool(static.passes[row]) and bool(on_node.passes[row])
-            if now != passes[row]:
+            now = static.passes.item(row) and on_node.passes.item(row)
+            if now is not passes.item(row):
                 passes[row] = now
                 self._feasible = None
                 moved = True
             if totals is not None:
-                total = int(on_node.sums[row])
+                total = on_node.sums.item(row)
                 for one in self._normalized:
-                    total += int(one.weighted[row])
+                    total += one.weighted.item(row)
                 totals[row] = total if now else NOWHERE
         if moved and self._normalized:
             self._totals = None  # other rows pass now: the extremes may have moved with them
@@ -143,14 +143,13 @@ class EquivalenceClass(PerNode):
         self._totals = total
         return self._totals
 
-    def rows_of(self, left: Bools, count: int) -> NDArray[np.intp]:
-        """The rows of `left`, of which there are `count`."""
-        if count == len(left):
-            return every_row(count)
+    def rows_of(self, left: Bools) -> NDArray[np.intp]:
+        """The rows that are left; do not change them."""
         if left is not self.passes:
             return left.nonzero()[0]
         if self._feasible is None:
-            self._feasible = left.nonzero()[0]
+            count = int(np.count_nonzero(left))
+            self._feasible = every_row(count) if count == len(left) else left.nonzero()[0]
         return self._feasible
 
 

@@ -205,13 +205,13 @@ class Framework:
         if nominated is not None and left[nominated]:
             self._reached("Filter", SUCCESS)
             return Decision(pod, count, np.array([nominated], dtype=np.intp), quick=True, passing=1)
-        passing = int(np.count_nonzero(left))
+        feasible = kept.rows_of(left)
+        passing = len(feasible)
         if not passing:
             return None
         self._reached("Filter", SUCCESS)
         if passing == 1:
-            return Decision(pod, count, np.flatnonzero(left), quick=True, passing=1)
-        feasible = kept.rows_of(left, passing)
+            return Decision(pod, count, feasible, quick=True, passing=1)
         others: Any = None
         for plugin, weight, normalize in asked.scorers:
             raw = ask(plugin, plugin.score, pod, cluster, feasible)

@@ -133,6 +133,19 @@ class KnownObjects(Generic[T]):
             if meta is not None:
                 self.advance(meta.resource_version)
             return
+        self.put(found)
+
+    def try_upsert(self, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], T] | None = None) -> bool:
+        """As `upsert`, if the object can be decoded; otherwise nothing is done, and the answer is False."""
+        try:
+            found = (decode or self._decode)(raw)
+        except MALFORMED:
+            return False
+        self.put(found)
+        return True
+
+    def put(self, found: T) -> None:
+        """An object that was added or changed."""
         key = (found.namespace, found.name)
         uid = found.uid
         version = read_version(found.resource_version)

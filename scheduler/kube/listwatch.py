@@ -25,7 +25,7 @@ from scheduler.kube.changes import Change, Counts, Key, T
 from scheduler.kube.errors import ApiError, Unreachable, read_status
 from scheduler.kube.known_objects import KnownObjects
 from scheduler.kube.lines import LineSplitter
-from scheduler.kube.wire import MALFORMED, ListMeta, list_page, older, read_version, watch_event
+from scheduler.kube.wire import MALFORMED, ListMeta, changed_object, list_page, older, read_version, watch_event
 
 WATCH_SECONDS = 300.0  # and up to twice that, as client-go's minWatchTimeout
 SHORT_WATCH = 1.0  # s; a stream that ends sooner without an event counts as a failure (client-go: "very short watch")
@@ -335,6 +335,11 @@ class ListWatch(Generic[T]):
 
         `decode` instead of our own, for an object that was decoded elsewhere.
         """
+        changed = changed_object(line)
+        if changed is not None and self.objects.try_upsert(changed, decode):
+            self._good_events += 1
+            self.counts.events += 1
+            return
         try:
             event = watch_event.decode(line)
         except MALFORMED:

@@ -75,6 +75,22 @@ class Partial(msgspec.Struct, gc=False):
         return self.metadata.resource_version
 
 
+_CHANGE_HEADS = (b'{"type":"MODIFIED","object":', b'{"type":"ADDED","object":')
+
+
+def changed_object(line: bytes) -> msgspec.Raw | None:
+    """The object of a line that adds or changes one, told by how kube-apiserver begins such lines.
+
+    Reading the line to find out where its object ends takes as long as decoding the object. If what comes before the
+    last brace is JSON, it is the object, and the line is such an event; whoever decodes it sees whether it is. None:
+    the line is another one, or is written in another way.
+    """
+    for head in _CHANGE_HEADS:
+        if line.startswith(head) and line.endswith(b"}"):
+            return msgspec.Raw(line[len(head) : -1])
+    return None
+
+
 list_page = msgspec.json.Decoder(ListPage)
 watch_event = msgspec.json.Decoder(WatchEvent)
 partial = msgspec.json.Decoder(Partial)

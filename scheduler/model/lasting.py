@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from scheduler.model.wire import mentions
+
 EXPECTED_DURATION = "podberth.dev/expected-duration"
 """Annotation of a pod: how long it is expected to run, such as 90s, 15m or 1h30m."""
 _TOKEN = b"expected-duration"
@@ -44,7 +46,7 @@ def lasting(restart_policy: str | None, deadline: int | None, expected: str | No
 
 def expected_text(annotations: bytes) -> str | None:
     """The annotation's value in a pod's annotations, None where it has none: then nothing is decoded."""
-    text = _annotations.decode(annotations).get(EXPECTED_DURATION) if _TOKEN in annotations else None
+    text = _annotations.decode(annotations).get(EXPECTED_DURATION) if mentions(annotations, _TOKEN) else None
     return text if text is None or len(text) <= _LONGEST else ""
 
 

@@ -4,7 +4,7 @@ The shape holds everything that decides where a pod may go. Equal bytes on the w
 *same* shape object, so a thousand replicas cost one parse, and caches can be keyed by identity.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -239,7 +239,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 
 def _is_mirror(annotations: bytes) -> bool:
     """Whether a pod's annotations mark it as a mirror pod; they are decoded only where they may."""
-    return b"config.mirror" in annotations and _MIRROR in _labels_decoder.decode(annotations)
+    return wire.mentions(annotations, b"config.mirror") and _MIRROR in _labels_decoder.decode(annotations)
 
 
 def _weight(key: tuple[Any, ...]) -> int:
@@ -289,8 +289,9 @@ def may_be_read_later(pod: wire.UnreadPod) -> bool:
 def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None, str]:
     ports, resources = bytes(c.ports), bytes(c.resources)
     # The pod's status says which container has which device, if it asks for them as resources.
-    name = c.name if b"/" in resources else ""
-    return c.image, resources, ports if b"hostPort" in ports else b"", c.restart_policy, name
+    name = c.name if wire.mentions(resources, b"/") else ""
+    ports = ports if wire.mentions(ports, b"hostPort") else b""
+    return c.image, resources, ports, c.restart_policy, name
 
 
 def _volumes_key(volumes: list[wire.Volume]) -> tuple[Any, ...]:
@@ -308,32 +309,41 @@ def _volumes_key(volumes: list[wire.Volume]) -> tuple[Any, ...]:
 
 
 def _status_key(status: wire.PodStatus) -> tuple[Any, ...]:
-    reports = tuple(
-        [
-            (s.name, bytes(s.allocated_resources), bytes(s.resources))
-            for s in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-            if bytes(s.allocated_resources) or bytes(s.resources)
-        ]
-    )
+    reports: tuple[tuple[str, bytes, bytes], ...] = ()
+    if status.container_statuses or status.init_container_statuses:
+        reports = tuple(
+            [
+                (s.name, bytes(s.allocated_resources), bytes(s.resources))
+                for s in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+                if bytes(s.allocated_resources) or bytes(s.resources)
+            ]
+        )
     totals = (bytes(status.allocated_resources), bytes(status.resources))
     if not reports and not any(totals):
         return ()
     return (reports, totals, resize_infeasible(status))
 
 
+def _conditions(conditions: Sequence[wire.Condition]) -> tuple[tuple[str, str, str, str] | None, bool]:
+    """`Pod.condition`, of which the first counts, and `Pod.preempted`, which any may say."""
+    scheduled, preempted = None, False
+    for one in conditions:
+        if one.type == "PodScheduled":
+            if scheduled is None:
+                scheduled = (one.status, one.reason, one.message, one.last_transition_time or "")
+        elif one.type == "DisruptionTarget":
+            preempted |= one.status == "True" and one.reason == "PreemptionByScheduler"
+    return scheduled, preempted
+
+
 def parse_pod(pod: wire.Pod | wire.UnreadPod, interner: Interner) -> Pod:
     """Build the scheduler's pod from the decoded wire form. Raises NeededNowError for an UnreadPod."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     annotations = bytes(meta.annotations)
-    owner = next(((o.kind, o.name, o.uid) for o in meta.owner_references or () if o.controller), None)
-    condition = next(
-        (
-            (c.status, c.reason, c.message, c.last_transition_time or "")
-            for c in status.conditions or ()
-            if c.type == "PodScheduled"
-        ),
-        None,
-    )
+    owner = None
+    if meta.owner_references:
+        owner = next(((o.kind, o.name, o.uid) for o in meta.owner_references if o.controller), None)
+    condition, preempted = _conditions(status.conditions) if status.conditions else (None, False)
     labels = interner.labels(meta.labels)
     group = group_of(meta.namespace, wire.present(spec.scheduling_group), labels)
     return Pod(
@@ -352,12 +362,9 @@ def parse_pod(pod: wire.Pod | wire.UnreadPod, interner: Interner) -> Pod:
         created=meta.creation_timestamp or "",
         started=status.start_time,
         terminating=meta.deletion_timestamp is not None,
-        preempted=any(
-            c.type == "DisruptionTarget" and c.status == "True" and c.reason == "PreemptionByScheduler"
-            for c in status.conditions or ()
-        ),
+        preempted=preempted,
         finished=status.phase in ("Succeeded", "Failed"),
-        gates=tuple([gate.name for gate in spec.scheduling_gates or ()]),
+        gates=tuple([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else (),
         owner=owner,
         condition=condition,
         mirror=_is_mirror(annotations),

@@ -106,4 +106,6 @@ def _restarts_all(container: wire.Container) -> bool:
 
 def _has_mount_options(container: wire.Container) -> bool:
     mounts = bytes(container.volume_mounts)
-    return b"bindMountOptions" in mounts and any(mount.bind_mount_options for mount in _mounts_decoder.decode(mounts))
+    if not wire.mentions(mounts, b"bindMountOptions"):
+        return False
+    return any(mount.bind_mount_options for mount in _mounts_decoder.decode(mounts))

@@ -115,7 +115,7 @@ NO_TERM = FieldRequirement("metadata.name", "In", "")
 
 def annotation_text(annotations: bytes) -> str | None:
     """The annotation's value in a pod's annotations, None where it has none: then nothing is decoded."""
-    return _annotations.decode(annotations).get(ANNOTATION) if _TOKEN in annotations else None
+    return _annotations.decode(annotations).get(ANNOTATION) if wire.mentions(annotations, _TOKEN) else None
 
 
 def parse_promise(text: str | None) -> Promise | None:

@@ -391,6 +391,15 @@ def present(raw: Raw) -> bytes:
     return b"" if text == b"null" else text
 
 
+def mentions(text: bytes, token: bytes) -> bool:
+    """Whether a token is among these bytes.
+
+    For `token in text` Python first tries the token as a number, and raises and drops an exception: that takes ten
+    times as long, and every line of a watch asks six times.
+    """
+    return text.find(token) >= 0
+
+
 def encode(document: Any) -> bytes:
     """Bytes of an API dict from YAML or a test, for the decoders above."""
     return msgspec.json.encode(document)

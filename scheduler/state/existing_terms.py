@@ -77,7 +77,7 @@ class ExistingTerms:
             asked = self._asked[pod.namespace, id(pod.labels)] = Asked(pod.namespace, pod.labels)
         if asked.born != sets.born.count or asked.changes != pods.namespace_changes:
             self._match(asked, pods, effort)
-        if not len(asked.by):
+        if not asked.by:
             return _NOTHING
         sums = asked.sums
         if sums is None:

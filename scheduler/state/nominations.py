@@ -65,6 +65,8 @@ class Nominations:
 
     def drop(self, uid: str) -> str | None:
         """End a nomination; returns the node it was for."""
+        if not (self._node or self._aside):
+            return None
         aside, node = self._aside.pop(uid, None), self._remove(uid)
         return node if aside is None else aside[1]
 

@@ -85,7 +85,7 @@ class RowCounts:
         All of them have to be known, and few against what there is to add up.
         """
         behind = self.version - version
-        return self.remembers(version) and (behind <= _CATCH_UP or 20 * behind < len(self))
+        return version >= self._base and (behind <= _CATCH_UP or 20 * behind < len(self))
 
     def since(self, version: int) -> list[Change]:
         """What changed after a version that is remembered."""

@@ -18,6 +18,8 @@ from scheduler.state.nodes import CPU, EPHEMERAL, MEMORY, Nodes
 _DOUBLES_HOLD = 1 << 46
 """Capacities below it may be computed with as doubles; see `Arithmetic.quotient`."""
 _NATIVE = (CPU, MEMORY, EPHEMERAL)
+_ASSUMED = (CPU, MEMORY)
+"""Of these, scoring assumes some for containers that ask for none."""
 _BITS = 62
 
 
@@ -121,7 +123,7 @@ def score_row(
             continue
         capacity = nodes.allocatable.item(index, row)
         if capacity:
-            used = nodes.nonzero if nonzero and index in (CPU, MEMORY) else nodes.requested
+            used = nodes.nonzero if nonzero and index in _ASSUMED else nodes.requested
             found.append((resource.weight, capacity, used.item(index, row), asked))
     score: int = ONE.whole(formula(found, ONE))
     return score
@@ -133,7 +135,7 @@ def amount_of_row(resource: ResourceWeight, asked: int, nodes: Nodes, row: int, 
     if index is None or not (asked or index in _NATIVE or not is_scalar(resource.name)):
         return None
     capacity = nodes.allocatable.item(index, row)
-    used = nodes.nonzero if nonzero and index in (CPU, MEMORY) else nodes.requested
+    used = nodes.nonzero if nonzero and index in _ASSUMED else nodes.requested
     return (resource.weight, capacity, used.item(index, row), asked) if capacity else None
 
 
@@ -169,7 +171,7 @@ def _as_doubles(nodes: Nodes, places: tuple[int, ...], *, nonzero: bool) -> Any:
     def of_row(nodes: Nodes, row: int) -> list[float]:
         held: list[float] = []
         for index in places:
-            used = nodes.nonzero if nonzero and index in (CPU, MEMORY) else nodes.requested
+            used = nodes.nonzero if nonzero and index in _ASSUMED else nodes.requested
             held += (nodes.allocatable.item(index, row), used.item(index, row))
         return held
 
@@ -177,5 +179,5 @@ def _as_doubles(nodes: Nodes, places: tuple[int, ...], *, nonzero: bool) -> Any:
 
 
 def _capacity_and_use(nodes: Nodes, index: int, *, nonzero: bool) -> tuple[Ints, Ints]:
-    used: Ints = nodes.nonzero[index] if nonzero and index in (CPU, MEMORY) else nodes.requested[index]
+    used: Ints = nodes.nonzero[index] if nonzero and index in _ASSUMED else nodes.requested[index]
     return nodes.allocatable[index], used

@@ -113,10 +113,12 @@ def evenness(fractions: Sequence[Any], a: Arithmetic) -> Any:
 
     The order of operations is upstream's. Sums are written out because `sum` rounds otherwise from Python 3.12 on.
     """
-    fractions = [a.least(fraction, 1.0) for fraction in fractions]
+    least = a.least
+    fractions = [least(fraction, 1.0) for fraction in fractions]
     deviation: Any = 0.0
     if len(fractions) == 2:
-        deviation = abs(fractions[0] - fractions[1])
+        first, second = fractions
+        deviation = abs(first - second)
         deviation *= 0.5
     elif len(fractions) > 2:
         total: Any = 0.0

@@ -108,6 +108,7 @@ class NodeResourcesFit(Plugin):
         """Resources that device classes serve where nodes have none, as `filter` has seen it."""
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._ignores_some = bool(self._ignored or self._ignored_groups)
         self._resources: list[ResourceWeight] = args.scoring_strategy.weights()
         self._strategy = strategy(args.scoring_strategy)
         self._by_devices = ByDevices(self._resources)
@@ -172,10 +173,10 @@ class NodeResourcesFit(Plugin):
         return found
 
     def filter_one(self, pod: Pod, nodes: Nodes, row: int) -> bool:
-        if nodes.pods[row] >= nodes.allowed_pods[row]:
+        if nodes.pods.item(row) >= nodes.allowed_pods.item(row):
             return False
         for name, amount in pod.shape.requests.items():
-            if amount <= 0 or self._ignores(name):
+            if amount <= 0 or (self._ignores_some and self._ignores(name)):
                 continue
             index = nodes.resources.get(name)
             allocatable = 0 if index is None else nodes.allocatable.item(index, row)
@@ -275,8 +276,8 @@ class NodeResourcesFit(Plugin):
         return explained.fixes(inquiry, row, reasons)
 
     def _ignores(self, resource: str) -> bool:
-        if not self._ignored and not self._ignored_groups:
-            return False
-        return is_extended(resource) and (
-            resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
+        return (
+            self._ignores_some
+            and is_extended(resource)
+            and (resource in self._ignored or resource.partition("/")[0] in self._ignored_groups)
         )

@@ -392,6 +392,30 @@ def test_a_kind_that_is_gone_takes_its_objects_along_the_second_time() -> None:
     assert words(m.take()) == ["+a@98"]
 
 
+@pytest.mark.parametrize(
+    ("spelled", "changes", "events", "garbled", "malformed"),
+    [
+        (b'{"type":"MODIFIED","object":%b}', ["~a@11"], 1, 0, 0),
+        (b'{"type": "MODIFIED", "object": %b }', ["~a@11"], 1, 0, 0),
+        (b'{"object":%b,"type":"MODIFIED"}', ["~a@11"], 1, 0, 0),
+        (b'{"type":"MODIFIED","object":%b,"more":{}}', ["~a@11"], 1, 0, 0),
+        (b'{"type":"MODIFIED","object":%b', [], 0, 1, 0),
+        (b'{"type":"MODIFIED","object":%b}}', [], 0, 1, 0),
+        (b'{"type":"MODIFIED","object":[%b]}', [], 1, 0, 1),
+        (b'{"type":"MODIFIED","object":}', [], 0, 1, 0),
+        (b'{"type":"MODIFIED","object":%b}{"type":"MODIFIED","object":{}}', [], 0, 1, 0),
+    ],
+)
+def test_a_change_in_any_spelling(
+    spelled: bytes, changes: list[str], events: int, garbled: int, malformed: int
+) -> None:
+    """Lines that begin as kube-apiserver's do are not read to find their object; what comes of them is the same."""
+    m = watching(thing("a", 5))
+    body = json.dumps(thing("a", 11)).encode()
+    assert feed(m, spelled.replace(b"%b", body) + b"\n") == changes
+    assert (m.counts.events, m.counts.garbled, m.counts.malformed) == (events, garbled, malformed)
+
+
 def test_a_malformed_object_stops_nothing() -> None:
     """It is reported by name and counted; what was known of it stays; it can still be deleted."""
     reports: list[Key | None] = []

@@ -42,8 +42,8 @@ def listing(version: int | str, *items: dict[str, Any], go_on: str = "") -> byte
 
 
 def event(word: str, body: dict[str, Any]) -> bytes:
-    """A line of a watch, with its newline."""
-    return json.dumps({"type": word, "object": body}).encode() + b"\n"
+    """A line of a watch, with its newline, as kube-apiserver writes it: with no space between its parts."""
+    return json.dumps({"type": word, "object": body}, separators=(",", ":")).encode() + b"\n"
 
 
 def bookmark(version: int | str) -> bytes:
