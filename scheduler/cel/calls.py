@@ -1,14 +1,13 @@
 """The code of calls: arguments first, then the function, and what it cost whether it succeeded or not."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from scheduler.cel.attribute import Attribute
 from scheduler.cel.cost import Price
 from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import Code, Frame
 from scheduler.cel.gotext import shown
-from scheduler.cel.operators import no_overload
+from scheduler.cel.operators import check_hashable, no_overload
 from scheduler.cel.values import FAILED, LISTS, NONE, Map, Optional, Uint, Value
 
 __all__ = ["Plan", "among_constants", "call", "logical", "not_strictly_false", "optional_or", "shown"]
@@ -233,13 +232,3 @@ def _in_set(arg: Code, known: Map) -> Code:
         return known.find(value) is True
 
     return run
-
-
-def check_hashable(value: Value) -> None:
-    """Some types can't be keys: cel-go panics."""
-    name = _UNHASHABLE.get(type(value).__name__)
-    if name is not None:
-        raise AbortError(f"internal error: runtime error: hash of unhashable type {name}")
-
-
-_UNHASHABLE: Final = {"bytes": "types.Bytes", "Version": "cel.Semver"}

@@ -74,14 +74,15 @@ def _validating(args: Sequence[Value], result: Value) -> int:
 
 
 def _contains_ip(args: Sequence[Value], result: Value) -> int:
-    own = size_of(args[0])
-    return _scan(own + own) + (_scan(size_of(args[1])) if type(args[1]) is str else 0)
+    return _scan(2 * size_of(args[0]))
 
 
 def _contains_cidr(args: Sequence[Value], result: Value) -> int:
-    own = size_of(args[0])
-    more = _scan(size_of(args[1])) if type(args[1]) is str else 0
-    return _scan(own + own) + _scan(own) + 1 + more
+    return _contains_ip(args, result) + _first(args, result) + 1
+
+
+def _and_second(price: Price) -> Price:
+    return lambda args, result: price(args, result) + _second(args, result)
 
 
 def _traversal(value: Value) -> int:
@@ -144,6 +145,8 @@ _BY_FUNCTION: Final[dict[str, Price]] = {
     "check": lambda args, result: 350_000,
 }
 _BY_OVERLOAD: Final[dict[str, Price]] = {
+    "cidr_contains_ip_string": _and_second(_contains_ip),
+    "cidr_contains_cidr_string": _and_second(_contains_cidr),
     "list_slice": _output,
     "lists_range": _output,
     "list_reverse": _output,
@@ -181,4 +184,4 @@ def price_of(function: str, overload: str) -> Price | None:
     return _BY_OVERLOAD.get(overload)
 
 
-_EXTENSIONS: Final = frozenset(name for name in _BY_OVERLOAD if name.startswith(("list_", "lists_")))
+_EXTENSIONS: Final = frozenset(name for name in _BY_OVERLOAD if name.startswith(("list_", "lists_", "cidr_contains_")))

@@ -49,6 +49,15 @@ def implementation(function: str, overload: str, count: int) -> Implementation:
     return _dispatched(function, known)
 
 
+def ends_early(function: str, overload: str) -> bool:
+    """Whether a call ends at the first argument that fails, though it has two: `format`, and what finds its overload
+    among several when it runs.
+    """
+    if overload or function in _SINGLE:
+        return overload == "string_format"
+    return sum(one.name in _OVERLOADS for one in functions()[function]) > 1
+
+
 def _guarded(function: str, overload: Overload) -> Implementation:
     run = _OVERLOADS[overload.name]
     args = overload.args

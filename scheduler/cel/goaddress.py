@@ -2,7 +2,7 @@
 
 import re
 
-from scheduler.cel.gotext import quoted
+from scheduler.cel.goquote import quoted
 from scheduler.cel.network import AddressError, parse_address
 from scheduler.cel.values import Url
 

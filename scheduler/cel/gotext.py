@@ -1,4 +1,4 @@
-"""Texts as Go's fmt and strconv write them: numbers, quoted strings and whole values in messages."""
+"""Texts as Go's fmt and strconv write them: numbers and whole values in messages."""
 
 from math import isinf, isnan
 from typing import Final
@@ -6,9 +6,6 @@ from typing import Final
 from scheduler.cel.effort import METER
 from scheduler.cel.times import rfc3339
 from scheduler.cel.values import LISTS, MAPS, NONE, Duration, Optional, Timestamp, TypeValue, Value
-
-_ESCAPES: Final = {7: "\\a", 8: "\\b", 12: "\\f", 10: "\\n", 13: "\\r", 9: "\\t", 11: "\\v", 34: '\\"', 92: "\\\\"}
-
 
 _LONG: Final = 6
 """From this exponent on, and below -4, numbers are written with one."""
@@ -62,22 +59,6 @@ def _plain(digits: str, point: int) -> str:
 def _scientific(digits: str, exponent: int) -> str:
     mantissa = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "")
     return f"{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
-
-
-def quoted(text: str) -> str:
-    """`%q` of a string."""
-    return '"' + "".join(_quoted(character) for character in text) + '"'
-
-
-def _quoted(character: str) -> str:
-    code = ord(character)
-    if code in _ESCAPES:
-        return _ESCAPES[code]
-    if code < 32 or code == 127:
-        return f"\\x{code:02x}"
-    if character.isprintable():
-        return character
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def shown(value: Value) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 
 from scheduler.cel.errors import EvaluationError
-from scheduler.cel.gotext import quoted
+from scheduler.cel.goquote import quoted
 from scheduler.cel.operators import no_overload
 from scheduler.cel.values import Address, Prefix, Value
 

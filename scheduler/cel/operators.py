@@ -2,24 +2,30 @@
 
 from collections.abc import Callable
 from math import isnan
+from typing import Final
 
 from scheduler.cel import times
 from scheduler.cel.effort import METER
-from scheduler.cel.errors import EvaluationError
+from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.values import (
     INT_MAX,
     INT_MIN,
     LISTS,
     MAPS,
     UINT_MAX,
+    DefaultMap,
+    DeviceMap,
     Duration,
+    Format,
     GrowingList,
     Timestamp,
     Uint,
     Value,
     equal,
+    go_type,
     key_of,
 )
+from scheduler.cel.version import Version
 
 NO_OVERLOAD = "no such overload"
 _RECEIVERS = frozenset({str, Duration, Timestamp})
@@ -259,6 +265,15 @@ def differs(left: Value, right: Value) -> bool:
     return equal(left, right) is not True
 
 
+def check_hashable(value: Value) -> None:
+    """Some types can't be keys: cel-go panics."""
+    if type(value) in _UNHASHABLE:
+        raise AbortError(f"internal error: runtime error: hash of unhashable type {go_type(value)}")
+
+
+_UNHASHABLE: Final = frozenset({bytes, Version, Format})
+
+
 def contained(element: Value, within: Value) -> bool:
     """`element in within`: an element of a list, or a key of a map."""
     kind = type(within)
@@ -266,6 +281,8 @@ def contained(element: Value, within: Value) -> bool:
         METER.spend(len(within))
         return any(equal(element, item) is True for item in within)
     if kind in MAPS:
+        if within.items and kind is not DefaultMap and kind is not DeviceMap:
+            check_hashable(element)
         return key_of(element) in within.items
     raise no_overload()
 

@@ -20,8 +20,8 @@ _GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 class PatternError(ValueError):
     """A pattern that can't be compiled; the text is that of Go's regexp."""
 
-    def __init__(self, what: str, part: str) -> None:
-        super().__init__(f"error parsing regexp: {what}" + (f": `{part}`" if part else ""))
+    def __init__(self, what: str, part: str | None = None) -> None:
+        super().__init__(f"error parsing regexp: {what}" + (f": `{part}`" if part is not None else ""))
 
 
 @dataclass(frozen=True, slots=True)

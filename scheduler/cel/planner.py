@@ -11,6 +11,7 @@ from scheduler.cel.attribute import Attribute, Qualifier, device_of, variable
 from scheduler.cel.calls import Plan
 from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import Code, Frame
+from scheduler.cel.operators import check_hashable
 from scheduler.cel.tree import (
     PART,
     TOGETHER,
@@ -138,7 +139,8 @@ class _Planner:
             return Plan(code=calls.variadic([arg.code() for arg in args], searching, cost.price_of(function, overload)))
         implementation = dispatch.implementation(function, overload, len(args))
         price = cost.price_of(function, overload)
-        return Plan(code=calls.call([arg.code() for arg in args], implementation, price))
+        make = calls.variadic if dispatch.ends_early(function, overload) else calls.call
+        return Plan(code=make([arg.code() for arg in args], implementation, price))
 
     @staticmethod
     def _searching(function: str, pattern: Value) -> calls.Implementation:
@@ -258,7 +260,7 @@ def _map_code(entries: list[tuple[Code, Code, bool]], price: int) -> Code:
         for key_code, value_code, optional in entries:
             key = key_code(frame)
             value = value_code(frame)
-            calls.check_hashable(key)
+            check_hashable(key)
             if optional:
                 if type(value) is not Optional:
                     names = f"'{calls.shown(key)}' from non-optional value {calls.shown(value)}"

@@ -15,7 +15,7 @@ from scheduler.cel.quantity import Quantity
 from scheduler.cel.source import Source, SyntaxIssueError
 from scheduler.cel.types import BOOL, DYN, spelled
 from scheduler.cel.validate import validate
-from scheduler.cel.values import NONE, DefaultMap, Map, Optional, Value, type_name
+from scheduler.cel.values import NONE, DefaultMap, DeviceMap, Map, Optional, Value, type_name
 from scheduler.cel.version import Version
 
 _REMEMBERED: Final = 500_000
@@ -84,7 +84,7 @@ def _by_domain(values: Mapping[str, Value], driver: str) -> DefaultMap:
             domain, name = driver, qualified
         inner = domains.get(domain)
         if inner is None:
-            inner = domains[domain] = Map({})
+            inner = domains[domain] = DeviceMap({})
         inner.items[name] = value
     return DefaultMap(dict(domains))
 

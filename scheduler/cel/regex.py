@@ -124,7 +124,7 @@ class _Compiler:
     def add(self, instruction: _Instruction) -> int:
         """Append an instruction; returns where it is."""
         if len(self.program) >= _LARGEST:
-            raise PatternError("expression too large", "")
+            raise PatternError("expression too large")
         METER.spend(PER_INSTRUCTION)
         self.program.append(instruction)
         return len(self.program) - 1

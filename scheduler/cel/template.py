@@ -6,7 +6,7 @@ from math import isinf, isnan
 from scheduler.cel.conversions import string_of
 from scheduler.cel.effort import METER
 from scheduler.cel.errors import EvaluationError
-from scheduler.cel.gotext import quoted
+from scheduler.cel.goquote import quoted
 from scheduler.cel.values import LISTS, MAPS, Duration, Timestamp, TypeValue, Uint, Value, type_name
 
 _PRECISION = 6

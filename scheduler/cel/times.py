@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 from scheduler.cel.errors import EvaluationError
+from scheduler.cel.goquote import quoted
 from scheduler.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
 
 SECOND = 10**9
@@ -99,13 +100,15 @@ def _zone(name: str) -> tzinfo:
         hours, _, minutes = name.partition(":")
         for text in (hours, minutes):
             if not re.fullmatch(r"[+-]?[0-9]+", text):
-                raise EvaluationError(f'strconv.Atoi: parsing "{text}": invalid syntax')
+                raise EvaluationError(f"strconv.Atoi: parsing {quoted(text)}: invalid syntax")
         offset = int(hours) * 60 - int(minutes) if name[0] == "-" else int(hours) * 60 + int(minutes)
         return timezone(timedelta(minutes=max(-1439, min(1439, offset))))
-    if name in ("", "UTC"):
+    if name in ("", "UTC", "Local"):
         return UTC
     if ".." in name or name[0] in "/\\":
         raise EvaluationError("time: invalid location name")
+    if "\0" in name:
+        raise EvaluationError("invalid argument")
     try:
         if len(name) > 64 or not _ZONE.fullmatch(name):
             raise ValueError(name)
@@ -120,14 +123,15 @@ def part(when: Timestamp, function: str, zone: str | None = None) -> int:
     if function == "getMilliseconds":
         _zone(zone or "UTC")
         return nanos // 10**6
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    moment, there, years = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds), _zone(zone or "UTC"), 0
     try:
-        moment = moment.astimezone(_zone("UTC" if zone is None else zone))
-    except OverflowError as error:
-        raise EvaluationError("timestamp overflow") from error
+        moment = moment.astimezone(there)
+    except OverflowError:  # it is year 0 or 10000 there; the calendar repeats itself every 400 years
+        years = 400 if seconds < 0 else -400
+        moment = moment.replace(year=moment.year + years).astimezone(there)
     match function:
         case "getFullYear":
-            return moment.year
+            return moment.year - years
         case "getMonth":
             return moment.month - 1
         case "getDayOfYear":

@@ -162,6 +162,12 @@ class DefaultMap(Map):
         return EMPTY if found is MISSING else found
 
 
+class DeviceMap(Map):
+    """What a device says in one domain."""
+
+    __slots__ = ()
+
+
 EMPTY: Final = Map({})
 
 
@@ -194,6 +200,7 @@ _NAMES: Final[dict[type, str]] = {
     GrowingList: "list",
     Map: "map",
     DefaultMap: "map",
+    DeviceMap: "map",
     GrowingMap: "map",
     Optional: "optional_type",
     TypeValue: "type",
@@ -207,7 +214,7 @@ _NAMES: Final[dict[type, str]] = {
     Format: "kubernetes.NamedFormat",
 }
 LISTS: Final = frozenset({list, GrowingList})
-MAPS: Final = frozenset({Map, DefaultMap, GrowingMap})
+MAPS: Final = frozenset({Map, DefaultMap, DeviceMap, GrowingMap})
 
 
 def type_name(value: Value) -> str:
@@ -227,6 +234,7 @@ _GO: Final[dict[type, str]] = {
     GrowingList: "*types.mutableList",
     Map: "*types.baseMap",
     DefaultMap: "cel.mapper",
+    DeviceMap: "*types.baseMap",
     GrowingMap: "*types.mutableMap",
     Optional: "*types.Optional",
     TypeValue: "*types.Type",
@@ -243,7 +251,7 @@ _GO: Final[dict[type, str]] = {
 
 def go_type(value: Value) -> str:
     """The name of the type that holds the value in cel-go, which some messages show."""
-    return _GO[type(value)]
+    return "*cel.Quantity" if type(value) is Quantity and value.computed else _GO[type(value)]
 
 
 OWN: Final = frozenset({Quantity, Version, Address, Prefix, Url, Format})

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from scheduler.cel.goquote import quoted
+
 _NUMERIC = re.compile(r"[0-9]+")
 _ALLOWED = re.compile(r"[0-9A-Za-z-]+")
 _MOST = (1 << 64) - 1
@@ -79,7 +81,7 @@ def _parse(text: str) -> Version:
         if not build:
             raise VersionError("Build meta data is empty")
         if _ALLOWED.fullmatch(build) is None:
-            raise VersionError(f'Invalid character(s) found in build meta data "{build}"')
+            raise VersionError(f"Invalid character(s) found in build meta data {quoted(build)}")
     return Version(major, minor, number, pre, tuple(builds))
 
 
@@ -87,7 +89,7 @@ def _number(text: str, what: str) -> int:
     if _NUMERIC.fullmatch(text) is None:
         if not text:
             raise VersionError('strconv.ParseUint: parsing "": invalid syntax')
-        raise VersionError(f'Invalid character(s) found in {what} number "{text}"')
+        raise VersionError(f"Invalid character(s) found in {what} number {quoted(text)}")
     if len(text) > 1 and text[0] == "0":
         word = what.capitalize()
         raise VersionError(f'{word} number must not contain leading zeroes "{text}"')
@@ -101,7 +103,7 @@ def _prerelease(text: str) -> int | str:
         raise VersionError("Prerelease is empty")
     if _NUMERIC.fullmatch(text) is None:
         if _ALLOWED.fullmatch(text) is None:
-            raise VersionError(f'Invalid character(s) found in prerelease "{text}"')
+            raise VersionError(f"Invalid character(s) found in prerelease {quoted(text)}")
         return text
     if len(text) > 1 and text[0] == "0":
         raise VersionError(f'Numeric PreRelease version must not contain leading zeroes "{text}"')

@@ -16,9 +16,11 @@ from pathlib import Path
 
 from tests.conformance.selectors import ANSWERS, DEVICES, EXPRESSIONS, Answer, asked, differences, view
 from tests.controlplane import build
+from tests.differential.generate.calls import calling
 from tests.differential.generate.expressions import expression
 
 PER_SEED = 250
+"""Of each of both kinds."""
 _ORDERS = 12
 """How often the same question is asked: Go goes over a map in any order."""
 
@@ -75,7 +77,7 @@ def compare(compiler: Compiler, expressions: list[str]) -> list[str]:
 
 def generated(seed: int) -> list[str]:
     """The expressions of a seed."""
-    return [expression(seed, number) for number in range(PER_SEED)]
+    return [make(seed, number) for make in (expression, calling) for number in range(PER_SEED)]
 
 
 def record(compiler: Compiler) -> None:

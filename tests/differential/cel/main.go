@@ -1,7 +1,8 @@
 // Command cel answers expressions about devices with k8s.io/dynamic-resource-allocation/cel: JSON lines in, JSON lines out.
 //
 // A line is {"expression", "devices": [{"driver", "device"}]}, a device as in a ResourceSlice. The answer is {"compile"},
-// the text of a compile error, or {"answers"}: for each device its result or its error, and the cost.
+// the text of a compile error, or {"answers"}: for each device its result or its error, and the cost. Where the compiler
+// panics, the answer is {"panic"}.
 // With -functions the program prints what the environment declares, one overload a line, and reads nothing.
 package main
 
@@ -39,6 +40,7 @@ type device struct {
 type answer struct {
 	Compile string   `json:"compile,omitempty"`
 	Answers []result `json:"answers,omitempty"`
+	Panic   string   `json:"panic,omitempty"`
 }
 
 type result struct {
@@ -85,12 +87,16 @@ func serve(in io.Reader, out io.Writer) error {
 	}
 }
 
-func answered(cache *draapi.Cache, asked question) answer {
+func answered(cache *draapi.Cache, asked question) (all answer) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			all = answer{Panic: fmt.Sprint(panicked)}
+		}
+	}()
 	compiled := cache.GetOrCompile(asked.Expression)
 	if compiled.Error != nil {
 		return answer{Compile: compiled.Error.Error()}
 	}
-	var all answer
 	for _, given := range asked.Devices {
 		matches, details, err := compiled.DeviceMatches(context.Background(), draapi.Device{
 			Driver:                   given.Driver,

@@ -107,6 +107,18 @@ def test_the_cost_is_that_of_the_real_compiler() -> None:
     assert failure('device.attributes["nope"].model == "a100"').cost == 5
 
 
+def test_a_call_that_finds_its_overload_later_ends_at_the_first_error() -> None:
+    """What comes after it is neither evaluated nor paid for; a call of a known overload evaluates both."""
+    assert failure('dyn(1/0).indexOf(dyn("a" + "b")) == 1').cost == failure("dyn(1/0) == 1").cost
+    assert failure('string(1/0).indexOf("a" + "b") == 1').cost > failure('string(1/0) == "a"').cost
+
+
+def test_a_time_zone_may_lead_out_of_the_years_that_there_are() -> None:
+    """The last moment is in the year 10000 east of Greenwich, and the first in the year 0 west of it."""
+    assert matches('timestamp("9999-12-31T23:59:59Z").getFullYear("+05:30") == 10000')
+    assert matches('timestamp("0001-01-01T00:00:00Z").getFullYear("-05:30") == 0')
+
+
 @pytest.mark.parametrize("name", EXPENSIVE)
 def test_the_most_expensive_expressions_are_stopped(name: str) -> None:
     """Each is legal and within the 10 KiB. What it may do is bounded, and said in steps."""
