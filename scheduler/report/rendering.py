@@ -6,7 +6,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-_JOINT = re.compile(r"(?<=\w-)(?=\d)")
+_JOINT = re.compile(r"(?<=\w-)(?=\d)|(?<=\w[=:])(?=\w)")
 
 
 def render(template: str, **values: Any) -> str:
@@ -21,5 +21,8 @@ def render(template: str, **values: Any) -> str:
 
 
 def breakable(text: object) -> Markup:
-    """A text whose names may go on in the next line after any dash: by itself a browser takes none before a digit."""
+    """A text whose names may go on in the next line after any dash, and labels and taints after their signs.
+
+    By itself a browser takes no dash before a digit, and breaks `key=value:NoSchedule` anywhere.
+    """
     return Markup(_JOINT.sub("<wbr>", escape(text)))

@@ -28,7 +28,7 @@ BROKEN = """
     const text = part.data;
     const joined = i => i && /[\\w.]{2}/.test(text.slice(i - 1, i + 1)) && line(i - 1) < line(i);
     const broken = [...text].some((_, i) => joined(i));
-    const apart = part.nextSibling?.nodeName === 'WBR' && !/[-\\/]$/.test(text);
+    const apart = part.nextSibling?.nodeName === 'WBR' && !/[-\\/=:]$/.test(text);
     return broken || apart ? [text.trim()] : [];
   }))
 """

@@ -12,8 +12,8 @@
   let chosen = null;
   let timer = 0;
 
-  /* A text whose names may go on in the next line after any dash: by itself a browser takes none before a digit. */
-  const breakable = (text) => text.split(/(?<=\w-)(?=\d)/).flatMap((part, i) => i ? [document.createElement("wbr"), part] : [part]);
+  /* A text whose names may go on in the next line after any dash, and labels and taints after their signs. */
+  const breakable = (text) => text.split(/(?<=\w-)(?=\d)|(?<=\w[=:])(?=\w)/).flatMap((part, i) => i ? [document.createElement("wbr"), part] : [part]);
   const make = (tag, attributes = {}, ...children) => {
     const element = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
