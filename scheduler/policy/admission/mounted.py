@@ -36,7 +36,6 @@ class MountedFiles:
         *,
         overlap: timedelta,
         on_change: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cert_file = cert_file
         self._key_file = key_file
@@ -44,7 +43,6 @@ class MountedFiles:
         self._tls = tls
         self._overlap = overlap.total_seconds()
         self._on_change = on_change
-        self._clock = clock
         self._last_seen: dict[bytes, float] = {}
         self._complained = ""
 
@@ -92,6 +90,6 @@ class MountedFiles:
         found = certificates.certificates(self._ca_file.read_bytes())
         if not found:
             raise CertificateError(f"{self._ca_file}: expected CA certificates in PEM form")
-        now = self._clock()
+        now = time.monotonic()
         self._last_seen |= dict.fromkeys(found, now)
         self._last_seen = {pem: seen for pem, seen in self._last_seen.items() if now - seen < self._overlap}
