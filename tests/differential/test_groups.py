@@ -111,6 +111,7 @@ def test_a_topology_constraint_keeps_a_gang_in_one_domain(oracle: Oracle) -> Non
         ("mixed", range(3, 6)),
         ("preempting", range(4)),
         ("evicting", range(6)),
+        ("extended", range(4)),
         ("topology", range(4)),
         ("devices", range(4)),
         ("composite", range(4)),
@@ -133,6 +134,27 @@ def test_nodes_that_are_kept_for_a_group_that_is_tried(oracle: Oracle, name: str
     family, seed, number = name.split("-")
     (verdict,) = judged(oracle, [case(family, int(seed), int(number))])
     assert verdict.lines == []
+
+
+def test_a_pod_that_an_extender_has_refused_is_tried_when_a_node_comes(oracle: Oracle) -> None:
+    """kube-scheduler has such pods tried again only if its frameworks have known of the extender from the start."""
+    plain = member(0)
+    del plain["put"]["spec"]["schedulingGroup"]
+    rules = {"weight": 1, "refuses": {"p0": ["n0"]}, "hopeless": {}, "ranks": {"p0": {"n0": 0, "n1": 0}}, "fails": []}
+    (found,) = oracle.groups([asked([node(0), plain], [node(1)]) | {"extender": rules}])
+    assert [step["bound"] for step in found["want"]] == [{}, {"p0": "n1"}]
+
+
+@pytest.mark.parametrize("which", ["820-4", "838-6", "832-1", "836-0", "875-0", "876-1"])
+def test_pods_that_an_extender_has_refused(oracle: Oracle, which: str) -> None:
+    """Any event wakes them. In the last two, a node on which nobody is in the way goes on being kept for such a pod."""
+    seed, number = which.split("-")
+    assert judged(oracle, [case("extended", int(seed), int(number))]) == [Verdict([])]
+
+
+def test_all_backoffs_are_over_when_the_next_step_comes(oracle: Oracle) -> None:
+    """So the pods that it wakes are tried by their priority, also if only pods without a group have failed before."""
+    assert judged(oracle, [case("extended", 856, 7)]) == [Verdict([])]
 
 
 @pytest.mark.parametrize("which", ["composite-evicting-260-2", "composite-evicting-325-1", "composite-evicting-334-1"])

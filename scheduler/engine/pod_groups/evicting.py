@@ -106,8 +106,7 @@ class Evictions:
             self._outbox.add(question)
             return
         if plan is None and attempt.planning >= whole:
-            attempt.ended = Ended.TOO_COSTLY
-            attempt.reasons = [str(TooCostlyError(whole, self._cluster.effort.causes))]
+            attempt.break_off(str(TooCostlyError(whole, self._cluster.effort.causes)), Ended.TOO_COSTLY)
         elif plan is not None and plan.error:
             attempt.break_off(plan.error)
         elif plan is not None:

@@ -301,9 +301,9 @@ class GroupAttempt(Struct, eq=False):
             return False
         return self.ended in (Ended.WITH_NODES, Ended.REJECTED) or (self.ended is None and self.search.between)
 
-    def break_off(self, message: str) -> None:
-        """It has failed with an error."""
-        self.ended, self.reasons = Ended.BROKEN, [message]
+    def break_off(self, message: str, ended: Ended = Ended.BROKEN) -> None:
+        """It has failed with an error, whatever it was before."""
+        self.ended, self.reasons, self.early = ended, [message], False
 
     @property
     def message(self) -> str:

@@ -65,8 +65,7 @@ class Tries:
         if search is not None or attempt.of_tree:
             whole *= _LONGEST_SEARCH
         if attempt.spent >= whole:
-            attempt.ended = Ended.TOO_COSTLY
-            attempt.reasons = [str(TooCostlyError(whole, self._cluster.effort.causes))]
+            attempt.break_off(str(TooCostlyError(whole, self._cluster.effort.causes)), Ended.TOO_COSTLY)
             return steps
         if step is None:
             return steps  # this pod is tried again with the next slice

@@ -16,7 +16,7 @@ from scheduler.state.column import Bools
 from scheduler.state.nodes import Nodes
 
 TODO, WITHOUT_VICTIMS, SPARED, FAILS, HELPS = range(5)
-"""Not tried; no pod has a lower priority; it fits without victims; it does not fit even an emptied node; it helps."""
+"""Not tried; no pod has a lower priority; all of these may stay; it does not fit even an emptied node; it helps."""
 
 
 class DryRunResults:
@@ -131,6 +131,10 @@ class DryRunResults:
     def helpful(self, among: Bools) -> Rows:
         """The rows where preemption helps."""
         return np.flatnonzero((self.states == HELPS) & among)
+
+    def spared(self, among: Bools) -> Rows:
+        """The rows that the pod fits although none of its possible victims leaves."""
+        return np.flatnonzero((self.states == SPARED) & among)
 
     def victims(self, row: int) -> tuple[Pod, ...]:
         """The victims on a row."""

@@ -11,6 +11,9 @@ from scheduler.plugins.default_preemption.dry_run_results import DryRunResults
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
+_NAMED = 10
+"""Of so many nodes a message says that the pod fits there without victims."""
+
 
 class DefaultPreemptionArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """How many nodes a dry run looks at where it has to take them one by one."""
@@ -59,7 +62,13 @@ class DefaultPreemption(Plugin):
         results, chosen = self.dry_runs.find(pod, cluster, filters, rows, self._at_most(int(np.count_nonzero(rows))))
         if chosen is None:
             text, in_the_way = _no_candidates(decision.nodes, results, rows)
-            return PostFilterResult(f"preemption: {text}", node="", in_the_way=in_the_way)
+            spared = results.spared(rows)
+            if not len(spared):
+                return PostFilterResult(f"preemption: {text}", node="", in_the_way=in_the_way)
+            # As in kube-scheduler, this is an error, and a node that was kept for the pod before goes on being kept.
+            by_name = spared[self.dry_runs.name_ranks(nodes)[spared].argsort()]
+            text = _nobody_in_the_way([nodes.names[row] or "" for row in by_name[:_NAMED].tolist()], len(spared))
+            return PostFilterResult(f"preemption: {text}", in_the_way=in_the_way)
         node, victims = nodes.names[chosen] or "", results.victims(chosen)
         text = f"found a potential placement for pod on node {node}, preempting {len(victims)} victims"
         offers = results.offers(results.helpful(rows), nodes.names)
@@ -84,6 +93,17 @@ class DefaultPreemption(Plugin):
             if any(cluster.pod_groups.priority_of(other) < pod.priority for other in leaving):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
+
+
+def _nobody_in_the_way(named: list[str], count: int) -> str:
+    """The pod fits so many nodes although nobody leaves them: they were refused by an extender, say.
+
+    `named`: the first of them. kube-scheduler names all, in any order.
+    """
+    texts = [f'expected at least one victim pod on node "{node}"' for node in named]
+    if count > len(named):
+        texts.append(f"and on {count - len(named):,} more")
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def _no_candidates(nodes: int, results: DryRunResults, rows: Bools) -> tuple[str, frozenset[str]]:

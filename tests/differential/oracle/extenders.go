@@ -1,17 +1,21 @@
 package main
 
 import (
-	"errors"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
-	fwk "k8s.io/kube-scheduler/framework"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 )
 
 // ruledExtender says of each pod what a case has written down for it: which nodes it refuses (for now, or whatever is
 // removed there), how it ranks the others, and whether it fails. It answers by names alone, as an extender does that
 // knows nothing of the victims that are left out in thought.
+//
+// kube-scheduler has to know it from the start, and ask it by HTTP as any other: only a framework that is made with
+// extenders has pods tried again that one of them has refused.
 type ruledExtender struct {
 	Weight   int64                       `json:"weight"`
 	Refuses  map[string][]string         `json:"refuses"`
@@ -20,46 +24,53 @@ type ruledExtender struct {
 	Fails    []string                    `json:"fails"`
 }
 
-var _ fwk.Extender = &ruledExtender{}
-
-func (e *ruledExtender) Name() string { return "ruled" }
-
-func (e *ruledExtender) Filter(pod *v1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodeInfo, extenderv1.FailedNodesMap, extenderv1.FailedNodesMap, error) {
-	if sets.New(e.Fails...).Has(pod.Name) {
-		return nil, nil, nil, errors.New("the extender fails")
+// serve answers on loopback until the server is closed.
+func (e *ruledExtender) serve() (*httptest.Server, schedulerconfig.Extender) {
+	verbs := http.NewServeMux()
+	verbs.HandleFunc("/filter", answering(func(args extenderv1.ExtenderArgs) any { return e.filter(args) }))
+	verbs.HandleFunc("/prioritize", answering(func(args extenderv1.ExtenderArgs) any { return e.prioritize(args) }))
+	server := httptest.NewServer(verbs)
+	return server, schedulerconfig.Extender{
+		URLPrefix: server.URL, FilterVerb: "filter", PrioritizeVerb: "prioritize", Weight: e.Weight, NodeCacheCapable: true,
 	}
-	refused, hopeless := sets.New(e.Refuses[pod.Name]...), sets.New(e.Hopeless[pod.Name]...)
-	failed, unresolvable := extenderv1.FailedNodesMap{}, extenderv1.FailedNodesMap{}
-	var left []fwk.NodeInfo
-	for _, node := range nodes {
-		name := node.Node().Name
+}
+
+func answering(answer func(extenderv1.ExtenderArgs) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var args extenderv1.ExtenderArgs
+		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if err := json.NewEncoder(w).Encode(answer(args)); err != nil {
+			panic(err) // the connection is closed then, and kube-scheduler says so
+		}
+	}
+}
+
+func (e *ruledExtender) filter(args extenderv1.ExtenderArgs) extenderv1.ExtenderFilterResult {
+	name := args.Pod.Name
+	if slices.Contains(e.Fails, name) {
+		return extenderv1.ExtenderFilterResult{Error: "the extender fails"}
+	}
+	failed, unresolvable, left := extenderv1.FailedNodesMap{}, extenderv1.FailedNodesMap{}, []string{}
+	for _, node := range *args.NodeNames {
 		switch {
-		case hopeless.Has(name):
-			unresolvable[name] = "never here"
-		case refused.Has(name):
-			failed[name] = "not here"
+		case slices.Contains(e.Hopeless[name], node):
+			unresolvable[node] = "never here"
+		case slices.Contains(e.Refuses[name], node):
+			failed[node] = "not here"
 		default:
 			left = append(left, node)
 		}
 	}
-	return left, failed, unresolvable, nil
+	return extenderv1.ExtenderFilterResult{NodeNames: &left, FailedNodes: failed, FailedAndUnresolvableNodes: unresolvable}
 }
 
-func (e *ruledExtender) Prioritize(pod *v1.Pod, nodes []fwk.NodeInfo) (*extenderv1.HostPriorityList, int64, error) {
+func (e *ruledExtender) prioritize(args extenderv1.ExtenderArgs) extenderv1.HostPriorityList {
 	found := extenderv1.HostPriorityList{}
-	for _, node := range nodes {
-		found = append(found, extenderv1.HostPriority{Host: node.Node().Name, Score: e.Ranks[pod.Name][node.Node().Name]})
+	for _, node := range *args.NodeNames {
+		found = append(found, extenderv1.HostPriority{Host: node, Score: e.Ranks[args.Pod.Name][node]})
 	}
-	return &found, e.Weight, nil
-}
-
-func (e *ruledExtender) Bind(*v1.Binding) error    { return errors.New("it does not bind") }
-func (e *ruledExtender) IsBinder() bool            { return false }
-func (e *ruledExtender) IsInterested(*v1.Pod) bool { return true }
-func (e *ruledExtender) IsPrioritizer() bool       { return true }
-func (e *ruledExtender) IsFilter() bool            { return true }
-func (e *ruledExtender) SupportsPreemption() bool  { return false }
-func (e *ruledExtender) IsIgnorable() bool         { return false }
-func (e *ruledExtender) ProcessPreemption(*v1.Pod, map[string]*extenderv1.Victims, fwk.NodeInfoLister) (map[string]*extenderv1.Victims, error) {
-	return nil, errors.New("it is not asked about victims")
+	return found
 }

@@ -28,6 +28,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/topologyaware"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -87,14 +88,17 @@ func answerGroups(ctx context.Context, line []byte) (answer any) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	world, err := newGroupWorld(ctx, asked.Config)
+	var extenders []schedulerconfig.Extender
+	if asked.Extender != nil {
+		server, extender := asked.Extender.serve()
+		defer server.Close()
+		extenders = append(extenders, extender)
+	}
+	world, err := newGroupWorld(ctx, asked.Config, extenders)
 	if err != nil {
 		return unanswered{asked.ID, err.Error()}
 	}
 	defer world.sched.SchedulingQueue.Close()
-	if asked.Extender != nil {
-		world.sched.Extenders = []fwk.Extender{asked.Extender}
-	}
 	found := groupAnswer{ID: asked.ID}
 	for number, changes := range asked.Steps {
 		if err := world.step(ctx, changes); err != nil {
@@ -122,7 +126,7 @@ type groupWorld struct {
 	sched  *scheduler.Scheduler
 }
 
-func newGroupWorld(ctx context.Context, text string) (*groupWorld, error) {
+func newGroupWorld(ctx context.Context, text string, extenders []schedulerconfig.Extender) (*groupWorld, error) {
 	made := &groupWorld{client: newGroupClient(), clock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))}
 	made.hand = newByHand(made.client)
 	read, err := profilesOf(text)
@@ -132,6 +136,7 @@ func newGroupWorld(ctx context.Context, text string) (*groupWorld, error) {
 	recorders := profile.RecorderFactory(func(string) events.EventRecorderLogger { return &events.FakeRecorder{} })
 	made.sched, err = scheduler.New(ctx, made.client, made.hand.factory, nil, recorders,
 		scheduler.WithProfiles(read.Profiles...),
+		scheduler.WithExtenders(extenders...),
 		scheduler.WithPercentageOfNodesToScore(read.PercentageOfNodesToScore),
 		scheduler.WithParallelism(1),
 		scheduler.WithClock(tickingClock{made.clock}),
@@ -215,14 +220,14 @@ func (w *groupWorld) work(ctx context.Context) error {
 	return fmt.Errorf("%d cycles and no end", mostCycles)
 }
 
-// endBackoffs lets a minute pass, after which every backoff is over; the queue notices that beside the loop. It may
-// need further looks at the clock, and those have to be short: after five minutes, it tries everything again.
+// endBackoffs lets a minute pass, after which every backoff is over, also of pods that wait for something to happen. The
+// queue notices that beside the loop. It may need further looks at the clock, and those have to be short: after five
+// minutes, it tries everything again.
 func (w *groupWorld) endBackoffs() {
-	step := time.Minute
+	w.clock.Step(time.Minute)
 	for len(w.sched.SchedulingQueue.PodsInBackoffQ()) > 0 {
-		w.clock.Step(step)
-		step = time.Second
 		time.Sleep(5 * time.Millisecond)
+		w.clock.Step(time.Second)
 	}
 }
 

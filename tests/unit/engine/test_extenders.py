@@ -92,6 +92,43 @@ def test_rejections_are_counted_by_their_words(opened: Opened) -> None:
     assert asked(harness.cycles()).nodes == ("n1", "n2", "n3", "n4", "n9")
 
 
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        (1, 'expected at least one victim pod on node "n1"'),
+        (2, '[expected at least one victim pod on node "n1", expected at least one victim pod on node "n2"]'),
+        (12, 'expected at least one victim pod on node "n7", and on 2 more]'),
+    ],
+)
+def test_nobody_leaves_a_node_that_the_extender_refuses(opened: Opened, nodes: int, said: str) -> None:
+    """The pod fits there beside those of lower priority. kube-scheduler's preemption fails, in these words."""
+    harness = opened(FILTER, nodes=nodes)
+    names = [f"n{i}" for i in range(1, nodes + 1)]
+    harness.put(*(pod(f"low-{name}", cpu="100m", priority=-1, nodeName=name) for name in names))
+    harness.put(pod("web", cpu="100m"))
+    refused = NodesAnswer(frozenset(), dict.fromkeys(names, "not here"), {}, ())
+    (failed,) = of(answered(harness, asked(harness.cycle()), refused), Failed)
+    before, _, after = failed.message.partition(" preemption: ")
+    assert before == f"0/{nodes} nodes are available: {nodes} not here."
+    assert after.endswith(said)
+    assert nodes > 2 or after == said
+
+
+def test_a_node_is_kept_for_a_pod_that_the_extender_keeps_out_of_it(opened: Opened) -> None:
+    """Room was made there, and is not needed. As in kube-scheduler, preemption fails, which ends no nomination."""
+    harness = opened(FILTER, nodes=1)
+    harness.put(*(pod(f"low-{i}", cpu="500m", priority=-1, nodeName="n1") for i in range(2)))
+    harness.put(pod("web", cpu="500m"))
+    (preempt,) = of(harness.cycle(), Preempt)
+    harness.gone("Pod", preempt.victims[0].name)
+    harness.after(10)
+    about_the_kept_node = asked(harness.cycles())
+    about_all = asked(answered(harness, about_the_kept_node, verdict(n1="not here")))
+    (failed,) = of(answered(harness, about_all, verdict(n1="not here")), Failed)
+    assert failed.message.endswith('preemption: expected at least one victim pod on node "n1"')
+    assert harness.engine.cluster.nominations.node_of(failed.pod.uid) == "n1"
+
+
 def test_nobody_is_asked_about_a_pod_that_fits_nowhere(opened: Opened) -> None:
     """The filters come first."""
     harness = opened(FILTER)

@@ -134,6 +134,19 @@ def test_an_extender_that_fails_is_an_error_of_the_group(opened: Opened) -> None
     assert victims(said) == set()
 
 
+def test_an_error_is_said_without_what_was_said_before(opened: Opened) -> None:
+    """The pods of the group that run are enough, so that nothing but the plan has failed with an error."""
+    harness = opened(FILTER)
+    harness.put(running("high-0", "n0", "0", priority=5, schedulingGroup={"podGroupName": "high"}))
+    harness.put(group("high", 1, 5), member("high", 1, cpu="2", priority=5))
+    (ask,) = [one for one in harness.cycles() if isinstance(one, AskExtenders)]
+    said = harness.handle(ExtendersFailed(ask.question, "no answer")) + harness.cycles()
+    assert condition(said) == (
+        'error in "DefaultPreemption" PodGroupPostFilter plugins: pod group preemption: '
+        "failed to schedule other pod from a pod group: no answer"
+    )
+
+
 def test_others_are_decided_while_extenders_are_asked(opened: Opened) -> None:
     harness = opened({**FILTER, "managedResources": [{"name": "example.com/dock"}]})
     docks = {"cpu": "2", "memory": "32Gi", "pods": "110", "example.com/dock": "9"}
