@@ -114,6 +114,8 @@ def _walk(body: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
     """A number, and where it ends."""
+    if at < len(body) and body[at] < 0x80:
+        return body[at], at + 1  # as most are
     found = 0
     for shift, byte in zip(range(0, 70, 7), body[at : at + 10], strict=False):
         found |= (byte & 0x7F) << shift

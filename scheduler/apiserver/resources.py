@@ -279,18 +279,24 @@ def _groups() -> Iterator[Resource]:
 BUILT_IN: tuple[Resource, ...] = (*_core(), *_groups())
 
 
+_BY_PLURAL = {resource.plural: resource for resource in reversed(BUILT_IN)}
+"""Where two kinds share a plural: the first of the table."""
+
+
 class Registry:
     """The resources that are served right now: the built-in table, and what stored CRDs add to it."""
 
     def __init__(self, more: Iterable[Resource] = ()) -> None:
         """`more`: what is served beside the built-in table, as a feature gate is on."""
         self._by_group: dict[tuple[str, str], dict[str, Resource]] = {}
+        self._groups: set[str] = set()
         for resource in (*BUILT_IN, *more):
             self.add(resource)
 
     def add(self, resource: Resource) -> None:
         """Serve a resource, in place of what was at its path."""
         self._by_group.setdefault((resource.group, resource.version), {})[resource.plural] = resource
+        self._groups.add(resource.group)
 
     def remove_group_resource(self, group: str, plural: str) -> None:
         """Stop serving a resource in every version."""
@@ -298,10 +304,11 @@ class Registry:
             self._by_group[pair].pop(plural, None)
             if not self._by_group[pair]:
                 del self._by_group[pair]
+        self._groups = {served for served, _ in self._by_group}
 
     def serves(self, group: str) -> bool:
         """Whether anything of a group is served."""
-        return any(served == group for served, _ in self._by_group)
+        return group in self._groups
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         """The resource at a path."""
@@ -309,7 +316,7 @@ class Registry:
 
     def built_in(self, plural: str) -> Resource:
         """A resource of the fixed table, by its plural (core events for `events`)."""
-        return next(resource for resource in BUILT_IN if resource.plural == plural)
+        return _BY_PLURAL[plural]
 
     def in_group(self, group: str, version: str) -> list[Resource]:
         return list(self._by_group.get((group, version), {}).values())

@@ -144,10 +144,11 @@ class Nodes:
         node = self._server.stored("nodes", node_of(pod))
         if node is None:
             return  # no kubelet there; the collector takes it
+        on, admitted = node_of(pod), self._admitted
         others = [
             other
             for other in self._server.objects("pods")
-            if other["metadata"]["uid"] in self._admitted and node_of(other) == node_of(pod) and not ended(other)
+            if node_of(other) == on and other["metadata"]["uid"] in admitted and not ended(other)
         ]
         cpu, most = room_of(node)
         if sum(map(cpu_of, others)) + cpu_of(pod) > cpu:

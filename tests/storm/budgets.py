@@ -53,9 +53,9 @@ class Budgets:
         """Count again."""
         self._due = False
         budgets = self._server.objects("poddisruptionbudgets")
-        pods = self._server.objects("pods") if budgets else []
+        pods = [pod for pod in self._server.objects("pods") if node_of(pod)] if budgets else []
         for budget in budgets:
-            mine = [pod for pod in pods if covers(budget, pod) and node_of(pod)]
+            mine = [pod for pod in pods if covers(budget, pod)]
             there = sum(map(healthy, mine))
             wanted = budget["spec"]["minAvailable"]
             status = {

@@ -10,6 +10,8 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from scheduler.apiserver import podgroups
 from scheduler.apiserver.resources import Resource
 from scheduler.model.pod_group import (
@@ -186,10 +188,10 @@ class Gangs:
         resources = {"requests": {"cpu": f"{max(cpu, 0)}m"}}
         spec = {"schedulerName": RIVAL, "terminationGracePeriodSeconds": GRACE_SECONDS}
         spec["containers"] = [{"name": "c", "image": "i", "resources": resources}]
-        code, made = self._server.call(RIVAL, "POST", path, {"metadata": {"name": name}, "spec": spec})
+        code, answer = self._server.call(RIVAL, "POST", path, {"metadata": {"name": name}, "spec": spec})
         if code != 201:
             return  # its namespace is away, or it is there still
-        meta = {"namespace": namespace, "name": name, "uid": made["metadata"]["uid"]}
+        meta = {"namespace": namespace, "name": name, "uid": msgspec.json.decode(answer)["metadata"]["uid"]}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": {"kind": "Node", "name": node}}
         self._server.call(RIVAL, "POST", f"{path}/{name}/binding", body)
 

@@ -2,7 +2,9 @@
 
 What is left out of kopf: its thread (its loop is one more loop of the process), aiohttp's connector for real sockets
 (TLS, proxies, name resolution), and the handling of signals, which the operator does itself in production as well. Its
-scan of kinds is begun in one order: kopf's own is that of sets of coroutines, by their addresses in memory.
+scan of kinds is begun in one order: kopf's own is that of sets of coroutines, by their addresses in memory. And aiohttp
+counts by the loop's clock for how long a connection has been idle: by the machine's, how long a run takes would decide
+what is closed.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from types import CoroutineType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import aiohttp
+from aiohttp import connector
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.tracing import Trace
@@ -35,9 +38,19 @@ def _in_order(coros: Iterable[CoroutineType[Any, Any, Any]]) -> Iterator[Any]:
     return asyncio.as_completed([asyncio.ensure_future(one) for one in ranked])
 
 
-def scans_in_order() -> AbstractContextManager[Any]:
-    """While this lasts, kopf's scan of kinds is the same in each run."""
-    return patch.object(scanning, "asyncio", SimpleNamespace(as_completed=_in_order))
+def _now() -> float:
+    """The time on the clock of the process whose turn it is."""
+    return asyncio.get_running_loop().time()
+
+
+@contextmanager
+def simulated() -> Iterator[None]:
+    """While this lasts, kopf's scan of kinds is the same in each run, and aiohttp looks at the simulated clock."""
+    with (
+        patch.object(scanning, "asyncio", SimpleNamespace(as_completed=_in_order)),
+        patch.object(connector, "monotonic", _now),
+    ):
+        yield
 
 
 class Connector(aiohttp.BaseConnector):

@@ -52,37 +52,42 @@ class Timeline:
                 at, _, loop = heappop(due)
                 if loop.wakes_at != at or loop.still:
                     continue  # it was woken earlier, or is stopped
-                if at > self.now:
-                    self.now = at
-                self.turns += 1
-                loop.turn()
+                while True:
+                    if at > self.now:
+                        self.now = at
+                    self.turns += 1
+                    wants = loop.turn()
+                    if wants is None:
+                        break
+                    at = wants
+                    if at > until or (due and due[0][0] <= at):
+                        loop.wakes_at = at
+                        self.wake(loop, at)
+                        break
+                    # Nobody is due before it: most turns end with something that is ready.
         finally:
             events._set_running_loop(before)
         self.now = max(self.now, until)
 
 
-class Handle:
-    """A callback that was asked for."""
+class Handle(list[Any]):
+    """A callback that was asked for: the callback, its arguments, its context, and when by the loop's own clock.
 
-    __slots__ = ("args", "at", "callback", "context")
+    A list, as it is made in one call of C: a run makes some 50,000.
+    """
 
-    def __init__(
-        self, callback: Callable[..., object] | None, args: tuple[Any, ...], context: Context | None, at: float = 0.0
-    ) -> None:
-        self.callback = callback
-        self.args = args
-        self.context = context
-        self.at = at
+    __slots__ = ()
 
     def cancel(self) -> None:
-        self.callback = None
-        self.args = ()
+        self[0] = None
+        self[1] = ()
 
     def cancelled(self) -> bool:
-        return self.callback is None
+        return self[0] is None
 
     def when(self) -> float:
-        return self.at
+        at: float = self[3]
+        return at
 
 
 _Abstract: Any = asyncio.AbstractEventLoop
@@ -134,8 +139,11 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
         self._spent += LOOK_SECONDS
         return self._offset + (self.timeline.now + self._spent) * self._rate
 
-    def turn(self) -> None:
-        """One iteration, in asyncio's order: timers that are due join what is ready, and that runs once."""
+    def turn(self) -> float | None:
+        """One iteration, in asyncio's order: timers that are due join what is ready, and that runs once.
+
+        When the next one is due, in the world's seconds; None: when somebody wakes it.
+        """
         self.wakes_at = _TURNING
         timers, ready = self._timers, self._ready
         now = self.timeline.now
@@ -143,37 +151,35 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
             ready.append(heappop(timers)[2])
         self._spent = TURN_SECONDS
         events._set_running_loop(self)
-        try:
-            for _ in range(len(ready)):
-                handle = ready.popleft()
-                callback = handle.callback
-                if callback is None:
-                    continue
-                try:
-                    if handle.context is None:
-                        callback(*handle.args)
-                    else:
-                        handle.context.run(callback, *handle.args)
-                except Exception as error:  # noqa: BLE001 - as asyncio does: it is told, and the loop goes on
-                    self.call_exception_handler({"message": f"in {callback!r}", "exception": error})
-                if self.still:
-                    return
-        finally:
-            spent, self._spent = self._spent, 0.0
-            self.wakes_at = None
-            if not self.still:
-                self._sleep(now + spent)
+        for _ in range(len(ready)):
+            callback, args, context, _ = ready.popleft()
+            if callback is None:
+                continue
+            try:
+                if context is None:
+                    callback(*args)
+                else:
+                    context.run(callback, *args)
+            except Exception as error:  # noqa: BLE001 - as asyncio does: it is told, and the loop goes on
+                self.call_exception_handler({"message": f"in {callback!r}", "exception": error})
+            if self.still:
+                break
+        free_at = now + self._spent
+        self._spent = 0.0
+        self.wakes_at = None
+        return None if self.still else self._next(free_at)
 
-    def _sleep(self, free_at: float) -> None:
+    def _next(self, free_at: float) -> float | None:
+        """When there is something to do, and it is free to do it; None: there is nothing yet."""
         if self._ready:
-            self._wake(free_at)
-            return
+            return free_at
         timers = self._timers
-        while timers and timers[0][2].callback is None:
+        while timers and timers[0][2][0] is None:
             heappop(timers)
-        if timers:
-            due = timers[0][0]
-            self._wake(due if due > free_at else free_at)
+        if not timers:
+            return None
+        due = timers[0][0]
+        return due if due > free_at else free_at
 
     def _wake(self, at: float) -> None:
         if not self.still and (self.wakes_at is None or at < self.wakes_at):
@@ -189,7 +195,13 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
         self.stopped, self.still = False, self.dead
         self.went_on_at = self.timeline.now
         self.wakes_at = None
-        self._sleep(self.timeline.now)
+        self._sleep()
+
+    def _sleep(self) -> None:
+        """Until there is something to do."""
+        at = self._next(self.timeline.now)
+        if at is not None:
+            self._wake(at)
 
     def kill(self) -> None:
         """SIGKILL: not another step."""
@@ -198,11 +210,13 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
     # -- what asyncio asks of a loop -----------------------------------------------------------------------------
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:
-        handle = Handle(callback, args, context)
+        handle = Handle((callback, args, context, 0.0))
         self._ready.append(handle)
         wakes_at = self.wakes_at
-        if wakes_at is None or wakes_at > self.timeline.now + self._spent:
-            self._wake(self.timeline.now + self._spent)
+        if wakes_at is not _TURNING:
+            now = self.timeline.now + self._spent
+            if wakes_at is None or wakes_at > now:
+                self._wake(now)
         return handle
 
     call_soon_threadsafe = call_soon
@@ -210,28 +224,31 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        return self.call_at(
-            self._offset + (self.timeline.now + self._spent) * self._rate + delay, callback, *args, context=context
-        )
+        when = self._offset + (self.timeline.now + self._spent) * self._rate + delay
+        handle = Handle((callback, args, context, when))
+        self._keep((when - self._offset) / self._rate, handle)
+        return handle
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        handle = Handle(callback, args, context, when)
+        handle = Handle((callback, args, context, when))
         self._keep((when - self._offset) / self._rate, handle)
         return handle
 
     def at(self, world: float, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Handle:
         """Call at a time of the world."""
-        handle = Handle(callback, args, context)
+        handle = Handle((callback, args, context, 0.0))
         self._keep(world, handle)
         return handle
 
     def _keep(self, world: float, handle: Handle) -> None:
-        self._order += 1
-        heappush(self._timers, (world, self._order, handle))
-        if (wakes_at := self.wakes_at) is None or world < wakes_at:
-            self._wake(max(world, self.timeline.now))
+        self._order = order = self._order + 1
+        heappush(self._timers, (world, order, handle))
+        wakes_at = self.wakes_at
+        if wakes_at is None or world < wakes_at:
+            now = self.timeline.now
+            self._wake(world if world > now else now)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -266,8 +283,7 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
             raise ConnectionRefusedError(f"{host}:{port} refused")
         return await self.network.connect(self, protocol_factory, host, port)
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = bool  # which says False, without a call of Python: each future asks
 
     def is_running(self) -> bool:
         return not self.dead
@@ -300,7 +316,7 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
                     task.cancel()
                 if not tasks:
                     break
-                self._sleep(self.timeline.now)
+                self._sleep()
                 self.timeline.run(self.timeline.now + 10.0)
         finally:
             events._set_running_loop(before)

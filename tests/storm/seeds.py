@@ -158,7 +158,7 @@ CAUGHT_BY: dict[str, int | str] = {
     "forgets-on-timeout": 10,
     "hopes-on-timeout": 43,
     "settles-at-once": "orphans",
-    "assumptions-expire": 15,
+    "assumptions-expire": "orphans",
     "counts-404-as-bound": 63,
     "ignores-409": 63,
     "swallows-refusals": 10,

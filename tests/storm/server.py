@@ -73,7 +73,8 @@ class Session(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
+        if len(name) in _LENGTHS:
+            self._headers[name.lower()] = value
 
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
@@ -327,19 +328,12 @@ class Server:
 
     def _note(self, asked: Asked, code: int, trail: Trail | None) -> None:
         info = asked.info
-        said = {} if trail is None else trail.annotations
-        entry = Entry(
-            self.loop.here,
-            asked.user,
-            info.verb,
-            info.resource,
-            info.namespace,
-            info.name,
-            code,
-            said.get("berth/bound-uid", ""),
-            said.get("berth/bound-node", ""),
-            asked.body if info.subresource == "binding" else b"",
-        )
+        entry = Entry(self.loop.here, asked.user, info.verb, info.resource, info.namespace, info.name, code)
+        if trail is not None and trail.annotations:
+            entry.uid = trail.annotations.get("berth/bound-uid", "")
+            entry.node = trail.annotations.get("berth/bound-node", "")
+        if info.subresource == "binding":
+            entry.body = asked.body
         self.audit.append(entry)
         self.on_entry(entry, asked)
 
@@ -367,15 +361,15 @@ class Server:
     # -- what actors do, without a network -----------------------------------------------------------------------
 
     def call(
-        self, user: str, method: str, path: str, body: Any = None, content: str = "application/json", **query: str
-    ) -> tuple[int, Any]:
-        """Ask as one that is near the server; (0, None) while it is down."""
+        self, user: str, method: str, path: str, body: Any = None, content: str = "application/json"
+    ) -> tuple[int, bytes]:
+        """Ask as one that is near the server: code and body of the answer; 0 and nothing while it is down."""
         if not self.up or self.loop.stopped:
-            return 0, None
+            return 0, b""
         raw = b"" if body is None else msgspec.json.encode(body)
-        asked = Asked(self.loop.here, user, method, paths.read(method, path, query), query, content, raw)
-        code, answer, _ = self.act(asked)
-        return code, msgspec.json.decode(answer) if answer[:1] == b"{" else None
+        info, query = _read(method, path.encode())
+        code, answer, _ = self.act(Asked(self.loop.here, user, method, info, query, content, raw))
+        return code, answer
 
     def objects(self, plural: str) -> list[dict[str, Any]]:
         """What is stored, in key order."""
@@ -415,7 +409,11 @@ class Server:
 
     def back_up(self) -> None:
         """Keep a copy of everything."""
-        items = {name: dict(collection.items) for name, collection in self.store._collections.items()}
+        before = self._backups[-1] if self._backups else None
+        if before is not None and before[1] == self.store.revision:
+            items = before[2]  # nothing was written since
+        else:
+            items = {name: dict(collection.items) for name, collection in self.store._collections.items()}
         self._backups.append((self.loop.here, self.store.revision, items))
 
     def restore(self, seconds: float) -> float | None:
@@ -438,6 +436,10 @@ class Server:
         self._backups = [backup for backup in self._backups if backup[0] <= at]
         self.on_restore()
         return at
+
+
+_LENGTHS = frozenset(map(len, (b"user-agent", b"content-type")))
+"""Of the headers that are read."""
 
 
 @lru_cache(4096)

@@ -28,7 +28,7 @@ from tests.storm.gangs import Gangs
 from tests.storm.judge import Judge
 from tests.storm.judge_gangs import LOOK_SECONDS as GANGS_SECONDS
 from tests.storm.judge_watches import LOOK_SECONDS
-from tests.storm.kopfed import scans_in_order
+from tests.storm.kopfed import simulated
 from tests.storm.loop import Loop, Timeline
 from tests.storm.network import Network
 from tests.storm.plan import CALM_SECONDS, NAMESPACES, REPLICAS, Plan
@@ -41,6 +41,8 @@ from tests.storm.server import Server
 BACKUP_SECONDS = 5.0
 RECOVERY_SECONDS = 150.0
 """In the calm, all is well after so long: the longest is a silent watch (67 s), then a list, then backoffs."""
+STEP_SECONDS = 10.0
+"""How often a run that is to end with the first violation is looked at."""
 PATIENCE_SECONDS = 60.0
 """I4: a pod that fits waits no longer. These are the last seconds of the recovery."""
 
@@ -151,7 +153,7 @@ class World:
 
     def note(self, line: str) -> None:
         """A line of the trace."""
-        line = f"{self.now:.6f} {line}"
+        line = f"{self.timeline.now:.6f} {line}"
         self._digest.update(line.encode())
         if self._keep:
             self.trace.append(line)
@@ -199,12 +201,13 @@ class World:
 
     # -- a run ---------------------------------------------------------------------------------------------------
 
-    def run(self) -> Outcome:
-        """Run it to its end."""
+    def run(self, *, to_the_end: bool = True) -> Outcome:
+        """Run it to its end, or to its first violation."""
         with self._given():
             try:
                 self._begin()
-                self._storm()
+                if to_the_end or not self._violates_early():
+                    self._storm()
             finally:
                 for loop in (
                     self.loop,
@@ -246,6 +249,14 @@ class World:
             periodically(self.loop, GANGS_SECONDS, self.judge.rooms.look)
         if self.policies is not None:
             periodically(self.loop, policies.LOOK_SECONDS, self.policies.look)
+
+    def _violates_early(self) -> bool:
+        """Run it until something is violated, but no longer than until the end is judged."""
+        timeline = self.timeline
+        last = self.plan.seconds - CALM_SECONDS + RECOVERY_SECONDS - PATIENCE_SECONDS
+        while not self.judge.violations and timeline.now < last:
+            timeline.run(min(timeline.now + STEP_SECONDS, last))
+        return bool(self.judge.violations)
 
     def _storm(self) -> None:
         calm = self.plan.seconds - CALM_SECONDS
@@ -338,7 +349,7 @@ class World:
         raise structlog.DropEvent
 
 
-def run(plan: Plan, *, keep: bool = False) -> Outcome:
-    """Run a plan in a world of its own."""
-    with scans_in_order():
-        return World(plan, keep=keep).run()
+def run(plan: Plan, *, keep: bool = False, to_the_end: bool = True) -> Outcome:
+    """Run a plan in a world of its own; without `to_the_end`, no longer than to its first violation."""
+    with simulated():
+        return World(plan, keep=keep).run(to_the_end=to_the_end)
