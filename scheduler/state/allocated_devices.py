@@ -5,6 +5,7 @@ is freed, replaced or seen twice takes nothing away from another one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from scheduler.model.devices import AllocatedDevice, Allocation, DeviceID, PoolID
 from scheduler.state.rowlog import ChangeLog
@@ -77,6 +78,17 @@ class AllocatedDevices:
         for pool in touched:
             self.by_pool[pool] = self.by_pool.get(pool, 0) + 1
         return touched
+
+    def hand_over(self, uid: str, to: str) -> None:
+        """What is counted for a claim is counted for another one, which had nothing: no change for anybody else."""
+        allocation = self._of_claim.pop(uid, None)
+        if allocation is None:
+            return
+        self._of_claim[to] = allocation
+        for device in held(allocation.devices):
+            claims: dict[str, Any] = (self._exclusive if device.share is None else self._shares)[device.id]
+            if uid in claims:  # else it was a second share of the same device
+                claims[to] = claims.pop(uid)
 
     def _count(self, uid: str, allocation: Allocation, sign: int) -> set[PoolID]:
         touched = set()

@@ -166,13 +166,12 @@ class Devices(PromisedDevices):
                 self.users.forget(before.uid)
         if claim.owner is not None:
             self._made.setdefault(claim.owner, {})[claim.key] = None
-        if claim.allocation is not None and claim.key in self._to_be_made:
-            self._let_go(self._to_be_made.pop(claim.key))
         if claim.allocation is not None:
+            made = self._hand_over(claim)
             self.in_flight.pop(claim.uid, None)
             touched = self.allocated.put(claim.uid, claim.allocation)
             self._touch(touched)
-            if touched:
+            if touched or made:
                 self._note_conflicts(claim.allocation)
         else:
             flight = self.in_flight.get(claim.uid)

@@ -213,6 +213,18 @@ class PromisedDevices:
             self.in_flight[uid] = flight._replace(key=key)
             self._to_be_made[key] = uid
 
+    def _hand_over(self, claim: ResourceClaim) -> bool:
+        """Whether the API shows the claim that `name` has told of: it has what was assumed for it."""
+        uid = self._to_be_made.pop(claim.key, None)
+        if uid is None:
+            return False
+        if self.allocated.of_claim(claim.uid) is not None:
+            self._let_go(uid)
+        else:
+            self.in_flight.pop(uid, None)
+            self.allocated.hand_over(uid, claim.uid)
+        return True
+
     def _note_shown(self, claim: ResourceClaim) -> None:
         version = self.users.unseen.get(claim.uid)
         if version is not None and not older(claim.resource_version, version):
