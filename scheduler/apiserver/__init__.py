@@ -34,5 +34,5 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     """Import what is asked for: commands that judge files need the rules, and not the server with its aiohttp."""
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__} has no attribute {name}")
     return getattr(import_module(f"scheduler.apiserver.{_MODULES[name]}"), name)

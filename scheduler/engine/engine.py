@@ -55,6 +55,7 @@ from scheduler.framework.extenders import in_order
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
 from scheduler.framework.verify import Verifier
+from scheduler.model.namespaced import SelectingObject
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
@@ -282,10 +283,14 @@ class Engine:
                 return self._pods.only_waits(pod) and self.groups.trying(pod.uid) is None
         return False
 
-    def _read(self, pod: Pod, now: float) -> None:
-        """A large pod that others placed has been read."""
-        self._pods.put(pod, now)
-        self.binding.changed(key_of(pod), now)
+    def _read(self, thing: Pod | SelectingObject, now: float) -> None:
+        """A large object that waited for its turn has been read."""
+        if isinstance(thing, Pod):
+            self._pods.put(thing, now)
+        else:
+            self._no_fits.forget()
+            self._objects.put(thing, now)
+        self.binding.changed(key_of(thing), now)
 
     def _look_for_conflicts(self, now: float) -> None:
         """Tell of pods of ours that another scheduler's choice has broken; each look is charged to its namespace."""

@@ -14,6 +14,7 @@ from scheduler.engine.nominator import Nominator
 from scheduler.engine.queue import Queue
 from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import Gone
+from scheduler.engine.unread import key_of_selecting
 from scheduler.framework.events import ClusterEvent
 from scheduler.model.devices import (
     CLAIM,
@@ -70,8 +71,7 @@ class ObjectChanges:
                 if cluster.put_namespace(thing) != thing.labels:
                     wakes.everyone(queue, ClusterEvent.NAMESPACE, now, thing)
             case SelectingObject():
-                cluster.put_selecting(thing)
-                wakes.everyone(queue, ClusterEvent.SELECTING, now, thing)
+                self._put_selecting(thing, now)
             case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
                 device = self._put_device(thing)
                 wakes.for_object(queue, device_changes(device, thing), device, thing, now)
@@ -112,8 +112,24 @@ class ObjectChanges:
                 if kind == "VolumeAttachment":
                     wakes.for_object(queue, ClusterEvent.ATTACHMENT_GONE, before, None, now)
             case kind:
+                queue.term_indexing.unread.drop(key_of_selecting(kind, gone.namespace, gone.name))
                 cluster.drop_selecting(kind, gone.namespace, gone.name)
                 wakes.everyone(queue, ClusterEvent.SELECTING, now, gone)
+
+    def _put_selecting(self, thing: SelectingObject, now: float) -> None:
+        """One with a long selector is read first, in turns; until then the version before it counts."""
+        unread = self._queue.term_indexing.unread
+        key = key_of_selecting(thing.kind, thing.namespace, thing.name)
+        known = self._cluster.selecting.get(thing.kind, {}).get(thing.namespace, {}).get(thing.name)
+        for before in (known, unread.things.get(key)):
+            if isinstance(before, SelectingObject):
+                thing.keep_read(before)
+        if not thing.complete:
+            unread.put_selecting(thing)
+            return
+        unread.drop(key)
+        self._cluster.put_selecting(thing)
+        wakes.everyone(self._queue, ClusterEvent.SELECTING, now, thing)
 
     def _put_device(self, thing: DeviceKind) -> DeviceKind | None:
         """What was there before; a claim whose promise this ends with what it was promised, which is free now."""

@@ -4,7 +4,7 @@ Containers of an ordinary pod are read at once. Those of a large one that waits 
 decoding them where they arrive would have everybody's next pods wait on the watch.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from scheduler.model import wire
 from scheduler.model.mistakes import misfit
 from scheduler.model.once import hashed_once
-from scheduler.model.packed import packed, unpacked
+from scheduler.model.packed import Text, packed, unpacked
 from scheduler.model.pod_devices import device_containers, required_features
 from scheduler.model.resources import (
     ContainerRequests,
@@ -70,6 +70,7 @@ _ports_decoder = msgspec.json.Decoder(list[wire.ContainerPort])
 _split_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _container_decoder = msgspec.json.Decoder(wire.Container)
 _volume_decoder = msgspec.json.Decoder(wire.Volume)
+_status_decoder = msgspec.json.Decoder(wire.ContainerStatus)
 
 
 def reading_spec(shape: "PodShape", pod: wire.Pod) -> Iterator[int]:
@@ -102,13 +103,31 @@ def reading_spec(shape: "PodShape", pod: wire.Pod) -> Iterator[int]:
     yield steps
 
 
-def in_small_parts(spec: wire.UnreadPodSpec) -> bool:
-    """Whether no single container is so long that reading it would hold up others."""
+def in_small_parts(pod: wire.UnreadPod) -> bool:
+    """Whether nothing of it is so long that reading it holds up others: one container, what is reported of one …"""
+    spec, status = pod.spec, pod.status
     for raw in (spec.containers, spec.init_containers):
         text = wire.present(raw)
         if len(text) > LARGE and any(memoryview(raw).nbytes > LARGE for raw in _split_decoder.decode(text)):
             return False
-    return True
+    alone = (spec.overhead, spec.resources, status.allocated_resources, status.resources)
+    reported = ((one.allocated_resources, one.resources) for one in _statuses(status))
+    return all(sum(memoryview(raw).nbytes for raw in together) <= LARGE for together in (alone, *reported))
+
+
+def _statuses(status: wire.PodStatus) -> list[wire.ContainerStatus]:
+    return [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
+
+
+def reports(status: wire.PodStatus) -> tuple[tuple[str, bytes, bytes], ...]:
+    """Name, allocated and actual resources of each container of which the kubelet has reported any."""
+    return tuple(
+        [
+            (one.name, bytes(one.allocated_resources), bytes(one.resources))
+            for one in _statuses(status)
+            if bytes(one.allocated_resources) or bytes(one.resources)
+        ]
+    )
 
 
 def has_many(spec: wire.UnreadPodSpec) -> bool:
@@ -128,18 +147,31 @@ def asks_much(spec: wire.PodSpec) -> bool:
 
 
 class WrittenSpec:
-    """Containers and volumes of a pod as they are written, which may be read again and again."""
+    """Containers and volumes of a pod as they are written, which may be read again and again.
 
-    __slots__ = ("_spec", "_texts")
+    With them goes what a kubelet has reported of their resources.
+    """
 
-    def __init__(self, spec: wire.UnreadPodSpec) -> None:
+    __slots__ = ("_reports", "_spec", "_status", "_texts")
+
+    def __init__(self, pod: wire.UnreadPod) -> None:
+        spec, status = pod.spec, pod.status
+        # A pod on a node is read soon, so that it does not pay to compress it.
+        keep: Callable[[bytes], Text] = bytes if spec.node_name else packed
         # What is not copied would keep the bytes of the whole object.
-        self._texts = tuple(packed(wire.present(raw)) for raw in (spec.containers, spec.init_containers, spec.volumes))
+        self._texts = tuple(keep(wire.present(raw)) for raw in (spec.containers, spec.init_containers, spec.volumes))
         self._spec = wire.PodSpec(
             resources=msgspec.Raw(bytes(spec.resources)),
             overhead=msgspec.Raw(bytes(spec.overhead)),
             host_network=spec.host_network,
             host_users=spec.host_users,
+        )
+        found = [one for one in _statuses(status) if bytes(one.allocated_resources) or bytes(one.resources)]
+        self._reports = keep(b"[%b]" % b",".join(map(_as_text, found))) if found else b""
+        self._status = wire.PodStatus(
+            conditions=[one for one in status.conditions or () if _says_infeasible(one)][:1],
+            allocated_resources=msgspec.Raw(bytes(status.allocated_resources)),
+            resources=msgspec.Raw(bytes(status.resources)),
         )
 
     def reading(self, shape: "PodShape") -> Iterator[int]:
@@ -152,7 +184,9 @@ class WrittenSpec:
                 init_containers=(yield from _decoded(initial, _container_decoder)),
                 volumes=(yield from _decoded(volumes, _volume_decoder)),
             )
-            yield from reading_spec(shape, wire.Pod(spec=spec))
+            reported = yield from _decoded(unpacked(self._reports), _status_decoder)
+            status = msgspec.structs.replace(self._status, container_statuses=reported)
+            yield from reading_spec(shape, wire.Pod(spec=spec, status=status))
         except msgspec.ValidationError as error:
             shape.requests, shape.scoring, shape.nonzero = {}, {}, (0, 0)
             shape.host_ports, shape.images = (), ()
@@ -173,7 +207,18 @@ def _decoded(text: bytes, decoder: msgspec.json.Decoder[Thing]) -> Generator[int
 
 
 def resize_infeasible(status: wire.PodStatus) -> bool:
-    return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ())
+    return any(map(_says_infeasible, status.conditions or ()))
+
+
+def _says_infeasible(one: wire.Condition) -> bool:
+    return one.type == "PodResizePending" and one.reason == "Infeasible"
+
+
+def _as_text(one: wire.ContainerStatus) -> bytes:
+    """A report as it is kept, without what is not read of it."""
+    allocated, actual = bytes(one.allocated_resources) or b"null", bytes(one.resources) or b"null"
+    name = msgspec.json.encode(one.name)
+    return b'{"name":%b,"allocatedResources":%b,"resources":%b}' % (name, allocated, actual)
 
 
 def normalised_image(name: str) -> str:
@@ -204,10 +249,10 @@ def _requests(raw: msgspec.Raw, path: str, problems: list[str]) -> Nano | None:
 
 def _pod_resources(pod: wire.Pod, problems: list[str]) -> Generator[int, None, PodResources]:
     spec, status = pod.spec, pod.status
-    reports = {s.name: s for s in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))}
+    reported = {one.name: one for one in _statuses(status)}
 
     def container(c: wire.Container, path: str) -> ContainerRequests:
-        report = reports.get(c.name)
+        report = reported.get(c.name)
         allocated = actual = None
         if report is not None:
             where = f"status.containerStatuses[{c.name}]"
@@ -228,6 +273,8 @@ def _pod_resources(pod: wire.Pod, problems: list[str]) -> Generator[int, None, P
         for i, one in enumerate(containers):
             found.append(container(one, f"{path}[{i}]"))
             steps += _A_CONTAINER + len(wire.present(one.resources)) // _OF_RESOURCES
+            if reported and (report := reported.get(one.name)) is not None:
+                steps += (len(bytes(report.allocated_resources)) + len(bytes(report.resources))) // _OF_RESOURCES
             if steps >= _PART * _A_CONTAINER:
                 yield steps
                 steps = 0

@@ -5,11 +5,11 @@ from contextlib import suppress
 
 from scheduler.model import devices_parse, pod_group_parse, storage_parse, wire
 from scheduler.model.annotated import Mode
-from scheduler.model.containers import asks_much, has_many
+from scheduler.model.containers import asks_much, has_many, in_small_parts
 from scheduler.model.devices import DEVICE_KINDS, DeviceKind
 from scheduler.model.namespaced import Namespace, SelectingObject, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
-from scheduler.model.pod import BOUND, NO_MODES, Interner, NeededNowError, Pod, may_be_read_later, parse_pod
+from scheduler.model.pod import BOUND, NO_MODES, Interner, NeededNowError, Pod, parse_pod
 from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, PodGroup
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
 
@@ -79,7 +79,7 @@ class Decoder:
             unread = wire.unread_pod_decoder.decode(raw)
             if not (self._reads_later or has_many(unread.spec)):
                 read = wire.pod_decoder.decode(raw)
-            if (read is None or asks_much(read.spec)) and may_be_read_later(unread):
+            if (read is None or asks_much(read.spec)) and in_small_parts(unread):
                 with suppress(NeededNowError):
                     return parse_pod(unread, self.interner)
         return parse_pod(wire.pod_decoder.decode(raw) if read is None else read, self.interner)

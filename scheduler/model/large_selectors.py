@@ -49,6 +49,24 @@ def label_selector_in_parts(selector: wire.LabelSelector | None, path: str) -> P
     return made
 
 
+def selector_of_labels(labels: dict[str, str]) -> Parts[LabelSelector]:
+    """What a map of labels selects, as Services have it: none selects nothing. Nothing is checked."""
+    found, only = list[Requirement](), dict[str, frozenset[str]]()
+    for keys in some_of((yield from in_order(list(labels)))):
+        for key in keys:
+            value = labels[key]
+            values = only.get(value)
+            if values is None:
+                values = only[value] = frozenset((value,))
+            found.append(Requirement(key, "In", values))
+        yield len(keys) // 2
+    if not found:
+        return NOTHING
+    made = LabelSelector(tuple(found))
+    yield from made.working_out()
+    return made
+
+
 def _by_values(requirement: Requirement) -> tuple[int, str, int]:
     """What orders requirements on the same key, however many values they have."""
     values = requirement.values

@@ -2,8 +2,8 @@
 
 from collections.abc import Hashable, Mapping
 
-MANY = 4_000
-"""With more labels than these, a thing is not in indexes by label; its labels are looked at instead."""
+MANY = 256
+"""A thing with more labels than these is in indexes by those keys alone that somebody has asked about."""
 
 
 class ManyLabels(dict[str, str]):

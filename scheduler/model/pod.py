@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from scheduler.model import wire
 from scheduler.model.annotated import AnnotationError, Mode, affinity_of, carries
-from scheduler.model.containers import in_small_parts, resize_infeasible
+from scheduler.model.containers import reports, resize_infeasible
 from scheduler.model.lasting import Lasting, expected_text, lasting
 from scheduler.model.many_labels import labels_of
 from scheduler.model.pod_devices import required_features
@@ -281,11 +281,6 @@ class NeededNowError(Exception):
     """Containers and volumes of an UnreadPod count from now on, and were not read before."""
 
 
-def may_be_read_later(pod: wire.UnreadPod) -> bool:
-    """Whether a pod can be read in parts, and no kubelet has reported of it."""
-    return not _status_key(pod.status) and in_small_parts(pod.spec)
-
-
 def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None, str]:
     ports, resources = bytes(c.ports), bytes(c.resources)
     # The pod's status says which container has which device, if it asks for them as resources.
@@ -309,6 +304,7 @@ def _volumes_key(volumes: list[wire.Volume]) -> tuple[Any, ...]:
 
 
 def _status_key(status: wire.PodStatus) -> tuple[Any, ...]:
+<<<<<<< HEAD
     reports: tuple[tuple[str, bytes, bytes], ...] = ()
     if status.container_statuses or status.init_container_statuses:
         reports = tuple(
@@ -318,10 +314,13 @@ def _status_key(status: wire.PodStatus) -> tuple[Any, ...]:
                 if bytes(s.allocated_resources) or bytes(s.resources)
             ]
         )
+=======
+    reported = reports(status)
+>>>>>>> cost
     totals = (bytes(status.allocated_resources), bytes(status.resources))
-    if not reports and not any(totals):
+    if not reported and not any(totals):
         return ()
-    return (reports, totals, resize_infeasible(status))
+    return (reported, totals, resize_infeasible(status))
 
 
 def _conditions(conditions: Sequence[wire.Condition]) -> tuple[tuple[str, str, str, str] | None, bool]:

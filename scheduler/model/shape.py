@@ -266,8 +266,8 @@ def parse_shape(
     shape.affinity_digest = hash((affinity, spread)) if long else 0
     written = Written(shape.namespace, affinity, spread)
     if isinstance(pod, wire.UnreadPod):
-        shape.begin(_Unread(written, WrittenSpec(pod.spec)))
-        written.prepare()
+        shape.begin(_Unread(written, WrittenSpec(pod)))
+        written.prepare(soon=bool(pod.spec.node_name))
         return shape
     if alike.spec is not None:
         shape.take_over(alike.spec, OF_SPEC)

@@ -93,15 +93,16 @@ class Written:
         self._early: dict[str, Any] = {}
         """Large terms by their paths: as they were decoded, and later as they were read."""
 
-    def prepare(self) -> None:
-        """Decode the large terms, and look at the types of everything.
+    def prepare(self, *, soon: bool = False) -> None:
+        """Decode the large terms, and look at the types of everything. `soon`: they are read soon, and not compressed.
 
         Raises msgspec.ValidationError when a field has the wrong JSON type.
         """
         affinity, spread = unpacked(self._affinity), unpacked(self._spread)
         decoded = _affinity_decoder.decode(affinity) if affinity else wire.Affinity()
         constraints = _spread_decoder.decode(spread) if spread else []
-        self._affinity, self._spread = packed(affinity), packed(spread)
+        if not soon:
+            self._affinity, self._spread = packed(affinity), packed(spread)
         self._early = {path: term for path, term in _terms(decoded, constraints) if _items(term) > _LARGE}
 
     def reading(self, shape: "PodShape", problem: str | None) -> Iterator[int]:

@@ -4,11 +4,13 @@ Numbers are kept by label key and, for keys that a selector has asked about, by 
 its keys and values and on how many things it selects, not on how many things there are. A selector that excludes a few
 values and selects all the rest costs one pass over an array of bits.
 
-A thing with thousands of labels is not kept by label key: its labels are looked at whenever a selector asks by labels.
-A tenant may write 100,000 in one turn, and not many such objects before the cluster's storage is full.
+A thing with hundreds of labels is kept by those of its keys alone that a selector has asked about: a tenant may write
+100,000 in one turn, or thousands of things with 4,000 each, and few of these keys ever matter. A selector of many
+conditions is held against such things one by one, in parts.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import TypeAlias
@@ -25,6 +27,12 @@ FEW = 64
 _VALUES_KEPT = 256
 """Label keys whose numbers are kept by value."""
 _OLDEST = 32
+_KEYS_LEARNT = 1024
+"""Label keys by which things with many labels are kept."""
+_EACH = 16
+"""A selector of more conditions is held against things with many labels one by one."""
+_PART = 250
+"""Steps between two charges."""
 
 Numbers: TypeAlias = "array[int]"
 Found = list[int] | Bools
@@ -40,8 +48,14 @@ class LabelIndex:
         self._in_place: dict[str, Numbers] = {}
         self._with_key: dict[str, Numbers] = {}
         self._by_value: Bounded[str, _ByValue] = Bounded(_VALUES_KEPT)
-        self._unindexed: dict[int, Mapping[str, str]] = {}
-        """Things with more labels than are kept by key."""
+        self._large: dict[int, int] = {}
+        """Things with many labels: number → the place in `_coming`."""
+        self._coming: list[int] = []
+        """Their numbers in the order in which they came, those of removed ones included."""
+        self._learnt: dict[str, int] = {}
+        """Label key → how many of `_coming` are kept by it, the key that was learnt first at the start."""
+        self._looked: tuple[tuple[Condition, ...], frozenset[str] | None, list[bool]] | None = None
+        """Conditions and places that are being held against `_coming`, and what came of that so far."""
         self._there: Bools = np.zeros(64, dtype=np.bool_)
         self._all: Bools | None = None
         self._free: list[int] = []
@@ -74,7 +88,8 @@ class LabelIndex:
         self._all = None
         _append(self._in_place, place, number)
         if len(labels) > MANY:
-            self._unindexed[number] = labels
+            self._large[number] = len(self._coming)
+            self._coming.append(number)
             return number
         for key in labels:
             _append(self._with_key, key, number)
@@ -89,9 +104,9 @@ class LabelIndex:
         self._all = None
         self.dead.append(number)
         _drop(self._in_place, self._places[number], number)
-        if self._unindexed.pop(number, None) is not None:
-            return
-        for key in labels:
+        at = self._large.pop(number, None)
+        learnt = labels if at is None else [key for key, upto in self._learnt.items() if upto > at and key in labels]
+        for key in learnt:
             if _drop(self._with_key, key, number):
                 self._by_value.pop(key, None)
 
@@ -109,20 +124,31 @@ class LabelIndex:
         self._by_value.clear()
         self._free += self.dead
         self.dead = []
+        there = sorted(self._large.values())
+        self._learnt = {key: bisect_left(there, upto) for key, upto in self._learnt.items()}
+        self._coming = [self._coming[at] for at in there]
+        self._large = {number: at for at, number in enumerate(self._coming)}
+        self._looked = None
 
     def select(
         self,
         conditions: Iterable[Condition],
         places: frozenset[str] | None = None,
         meets: Callable[[Mapping[str, str]], bool] | None = None,
+        charge: Callable[[int], None] | None = None,
     ) -> Found:
-        """The things in these places (None: in all) for which all conditions hold. `meets`: says so at once of one."""
+        """The things in these places (None: in all) for which all conditions hold. `meets`: says so at once of one.
+
+        `charge` is told the steps of each part of what takes long. What it raises comes out here; asked again for the
+        same conditions, the next part follows. None: it is done at once.
+        """
         conditions = tuple(conditions)
-        if places is None and not any(self._excludes(condition) for condition in conditions):
+        few = len(conditions) <= _EACH or not self._coming
+        if places is None and few and not any(self._excludes(condition) for condition in conditions):
             return self.everything()
         candidates = self._candidates(conditions, places)
         if candidates is None:
-            return self._bits(conditions, places, meets)
+            return self._bits(conditions, places, None if few else self._held(conditions, places, meets, charge))
         labels, there = self._labels, self._places
         return [
             number
@@ -142,7 +168,7 @@ class LabelIndex:
 
     def _excludes(self, condition: Condition) -> bool:
         """Whether a condition may not hold for something that is there."""
-        return condition.kind not in WITHOUT or condition.key in self._with_key or bool(self._unindexed)
+        return condition.kind not in WITHOUT or bool(self._numbers(condition.key))
 
     def cost(self, conditions: int, values: int, found: Found) -> int:
         """About how many microseconds the last selection took, by so many conditions with so many values."""
@@ -156,12 +182,12 @@ class LabelIndex:
             found = self._few(self._in_place, places)
             if found is not None:
                 return found
-        for condition in conditions:
+        for condition in islice(conditions, _EACH if self._coming else None):
             if condition.kind is Kind.PRESENT:
-                numbers = self._with_key.get(condition.key, ())
+                numbers = self._numbers(condition.key)
                 found = list(numbers) if len(numbers) <= FEW else None
             elif condition.kind is Kind.IN:
-                numbers = self._with_key.get(condition.key, ())
+                numbers = self._numbers(condition.key)
                 if len(numbers) <= FEW:
                     found = list(numbers)
                 else:
@@ -169,8 +195,7 @@ class LabelIndex:
             else:
                 continue
             if found is not None:
-                self._steps += len(self._unindexed) // 2
-                return found + list(self._unindexed)
+                return found
         return None
 
     @staticmethod
@@ -182,12 +207,8 @@ class LabelIndex:
                 return None
         return found
 
-    def _bits(
-        self,
-        conditions: tuple[Condition, ...],
-        places: frozenset[str] | None,
-        meets: Callable[[Mapping[str, str]], bool] | None,
-    ) -> Bools:
+    def _bits(self, conditions: tuple[Condition, ...], places: frozenset[str] | None, held: list[bool] | None) -> Bools:
+        """`held`: whether the conditions hold for each of `_coming`, if that was found one by one."""
         count = len(self._labels)
         bits: Bools = self._there[:count].copy()
         self._steps += count // 1000
@@ -195,6 +216,8 @@ class LabelIndex:
             bits &= self._marked(self._in_place, places, count)
         for condition in conditions:
             key = condition.key
+            if held is None:
+                self._numbers(key)
             match condition.kind:
                 case Kind.IN:
                     bits &= self._marked(self._values(key), condition.values, count)
@@ -204,11 +227,63 @@ class LabelIndex:
                     bits &= self._marked(self._with_key, (key,), count)
             if condition.kind in (Kind.PRESENT, Kind.NOT_IN) and condition.values and key in self._with_key:
                 bits &= ~self._marked(self._values(key), condition.values, count)
-        for number, labels in self._unindexed.items():
-            there = places is None or self._places[number] in places
-            bits[number] = there and (hold(conditions, labels) if meets is None else meets(labels))
-        self._steps += len(self._unindexed) * (1 + len(conditions) // 8)
+        if held is not None:
+            coming = np.array(self._coming, dtype=np.int32)
+            bits[coming] = self._there[coming] & held  # some may have gone since they were looked at
         return bits
+
+    def _held(
+        self,
+        conditions: tuple[Condition, ...],
+        places: frozenset[str] | None,
+        meets: Callable[[Mapping[str, str]], bool] | None,
+        charge: Callable[[int], None] | None,
+    ) -> list[bool]:
+        """Whether the conditions hold for each of `_coming`, and it is in one of the places."""
+        looked = self._looked
+        held = looked[2] if looked is not None and looked[0] is conditions and looked[1] == places else []
+        self._looked = conditions, places, held
+        steps = 0
+        for number in self._coming[len(held) :]:
+            labels = self._labels[number]
+            steps += 1
+            if labels is None or not (places is None or self._places[number] in places):
+                held.append(False)
+            else:
+                held.append(hold(conditions, labels) if meets is None else meets(labels))
+                steps += min(len(conditions), len(labels)) // 8
+            if steps >= _PART and charge is not None:
+                charge(steps)
+                steps = 0
+        self._steps += steps
+        self._looked = None
+        return held
+
+    def _numbers(self, key: str) -> "Numbers | tuple[()]":
+        """The numbers of all things with a key. Which of those with many labels have it is learnt when one asks."""
+        coming, upto = self._coming, self._learnt.get(key, 0)
+        if upto < len(coming):
+            if not upto and len(self._learnt) >= _KEYS_LEARNT:
+                self._unlearn(next(iter(self._learnt)))
+            for number in coming[upto:]:
+                labels = self._labels[number]
+                if labels is not None and key in labels:
+                    _append(self._with_key, key, number)
+            self._learnt[key] = len(coming)
+            self._steps += (len(coming) - upto) // 8
+        return self._with_key.get(key, ())
+
+    def _unlearn(self, key: str) -> None:
+        """Have things with many labels not kept by a key any more."""
+        del self._learnt[key]
+        numbers = self._with_key.pop(key, None)
+        if numbers is None:
+            return
+        self._by_value.pop(key, None)
+        self._steps += len(numbers) // 8
+        kept = array("i", [number for number in numbers if self._there[number] and number not in self._large])
+        if kept:
+            self._with_key[key] = kept
 
     def _marked(self, lists: Mapping[str, Numbers], wanted: Iterable[str], count: int) -> Bools:
         marked = np.zeros(count, dtype=np.bool_)

@@ -79,7 +79,7 @@ class Members:
         effort.note("terms", len(self.terms))
         effort.note("kinds of placed pods", len(pods))
         while self._done < len(self.terms):
-            found, cost = pods.matching(self.terms[self._done], leaving=self._leaving)
+            found, cost = pods.matching(self.terms[self._done], leaving=self._leaving, charge=effort.charge)
             if self._amounts is not None:
                 if found is not self._run:
                     self._add_run()

@@ -3,7 +3,7 @@
 Indexes of labels say which classes an affinity term selects; the pods of each class are counted by row.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
@@ -114,17 +114,20 @@ class PodClasses:
         for key in keys:
             self.relabelled[key] = self.relabelled.get(key, 0) + 1
 
-    def matching(self, term: AffinityTerm, *, leaving: bool = True) -> tuple[Found, int]:
+    def matching(
+        self, term: AffinityTerm, *, leaving: bool = True, charge: Callable[[int], None] | None = None
+    ) -> tuple[Found, int]:
         """The classes that an incoming pod's term selects, and about how many microseconds it took.
 
         `leaving`: terminating pods too. A namespace that is not known matches no namespace selector but `{}`.
+        `charge`: as for `LabelIndex.select`.
         """
         conditions = term.selector.conditions
         if conditions is None:
             return [], 1
         places, cost = self._places(term)
         selector = term.selector
-        found = self._index.select(conditions, places, selector.matches)
+        found = self._index.select(conditions, places, selector.matches, charge)
         cost += self._index.cost(len(conditions), selector.size - len(conditions), found)
         if leaving:
             return found, cost

@@ -11,7 +11,7 @@ from scheduler.state.selector_index import SelectorIndex
 _DEAD = 64
 _MERGED = 32
 _LARGE = 64
-"""Selectors of so many labels are not indexed, which takes as long as they are: one look says most often no."""
+"""Selectors of more labels, or that nobody has read, are not indexed: one look says most often no."""
 
 
 class Merged:
@@ -78,7 +78,7 @@ class _OfNamespace:
         self.large: dict[str, SelectingObject] = {}
 
     def put(self, service: SelectingObject) -> None:
-        if len(service.selector.requirements) > _LARGE:
+        if not service.complete or len(service.selector.requirements) > _LARGE:
             self.large[service.name] = service
             return
         number = self.numbers[service.name] = self.index.add(service.selector)

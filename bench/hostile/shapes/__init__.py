@@ -2,6 +2,7 @@
 
 from bench.hostile.scenario import Scenario
 from bench.hostile.shapes import (
+    absurd,
     arranged,
     changed,
     claims,
@@ -14,6 +15,7 @@ from bench.hostile.shapes import (
     odd,
     placed,
     queueing,
+    renewed,
     restless,
     selecting,
     sly,
@@ -25,7 +27,7 @@ SCENARIOS: list[Scenario] = [
     scenario
     for module in (
         *(terms, specs, placed, queueing, selecting, claims, devices, nodes, odd, crossed, gangs, restless),
-        *(changed, arranged, sly, mixed, dense),
+        *(changed, arranged, sly, mixed, dense, absurd, renewed),
     )
     for scenario in module.SCENARIOS
 ]

@@ -6,13 +6,14 @@ results are kept by row: an attempt that used up its slice goes on where it was,
 tries only the rows that changed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.framework.plugin import Filters
 from scheduler.model.pod import Pod
+from scheduler.model.selectors import EVERYTHING
 from scheduler.plugins.default_preemption.budgets import Budgets, Drawn
 from scheduler.plugins.default_preemption.dry_run_results import (
     HELPS,
@@ -30,6 +31,8 @@ from scheduler.state.nodes import Nodes
 
 _KEPT_MOST = 16
 _DELAYS = 3
+_NAMESPACES = 16
+"""If budgets of more namespaces changed, no row is spared."""
 """How often rows are tried again because budgets changed; after that, only the chosen row is."""
 
 
@@ -114,18 +117,16 @@ class DryRuns:
         if results.budgets == cluster.budget_log.version:
             return
         changed = cluster.budget_log.since(results.budgets)
-        rows = np.flatnonzero(results.states == HELPS).tolist()
-        if changed is not None:
-            namespaces = {namespace for namespace, _ in changed}
-            priority = results.pod.priority
-            below = self._ranking.below
-            rows = [row for row in rows if any(p.pod.namespace in namespaces for p in below(row, priority, cluster))]
+        rows = np.flatnonzero(results.states == HELPS)
+        namespaces = set() if changed is None else {namespace for namespace, _ in changed}
+        if changed is not None and len(namespaces) <= _NAMESPACES:
+            rows = rows[_with_pods_of(namespaces, cluster)[rows]]
         if not results.complete:
             results.delays += 1
         if results.delays > _DELAYS:
             results.unsure[rows] = True
         else:
-            results.again(rows)
+            results.again(rows.tolist())
 
     def _make_room(self) -> None:
         """Drop complete results, the oldest first; then the newest incomplete ones, so that some can be completed."""
@@ -197,3 +198,16 @@ def _rows_ahead(pod: Pod, cluster: Cluster) -> list[tuple[int, list[Pod]]]:
             found.append((row, [other for other in pods if cluster.placement(other.uid) is None]))
     cluster.effort.count(2 * len(found))
     return found
+
+
+def _with_pods_of(namespaces: Iterable[str], cluster: Cluster) -> Bools:
+    """bool[rows]: which have a pod of one of these namespaces, however often their budgets are written."""
+    rows = cluster.nodes.rows
+    there: Bools = np.zeros(rows, dtype=np.bool_)
+    end = cluster.effort.pause()
+    try:
+        for namespace in namespaces:
+            there |= cluster.incidence.on_rows(namespace, EVERYTHING, leaving=True).by_row(rows) > 0
+    finally:
+        cluster.effort.resume(end)
+    return there

@@ -51,13 +51,35 @@ ASKS: dict[str, dict[str, Any]] = {
     "what is no quantity": {
         "containers": [_container(0, resources={"requests": {"cpu": "much"}}), *map(_container, range(MANY))]
     },
+    "what a kubelet reports": {
+        "initContainers": [_container(i, restartPolicy="Always") for i in range(MANY, MANY + 9)],
+        "containers": [_container(i) for i in range(MANY)],
+    },
     "nothing": {"containers": [], "volumes": None, "nodeSelector": {f"k{i}": "v" for i in range(MANY)}},
 }
+
+
+def _report(i: int) -> dict[str, Any]:
+    """Of one container more than it asks for, of another less, of a third one nothing."""
+    given = {"cpu": f"{3 * i}m", "memory": f"{i % 5}Mi"}
+    said: list[dict[str, Any]] = [{"resources": {"requests": given}}, {"allocatedResources": given}, {}]
+    return {"name": f"c{i}", **said[i % 3]}
+
+
+REPORTED: dict[str, dict[str, Any]] = {
+    "what a kubelet reports": {
+        "containerStatuses": [_report(i) for i in range(MANY)],
+        "initContainerStatuses": [_report(i) for i in range(MANY, MANY + 9)],
+        "conditions": [{"type": "Ready"}, {"type": "PodResizePending", "reason": "Infeasible"}],
+    }
+}
+"""The status of a pod."""
 
 
 def _decoded(name: str, **more: Any) -> Pod:
     made = pod("p", uid="p")
     made["spec"] |= ASKS[name] | more
+    made["status"] = REPORTED.get(name, {})
     return Decoder().beside().pod(encode(made))
 
 
@@ -106,17 +128,30 @@ def test_one_long_container_is_read_at_once() -> None:
 
 
 def test_what_counts_at_once_is_read_at_once() -> None:
-    """A pod on a node, one that a node is kept for, and one of which a kubelet has reported."""
+    """A pod on a node, and one that a node is kept for."""
     made = pod("p", uid="p")
     made["spec"] |= ASKS["containers"]
     decoder = Decoder().beside()
-    reported = [{"name": "c0", "allocatedResources": {"cpu": "7"}, "resources": {"requests": {"cpu": "7"}}}]
-    for status in ({"nominatedNodeName": "n1"}, {"containerStatuses": reported}):
-        assert decoder.pod(encode(made | {"status": status})).shape.complete
+    assert decoder.pod(encode(made | {"status": {"nominatedNodeName": "n1"}})).shape.complete
     one, other = (decoder.pod(encode(made)) for _ in range(2))
     assert not one.shape.complete
     assert one.shape is other.shape
     assert one.shape.digest
+
+
+def test_what_a_kubelet_reports_is_read_with_the_containers() -> None:
+    """By whoever reads these, and the next report is read anew."""
+    made = pod("p", uid="p")
+    made["spec"] |= ASKS["containers"] | {"nodeName": "n1"}
+    decoder = Decoder(placed_too=True).beside(placed_too=True)
+    requests = []
+    for cpu in ("7", "8"):
+        reported = [{"name": "c0", "allocatedResources": {"cpu": cpu}, "resources": {"requests": {"cpu": cpu}}}]
+        found = decoder.pod(encode(made | {"status": {"containerStatuses": reported}}))
+        assert not found.shape.complete
+        found.shape.read(lambda _: None)
+        requests.append(found.shape.requests["cpu"])
+    assert requests[1] - requests[0] == 1_000
 
 
 def test_what_a_pod_asks_for_is_not_read_again_when_it_is_bound() -> None:

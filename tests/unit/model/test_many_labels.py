@@ -3,6 +3,7 @@
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.many_labels import MANY, ManyLabels, key_of, labels_of
+from scheduler.model.selectors import LabelSelector, Requirement
 from scheduler.state.label_index import LabelIndex
 from tests.builders import pod
 from tests.unit.work import lines
@@ -37,3 +38,27 @@ def test_to_number_a_thing_of_100_000_labels_costs_little() -> None:
     index, worst = LabelIndex(), {f"{i:x}": "" for i in range(100_000)}
     assert lines(lambda: index.add(worst))[0] < 100
     assert lines(lambda: index.remove(0))[0] < 100
+
+
+def test_a_label_that_nobody_had_is_found_without_a_look_at_things_of_many_labels() -> None:
+    """They are looked at once for each key: others' terms by keys that are known cost what they did before."""
+    index = LabelIndex()
+    for i in range(500):
+        index.add({**LABELS, "own": f"{i}"})
+    index.add({"app": "a"})
+    asked = [LabelSelector((Requirement("app", "In", frozenset((name,))),)) for name in ("a", "b")]
+    assert index.select(asked[0].conditions or ()) == [500]
+    taken, found = lines(lambda: index.select(asked[1].conditions or ()))
+    assert found == []
+    assert taken < 100
+
+
+def test_a_selector_of_many_conditions_is_held_against_them_in_parts() -> None:
+    index, parts = LabelIndex(), list[int]()
+    for i in range(500):
+        index.add({**LABELS, "own": f"{i}"})
+    barred = tuple(Requirement(f"x{i}", "NotIn", frozenset(("v",))) for i in range(2_000))
+    selector = LabelSelector((*barred, Requirement("own", "NotIn", frozenset(("7",)))))
+    found = index.select(selector.conditions or (), None, selector.matches, parts.append)
+    assert sum(found) == 499
+    assert len(parts) > 50

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.plugins.default_preemption import victims
+from scheduler.plugins.default_preemption.importance import Ranking
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
@@ -28,6 +29,7 @@ from tests.unit.plugins.preempting import (
     decoder,
     pods,
 )
+from tests.unit.work import calls
 
 MOST_SLICES = 400
 small = st.sampled_from((1, 1, 30, 200, 700))
@@ -161,6 +163,19 @@ def test_only_changed_rows_are_tried_again() -> None:
     crowd.change("start", 3, 5)
     in_slices(framework, a_pod("q1", 2, 4), crowd, [1], [])
     assert plugin.dry_runs.tried == NODES + 1
+
+
+def test_budgets_of_others_cost_no_look_at_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes budgets again and again had the pods of each row that helps looked at, in one turn."""
+    crowd, framework = Crowd([(0, 2, 0)] * 2 * NODES), a_framework()
+    plugin = framework.plugin("DefaultPreemption")
+    assert isinstance(plugin, DefaultPreemption)
+    in_slices(framework, a_pod("q0", 2, 4), crowd, [1], [])
+    looked = calls(monkeypatch, (Ranking, "below"))
+    crowd.cluster.put_selecting(msgspec.structs.replace(a_budget("b", 1, {}), namespace="elsewhere"))
+    assert answer(framework, a_pod("q1", 2, 4), crowd.cluster)[0] == "n0"
+    assert plugin.dry_runs.tried == NODES
+    assert looked["below"] == 0
 
 
 def test_dry_runs_touch_no_row() -> None:

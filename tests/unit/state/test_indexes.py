@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from scheduler.model.namespaced import SelectingObject
 from scheduler.model.parts import whole
 from scheduler.model.selectors import NOTHING, LabelSelector, Requirement
 from scheduler.state import label_index, selector_index
+from scheduler.state.effort import SliceOver
 from scheduler.state.label_index import LabelIndex
 from scheduler.state.selector_index import SelectorIndex, TermIndex
 from scheduler.state.services import Services
@@ -124,6 +126,8 @@ class Kept:
 @given(
     st.sampled_from([0, 1, 64]),
     st.sampled_from([0, 1, 64]),
+    st.sampled_from([0, 1, 16]),
+    st.sampled_from([1, 2, 1024]),
     st.lists(st.tuples(LABELS, PLACES), min_size=1),
     STEPS,
     st.lists(st.tuples(SELECTORS, st.none() | st.frozensets(PLACES)), min_size=1, max_size=4),
@@ -131,16 +135,28 @@ class Kept:
 def test_labels(
     few: int,
     many: int,
+    each: int,
+    learnt: int,
     made: list[tuple[dict[str, str], str]],
     steps: list[tuple[str, int]],
     asked: list[tuple[LabelSelector, frozenset[str] | None]],
 ) -> None:
-    """Found one by one or as bits, in some places or in all, whether or not they are too many to be kept by key."""
+    """Found one by one or as bits, in some places or in all, whether or not they are too many to be kept by key.
+
+    The first selector is given up after one part, and asked again after the next change.
+    """
     index = LabelIndex()
+
+    def stop(_steps: int) -> None:
+        raise SliceOver
+
     kept = Kept(lambda one: index.add(*one), lambda number, _: index.remove(number), index.reuse)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(label_index, "FEW", few)
         patch.setattr(label_index, "MANY", many)
+        patch.setattr(label_index, "_EACH", each)
+        patch.setattr(label_index, "_KEYS_LEARNT", learnt)
+        patch.setattr(label_index, "_PART", 0)
         for step in steps:
             kept.take(step, made)
             for selector, places in asked:
@@ -153,6 +169,10 @@ def test_labels(
                     for number, (labels, place) in kept.things.items()
                     if selector.matches(labels) and (places is None or place in places)
                 )
+            given_up, places = asked[0]
+            if given_up.conditions is not None:
+                with suppress(SliceOver):
+                    index.select(given_up.conditions, places, given_up.matches, stop)
             assert index.alive == len(kept.things)
 
 
@@ -258,6 +278,7 @@ def test_selectors_are_taken_out_of_long_lists_together(monkeypatch: pytest.Monk
     assert np.flatnonzero(index.select({"app": "x", "k1999": "x"})).tolist() == [1_999]
 
 
+@settings(deadline=None)
 @given(st.lists(SELECTORS, max_size=6), st.lists(SELECTORS, max_size=3), st.lists(LABELS, max_size=4), st.data())
 def test_large_selectors_are_found_by_one_key_and_held_against_the_labels(
     first: list[LabelSelector], later: list[LabelSelector], things: list[dict[str, str]], data: st.DataObject

@@ -47,6 +47,7 @@ def test_an_owners_selector_is_taken_as_it_is(looks: Counter[str]) -> None:
     cluster, decoder = Cluster(), Decoder()
     expressions = [{"key": f"k{i}", "operator": "NotIn", "values": ["x"]} for i in range(2_000)]
     owner = selecting(decoder, "ReplicaSet", "set", {"matchExpressions": expressions})
+    owner.read(lambda _: None)
     cluster.put_selecting(owner)
     looks.clear()
     for i in range(5):
@@ -145,7 +146,9 @@ def test_what_is_added_to_a_large_selector_is_worked_out_by_itself() -> None:
     assert lines(lambda: plugin.pod_hint(spread, ClusterEvent.POD_PLACED, other))[0] < 50
     cluster = Cluster()
     expressions = [{"key": f"k{i}", "operator": "DoesNotExist"} for i in range(many)]
-    cluster.put_selecting(selecting(decoder, "ReplicaSet", "set", {"matchExpressions": expressions}))
+    owner = selecting(decoder, "ReplicaSet", "set", {"matchExpressions": expressions})
+    owner.read(lambda _: None)
+    cluster.put_selecting(owner)
     cluster.put_selecting(selecting(decoder, "Service", "web", {"app": "a"}))
     owns = owned(decoder, labels)
 
