@@ -19,6 +19,7 @@ _TOLD = 100
 _NUMBERS = {
     "Input should be a valid integer, unable to parse string as an integer": "want a whole number",
     "Input should be a valid number, unable to parse string as a number": "want a number",
+    "Input should be greater than or equal to 0": "want 0 or more",
 }
 """pydantic's words for what typer's options are given."""
 _QUOTE = "'"

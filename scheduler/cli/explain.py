@@ -22,7 +22,7 @@ from scheduler.cli.options import (
 )
 from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.cli.pods import from_cluster, from_file
-from scheduler.cli.which import owner, waiting
+from scheduler.cli.which import anybody, owner, waiting
 from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
@@ -122,6 +122,8 @@ def explain(
         if not pods and inside is not None and of is None:
             more = len(waiting(there, namespace=None, of=None, selector=selector))
             found.notes.append(f"no pod waits in the namespace {inside}; in all namespaces (-A): {more:,}")
+        if not pods and selector is not None and not anybody(there, selector):
+            found.notes.append(f"no pod at all has these labels: {selector}")
         print_pending(found, output, everything=everything)
         return FOUND if pods else 0
     if group is not None or (file is not None and pod is None and holds_group(held)):

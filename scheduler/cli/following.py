@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from msgspec import Raw
 
+from scheduler.cli import live
 from scheduler.cli.errors import InputError, complain
 from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
@@ -111,6 +112,7 @@ class Following:
     async def _sync(self) -> str | None:
         """Wait for the first lists; what is wrong if they do not come."""
         host, until = self._connection.host, time.monotonic() + self._timeout
+        silent: float | None = time.monotonic() + live.SILENCE
         while not self._stopping.is_set():
             missing = [each for each in self._reflectors if not each.has_synced]
             refused = next((each for each in missing if each.refused is not None and each.resource in _NEEDED), None)
@@ -120,6 +122,9 @@ class Following:
             if not left:
                 self._receive(Seen(at=time.monotonic() - self._started, synced=True))
                 return None
+            if silent is not None and time.monotonic() > silent and len(left) == len(self._reflectors):
+                silent = None
+                complain([live.not_answered(host, self._timeout)])
             if time.monotonic() > until:
                 why = next((str(each.last_error) for each in left if each.last_error is not None), "no answer")
                 return f"can't list {left[0].resource.plural} of {host}: {why}"

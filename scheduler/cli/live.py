@@ -103,6 +103,12 @@ async def _world(connection: Connection, decoder: Decoder, kinds: Sequence[Resou
     return world
 
 
+def not_answered(host: str, limit: float) -> str:
+    """What is said of a server after `SILENCE`. `limit`: seconds."""
+    until = "" if limit == NO_LIMIT else f"; --request-timeout ends it after {limit:g} s"
+    return f"{host} has not answered yet{until}"
+
+
 async def _lists(
     connection: Connection, problems: list[str], limit: float, kinds: Sequence[Resource]
 ) -> list[tuple[Resource, list[msgspec.Raw]]]:
@@ -110,8 +116,7 @@ async def _lists(
         needed = [asyncio.ensure_future(_all(client, kind)) for kind in kinds if kind in _NEEDED]
         answered, _ = await asyncio.wait(needed, timeout=SILENCE, return_when=asyncio.FIRST_COMPLETED)
         if not answered:
-            until = "" if limit == NO_LIMIT else f"; --request-timeout ends it after {limit:g} s"
-            complain([f"{connection.host} has not answered yet{until}"])
+            complain([not_answered(connection.host, limit)])
         answers = await asyncio.gather(*needed, return_exceptions=True)
         if not any(isinstance(each, BaseException) for each in answers):
             # Others are not asked for before: they would be waited for, one after the other, if nobody answers.

@@ -50,6 +50,11 @@ def waiting(world: World, *, namespace: str | None, of: tuple[str, str] | None, 
     raise InputError(f"{kind} {name}: no pod {where} is owned by it{said}")
 
 
+def anybody(world: World, selector: str) -> bool:
+    """Whether any pod has these labels, placed or not. Raises InputError."""
+    return any(_of(pods.values(), None, None, selector) for pods in (world.waiting, world.placed))
+
+
 def _of(pods: Iterable[Pod], namespace: str | None, of: tuple[str, str] | None, selector: str | None) -> list[Pod]:
     try:
         matches = parse_labels(selector) if selector else None

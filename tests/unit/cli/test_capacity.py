@@ -41,6 +41,13 @@ def test_exit_code(berth: Berth, file: str, least: str, code: int) -> None:
     assert berth("capacity", "-f", file, "--cluster", "cluster.json", "--at-least", least).code == code
 
 
+def test_fewer_than_none(berth: Berth, file: str) -> None:
+    """The value, and what was expected, in the words of all commands."""
+    found = berth("capacity", "-f", file, "--cluster", "cluster.json", "--at-least", "-3")
+    said = 'berth: invalid value for --at-least: want 0 or more, got "-3" (see berth capacity --help)\n'
+    assert (found.code, found.err) == (2, said)
+
+
 @pytest.mark.parametrize(
     ("documents", "arguments", "said"),
     [

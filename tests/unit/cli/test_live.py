@@ -204,6 +204,18 @@ def test_a_silent_server_is_said_and_given_up(
     assert "can't list nodes" in second
 
 
+def test_a_silent_server_is_said_and_given_up_by_shadow(
+    berth: Berth, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by the commands that list once."""
+    monkeypatch.setattr(live, "SILENCE", 0.0)
+    found = berth("shadow", "--kubeconfig", silent, "--request-timeout", "1s")
+    assert found.code == 2
+    first, second = found.err.splitlines()
+    assert first.endswith("has not answered yet; --request-timeout ends it after 1 s")
+    assert "can't list nodes" in second
+
+
 @pytest.mark.parametrize("given", ["soon", "-1", "", "1.5s"])
 def test_request_timeout_is_a_time(berth: Berth, silent: str, given: str) -> None:
     """One line, exit code 2."""

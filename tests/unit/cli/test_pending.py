@@ -99,3 +99,11 @@ def test_refused(berth: Berth, dump: str, arguments: list[str], said: str) -> No
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"berth: {said}")
     assert len(found.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("selector", "said"), [("app=nowhere", True), ("app=web", False)])
+def test_labels_that_no_pod_has(berth: Berth, dump: str, selector: str, said: bool) -> None:
+    """They are told apart from labels of pods that have their nodes."""
+    Path("more.json").write_text(json.dumps(pod("placed", "1", labels={"app": "web"}, on="a")), encoding="utf-8")
+    found = berth("explain", "-l", selector, "-A", "--cluster", dump, "--cluster", "more.json", "-o", "json")
+    assert (f"no pod at all has these labels: {selector}" in json.loads(found.out)["notes"]) is said
