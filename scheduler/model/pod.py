@@ -304,19 +304,7 @@ def _volumes_key(volumes: list[wire.Volume]) -> tuple[Any, ...]:
 
 
 def _status_key(status: wire.PodStatus) -> tuple[Any, ...]:
-<<<<<<< HEAD
-    reports: tuple[tuple[str, bytes, bytes], ...] = ()
-    if status.container_statuses or status.init_container_statuses:
-        reports = tuple(
-            [
-                (s.name, bytes(s.allocated_resources), bytes(s.resources))
-                for s in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-                if bytes(s.allocated_resources) or bytes(s.resources)
-            ]
-        )
-=======
-    reported = reports(status)
->>>>>>> cost
+    reported = reports(status) if status.container_statuses or status.init_container_statuses else ()
     totals = (bytes(status.allocated_resources), bytes(status.resources))
     if not reported and not any(totals):
         return ()
