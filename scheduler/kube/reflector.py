@@ -62,6 +62,7 @@ class Reflector(Generic[T]):
         field_selector: str = "",
         label_selector: str = "",
         page_size: int = 500,
+        idle: float = IDLE_SECONDS,
         on_malformed: Callable[[Resource, Key | None, Exception], None] | None = None,
         on_refused: Callable[[Resource, ApiError | None], None] | None = None,
         check_seconds: float | None = None,
@@ -79,6 +80,7 @@ class Reflector(Generic[T]):
         self._path = resource.path(namespace)
         self._slices: Slices[T] = Slices(decode_large, clock)
         self._deliver = deliver
+        self._idle = idle
         self._on_refused = on_refused
         self._told_refused = False
         self._clock = clock
@@ -280,7 +282,7 @@ class Reflector(Generic[T]):
         machine = self._machine
         lost: Unreachable | None = None
         try:
-            async with self._client.stream(self._path, query=query, idle=IDLE_SECONDS, lane=WATCH) as stream:
+            async with self._client.stream(self._path, query=query, idle=self._idle, lane=WATCH) as stream:
                 machine.opened(self._clock())
                 self._tell_refused()
                 self._stream = stream
