@@ -8,7 +8,7 @@ from typing import Any
 from tests.differential.generate import claims, pods
 from tests.differential.generate import devices as maker
 from tests.differential.generate.configs import fitting
-from tests.differential.generate.devices import GPU, NIC, Pools
+from tests.differential.generate.devices import GPU, MODELS, NIC, Pools
 from tests.differential.generate.dice import Dice, Object
 from tests.differential.generate.nodes import EXTENDED
 from tests.differential.generate.scene import Scene
@@ -33,6 +33,27 @@ def partitions(dice: Dice) -> Scene:
     scene = _begin(dice)
     pools = _pools(scene, _partition, counters=True)
     _claims(scene, pools, constraints=0.2)
+    return scene
+
+
+def limits(dice: Dice) -> Scene:
+    """About as many devices as a claim may have, in requests that need nearly all of them or few."""
+    scene = _begin(dice)
+    pools = Pools(dice, len(scene.nodes))
+    for number in range(len(scene.nodes)):
+        models = [dice.one(*MODELS) for _ in range(dice.one(7, 46, 46))]
+        found = [{"name": f"dev-{i}", "attributes": {"model": {"string": one}}} for i, one in enumerate(models)]
+        pools.add_local(GPU, f"node-{number}", found)
+    scene.objects += pools.slices
+    uses = []
+    for number in range(dice.one(1, 1, 2)):
+        claim = claims.claim(dice, f"claim-{number}", NAMESPACE)
+        claim["spec"] = claims.of_limits(dice, large=number == 0)
+        uses.append({"name": f"c{number}", "resourceClaimName": claim["metadata"]["name"]})
+        scene.objects.append(claim)
+    scene.pod["spec"]["resourceClaims"] = uses
+    if dice.maybe(0.4):
+        _hold(scene, pools)
     return scene
 
 
@@ -138,13 +159,15 @@ def _pools(scene: Scene, make: MakeDevice, *, counters: bool = False) -> Pools:
     for number in range(dice.one(0, 0, 1, 2)):
         found = [make(dice, i, GPU) for i in range(dice.randint(1, 3))]
         pools.add_shared(GPU, f"net-{number}", found, sets)
+    if dice.maybe(0.2):
+        pools.add_scattered(GPU, "rack", [make(dice, i, GPU) for i in range(dice.randint(2, 6))], sets)
     scene.objects += pools.slices + maker.taint_rules(dice, many)
     return pools
 
 
 def _counter_sets(dice: Dice) -> list[Object]:
     made = []
-    for number in range(dice.one(1, 1, 2)):
+    for number in range(dice.one(2, 2, 2, 3) if not dice.rarely(0.1) else 1):
         amounts = {"slices": {"value": dice.one("4", "7", "8")}, "memory": {"value": dice.one("40Gi", "80Gi")}}
         made.append({"name": f"set-{number}", "counters": amounts})
     return made
@@ -159,8 +182,11 @@ def _partition(dice: Dice, number: int, driver: str) -> Object:
             amounts["memory"] = {"value": dice.one("5Gi", "20Gi", "40Gi")}
         if dice.rarely(0.02):
             amounts["missing"] = {"value": "1"}
-        name = "set-1" if dice.rarely(0.04) else "set-0"
+        name = "set-2" if dice.rarely(0.03) else "set-0"
         made["consumesCounters"] = [{"counterSet": name, "counters": amounts}]
+        if dice.maybe(0.2):
+            of_other = {"slices": {"value": dice.one("1", "1", "3")}}
+            made["consumesCounters"].insert(dice.randint(0, 1), {"counterSet": "set-1", "counters": of_other})
     return made
 
 
@@ -189,6 +215,13 @@ def _shared(dice: Dice, number: int, driver: str) -> Object:
         if dice.maybe(0.5):
             span = {"min": "500m", "step": "500m"}
             made["capacity"]["lanes"]["requestPolicy"] = {"default": "1", "validRange": span}
+    if dice.maybe(0.1):
+        made["capacity"]["net.test/rate"] = {"value": dice.one("1e3", "2500m", "9223372036854775807", "10E")}
+        if dice.maybe(0.6):
+            span = dice.one(
+                {"min": "0", "step": "500m"}, {"min": "1", "step": "250m"}, {"min": "1"}, {"min": "0", "step": "1"}
+            )
+            made["capacity"]["net.test/rate"]["requestPolicy"] = {"default": "1", "validRange": span}
     return made
 
 

@@ -18,10 +18,12 @@ from tests.differential.generate.devices import (
     selectors,
     toleration,
 )
-from tests.differential.generate.dice import Dice, Object
+from tests.differential.generate.dice import Dice, Object, node_term
 
 CLASSES = ("gpu", "gpu", "gpu", "gpu", "gpu", "any", "any", "nic", "large")
 AMOUNTS = ("1Gi", "1Gi", "2Gi", "4Gi", "5Gi", "500Mi", "0", "10Gi", "1500m", "2", "3")
+
+RATES = ("1", "2", "750m", "1100m", "100u", "9223372036854775807", "9223372036854775808", "1e19", "9E", "0")
 
 
 def asks(dice: Dice, *, sharing: bool = False, of: str = "") -> Object:
@@ -40,6 +42,8 @@ def asks(dice: Dice, *, sharing: bool = False, of: str = "") -> Object:
     if sharing and dice.maybe(0.7):
         names = dice.some(("memory", "memory", "lanes", "missing" if dice.rarely(0.1) else "lanes"), 1, 2)
         made["capacity"] = {"requests": {name: dice.one(*AMOUNTS) for name in names}}
+        if dice.maybe(0.1):
+            made["capacity"]["requests"]["net.test/rate"] = dice.one(*RATES)
     return made
 
 
@@ -52,6 +56,27 @@ def request(dice: Dice, name: str, *, alternatives: float = 0.25, sharing: bool 
     if dice.maybe(0.06):
         exactly["adminAccess"] = True
     return {"name": name, "exactly": exactly}
+
+
+def of_limits(dice: Dice, *, large: bool) -> Object:
+    """Requests for nearly as many devices as a claim may have, or for more; if not `large`, for few.
+
+    Where 40 devices are free, none of them fails for want of devices after others have taken many: kube-scheduler
+    would try all combinations of those.
+    """
+    counts = (1, 1, 1, 2, 2, 15, 16, 17, 30, 31, 32, 33) if large else (1, 1, 2, 3)
+
+    def one(number: int) -> Object:
+        if large and number == 0 and dice.maybe(0.25):
+            return {"deviceClassName": "gpu", "allocationMode": "All"}
+        return {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": dice.one(*counts)}
+
+    requests: list[Object] = []
+    for number in range(dice.one(1, 2, 2)):
+        alternatives = [{"name": f"s{i}", **one(number)} for i in range(dice.one(2, 2, 3))]
+        how = {"firstAvailable": alternatives} if dice.maybe(0.85) else {"exactly": one(number)}
+        requests.append({"name": f"r{number}", **how})
+    return {"devices": {"requests": requests}}
 
 
 def constraint(dice: Dice, requests: list[Object]) -> Object:
@@ -108,8 +133,11 @@ def give(dice: Dice, claim: Object, pools: Pools, reserved: list[Object], *, sha
     if local:
         only = {"key": "metadata.name", "operator": "In", "values": local[:1]}
         allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [only]}]}
+    elif dice.maybe(0.5):
+        allocation["nodeSelector"] = {
+            "nodeSelectorTerms": [node_term(dice, pools.nodes) for _ in range(dice.one(1, 1, 2))]
+        }
     if any("bindingConditions" in one for one in results):
-        # All that are late have been so for years, and all others have centuries.
         # All of those that are late were so long ago, and all others have centuries.
         allocation["allocationTimestamp"] = dice.one("2020-01-01T00:00:00Z", "2926-01-01T00:00:00Z")
     claim["status"] = {"allocation": allocation, "reservedFor": reserved}

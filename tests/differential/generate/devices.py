@@ -186,45 +186,53 @@ class Pools:
 
     def add_shared(self, driver: str, name: str, devices: list[Object], counters: Sequence[Object] = ()) -> None:
         """A pool that several nodes reach: some by a selector, all, or each device some."""
-        dice = self.dice
-        kind = dice.one("allNodes", "nodeSelector", "perDeviceNodeSelection")
-        if kind == "nodeSelector":
-            where: Object = {"nodeSelector": node_selector(dice, self.nodes)}
-        else:
-            where = {kind: True}
-        if kind == "perDeviceNodeSelection":
-            for one in devices:
-                which = dice.one("nodeName", "nodeSelector", "allNodes")
-                found = {
-                    "nodeName": f"node-{dice.randint(0, self.nodes - 1)}",
-                    "nodeSelector": node_selector(dice, self.nodes),
-                    "allNodes": True,
-                }
-                one[which] = found[which]
+        where = self._where(self.dice.one(*_SHARED), devices)
         self._add(driver, name, where, devices, counters, "")
 
+    def add_scattered(self, driver: str, name: str, devices: list[Object], counters: Sequence[Object] = ()) -> None:
+        """A pool each of whose slices is for nodes of its own."""
+        self._add(driver, name, {}, devices, counters, "", scattered=True)
+
+    def _where(self, kind: str, devices: list[Object]) -> Object:
+        """Which nodes a slice with these devices is for."""
+        dice = self.dice
+        if kind == "nodeName":
+            return {kind: f"node-{dice.randint(0, self.nodes - 1)}"}
+        if kind == "nodeSelector":
+            return {kind: node_selector(dice, self.nodes)}
+        if kind == "perDeviceNodeSelection":
+            for one in devices:
+                one |= self._where(dice.one("nodeName", "nodeSelector", "allNodes"), [])
+        return {kind: True}
+
     def _add(
-        self, driver: str, pool: str, where: Object, devices: list[Object], counters: Sequence[Object], node: str
+        self,
+        driver: str,
+        pool: str,
+        where: Object,
+        devices: list[Object],
+        counters: Sequence[Object],
+        node: str,
+        *,
+        scattered: bool = False,
     ) -> None:
-        """In one slice or in two, of which one may be missing, of another generation, or have a device of the other."""
+        """In one slice or more: one may be missing, of another generation, or have a device of another."""
         dice, generation = self.dice, self.dice.randint(1, 3)
-        parts = [devices]
-        if len(devices) > 1 and dice.maybe(0.3):
-            cut = dice.randint(1, len(devices) - 1)
-            parts = [devices[:cut], devices[cut:]]
-            if dice.rarely(0.2):
-                parts[1] = [*parts[1], dict(parts[0][0])]
-        if counters and not dice.rarely(0.05):
-            parts.append([])
+        parts = self._cut(devices, 0.8 if scattered else 0.3)
+        if len(parts) > 1 and dice.rarely(0.2):
+            parts[1] = [*parts[1], dict(parts[0][0])]
+        sets = [] if not counters or dice.rarely(0.05) else self._cut(list(counters), 0.3)
+        if sets and dice.rarely(0.04):
+            sets.append([counters[0]])
         made: list[Object] = []
-        for number, part in enumerate(parts):
-            spec = {"driver": driver, "pool": {"name": pool, "generation": generation}, **where}
-            if part:
-                spec["devices"] = part
-            else:
-                spec["sharedCounters"] = list(counters)
+        for number, part in enumerate((*parts, *sets)):
+            there = where if not scattered else self._where(dice.one("nodeName", "nodeName", *_SHARED), part)
+            spec = {"driver": driver, "pool": {"name": pool, "generation": generation}, **there}
+            spec["devices" if number < len(parts) else "sharedCounters"] = part
             name = f"{pool}-{driver}-{number}"
             made.append({"apiVersion": API, "kind": "ResourceSlice", "metadata": metadata(name, "slice"), "spec": spec})
+            if number < len(parts):
+                self.offered += [(driver, pool, one, there.get("nodeName", node)) for one in part]
         count = len(made)
         if dice.rarely(0.1):
             count += 1
@@ -238,4 +246,13 @@ class Pools:
             other["spec"] = {**other["spec"], "pool": {**made[0]["spec"]["pool"], "generation": generation + change}}
             made.append(other)
         self.slices += made
-        self.offered += [(driver, pool, one, node) for part in parts for one in part]
+
+    def _cut(self, whole: list[Object], chance: float) -> list[list[Object]]:
+        """In one part or in two."""
+        if len(whole) < 2 or not self.dice.maybe(chance):
+            return [whole]
+        cut = self.dice.randint(1, len(whole) - 1)
+        return [whole[:cut], whole[cut:]]
+
+
+_SHARED = ("allNodes", "nodeSelector", "perDeviceNodeSelection")

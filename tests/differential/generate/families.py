@@ -228,7 +228,7 @@ FAMILIES: dict[str, Callable[[Dice], Scene]] = {
         *(nodeaffinity, taints, resources, resized, ports, images, podaffinity, podaffinityscore, spread, spreadscore),
         *(volumes, preemption, nominated, profiles, mixed),
         *(claiming.devices, claiming.alternatives, claiming.partitions, claiming.shares, claiming.held),
-        *(claiming.extended, claiming.features, devicepreemption),
+        *(claiming.extended, claiming.features, claiming.limits, devicepreemption),
     )
 }
 
