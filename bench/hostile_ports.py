@@ -64,6 +64,9 @@ class Row:
     during: Cost
 
 
+CHUNKED = b"POST /livez HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+LAST = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
 Attack = Callable[[Target, int], contextlib.AbstractAsyncContextManager[None]]
 
 
@@ -151,6 +154,10 @@ ATTACKS: dict[str, Attack] = {
     "plain HTTP, again and again": again(REQUEST, tls=False),
     "huge headers, again and again": again(b"GET /livez HTTP/1.1\r\nX: " + b"a" * 70_000 + b"\r\n\r\n"),
     "connect and go": again(b"", tls=False),
+    "half a handshake": standing(b"\x16\x03\x01\x02\x00\x01\x00\x01", tls=False),
+    "half a body": standing(CHUNKED + b"1\r\na\r\n"),
+    "trailers without end": again(CHUNKED + b"0\r\n" + b"X: a\r\n" * 20_000),
+    "many requests in one connection": again(REQUEST * 500 + LAST),
 }
 
 
