@@ -198,8 +198,9 @@ class SchedulingCycles:
 
     def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> None:
         story_writer.failed(queued, SCHEDULER_ERROR, message, plugins, now)
+        self._nominator.end(queued.pod, now, real=False)  # as in kube-scheduler, it gives up the node kept for it
         self._queue.put_back(queued, now)
-        self._outbox.failed(queued, SCHEDULER_ERROR, message, plugins)
+        self._outbox.failed(queued, SCHEDULER_ERROR, message, plugins, nominated="")
 
     def broke(self, message: str, now: float) -> None:
         """Take back what the cycle that raised may have begun. Its instructions for other pods are kept."""

@@ -145,9 +145,10 @@ def test_a_pod_that_an_extender_has_refused_is_tried_when_a_node_comes(oracle: O
     assert [step["bound"] for step in found["want"]] == [{}, {"p0": "n1"}]
 
 
-@pytest.mark.parametrize("which", ["820-4", "838-6", "832-1", "836-0", "875-0", "876-1"])
+@pytest.mark.parametrize("which", ["820-4", "838-6", "832-1", "836-0", "875-0", "876-1", "1068-2"])
 def test_pods_that_an_extender_has_refused(oracle: Oracle, which: str) -> None:
-    """Any event wakes them. In the last two, a node on which nobody is in the way goes on being kept for such a pod."""
+    """Any event wakes them. In 875 and 876, a node on which nobody is in the way goes on being kept for such a pod; in
+    1068, it is given up since the extender fails."""
     seed, number = which.split("-")
     assert judged(oracle, [case("extended", int(seed), int(number))]) == [Verdict([])]
 

@@ -262,3 +262,16 @@ def test_no_victims(opened: Opened, id: str, answer: Any, text: str) -> None:
     (failed,) = of(done, Failed)
     assert failed.message == f"0/1 nodes are available: 1 Insufficient cpu. {text}"
     assert place(harness, "big") is Place.UNSCHEDULABLE
+
+
+def test_a_pod_whose_extender_fails_gives_up_the_node_that_was_kept_for_it(opened: Opened) -> None:
+    """As in kube-scheduler: others may have it, since nobody knows when the extender answers again."""
+    harness = opened(FILTER, nodes=1)
+    harness.put(pod("low", cpu="1", priority=-1, nodeName="n1"), pod("web", cpu="1"))
+    of(harness.cycle(), Preempt)
+    assert harness.engine.cluster.nominations.node_of("web") == "n1"
+    harness.gone("Pod", "low")
+    done = harness.handle(ExtendersFailed(asked(harness.cycles()), "no answer"))
+    (patch,) = of(done, PatchCondition)
+    assert (patch.reason, patch.message, patch.nominated) == ("SchedulerError", "no answer", "")
+    assert harness.engine.cluster.nominations.node_of("web") is None
