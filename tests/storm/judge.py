@@ -285,9 +285,9 @@ class Judge:
                 continue
             for line in self._cache(berth):
                 self.say("I3", f"{berth.user}: {line}")
-        told = self._told()
+        told, senders = self._told(), self._senders()
         for uid, times in sorted(told.items()):
-            if times > 1:
+            if times > max(1, senders[uid]):
                 self.say("E1", f"{uid} has {times} Scheduled events")
         for berth in leaders:
             for uid in self._untold(berth, told):
@@ -299,6 +299,14 @@ class Judge:
         """How many events say that a pod was bound, by its UID."""
         events = self._world.server.objects("events")
         return Counter(event["involvedObject"].get("uid", "") for event in events if event.get("reason") == "Scheduled")
+
+    def _senders(self) -> Counter[str]:
+        """UID → how many lives have sent a Binding to the node that the pod was bound to.
+
+        If a Lease is deleted, another replica leads before the leader knows. Where both send the same Binding, and the
+        first has lost the answer, nothing that can be read says whose it was.
+        """
+        return Counter(uid for sent in self._sent.values() for uid, node in sent if self._where.get(uid) == node)
 
     def _untold(self, berth: Berth, told: Counter[str]) -> Iterator[str]:
         """Pods that it bound, that are there, and that nobody was told of, although it dropped no event."""
