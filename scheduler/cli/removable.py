@@ -31,8 +31,8 @@ def print_removable(
     """Print which of the chosen nodes could be removed; the exit code. Raises InputError if none is chosen."""
     if not any(chosen(node) for _, node in world.cluster.nodes.live()):
         raise InputError(f"--selector: no node of {where} has these labels")
-    simulation, _ = settled(world, framework)
-    found = removals(simulation.cluster, framework, chosen)
+    simulation, waiting = settled(world, framework)
+    found = removals(simulation.cluster, framework, chosen, only_wait={pod.uid for pod in waiting})
     if output is PageOutput.TABLE:
         from scheduler.report.removable_table import RemovableTable
 

@@ -3,7 +3,7 @@
 Controllers create the pods again. A budget allows another disruption when a pod that was evicted under it is placed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from msgspec.structs import replace
 
@@ -17,9 +17,18 @@ _STAY = ("DaemonSet", "Node")
 
 
 class Drain:
-    """A drain of nodes that are there, and what came of it. `force`: remove pods whatever budgets say."""
+    """A drain of nodes that are there, and what came of it."""
 
-    def __init__(self, simulation: Simulation, names: Sequence[str], scheduler_name: str, *, force: bool) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        names: Sequence[str],
+        scheduler_name: str,
+        *,
+        force: bool,
+        only_wait: Container[str] = (),
+    ) -> None:
+        """`force`: remove pods whatever budgets say. `only_wait`: UIDs of pods that are on nodes in thought alone."""
         self.was: dict[str, str] = {}
         """UID → the node that a pod was on."""
         self.moved: list[Pod] = []
@@ -29,6 +38,7 @@ class Drain:
         self._simulation = simulation
         self._profile = scheduler_name
         self._force = force
+        self._only_wait = only_wait
         self._disruptions = Disruptions(simulation.cluster)
         self._run(names)
 
@@ -56,7 +66,11 @@ class Drain:
         ]
 
     def _evict(self, pod: Pod, name: str) -> bool:
-        """Remove a pod, unless a budget forbids it."""
+        """Remove a pod, unless a budget forbids it. One that only waits goes on waiting, which is no disruption."""
+        if pod.uid in self._only_wait:
+            self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid, comes_again=True)
+            self._simulation.put(again(pod))
+            return True
         overdrawn = self._disruptions.forbidding(pod)
         if overdrawn and not self._force:
             return False
@@ -68,9 +82,9 @@ class Drain:
             self.lost.append(pod.key)
             return True
         self.was[pod.uid] = name
-        again = replace(pod, node_name="", nominated_node_name="", scheduler_name=self._profile, terminating=False)
-        self.moved.append(again)
-        self._simulation.put(again)
+        new = replace(again(pod), scheduler_name=self._profile)
+        self.moved.append(new)
+        self._simulation.put(new)
         return True
 
     def _replenish(self) -> None:
@@ -79,6 +93,11 @@ class Drain:
             pod = self._simulation.bound[uid][0] if uid in self._simulation.bound else None
             if pod is not None and uid in self.was:
                 self._disruptions.placed_again(pod)
+
+
+def again(pod: Pod) -> Pod:
+    """The pod as its controller creates it again."""
+    return replace(pod, node_name="", nominated_node_name="", terminating=False)
 
 
 def stays(pod: Pod) -> bool:

@@ -61,7 +61,7 @@ def plan(
     simulation.put_all(things)
     for batch in batches:
         batch.find_nodes()
-    drained = Drain(simulation, drain, name, force=force)
+    drained = Drain(simulation, drain, name, force=force, only_wait={pod.uid for pod in others})
     _create(simulation, framework, batches)
     simulation.settle()
     while any(_go_on(simulation, framework, batch) for batch in batches):

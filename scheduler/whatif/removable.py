@@ -4,11 +4,10 @@ Each node is tried in thought by itself, those with the fewest pods first. Then 
 as long as all pods land, which is a set that can go together, and not always the largest one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
 from msgspec import field
-from msgspec.structs import replace
 
 from scheduler.engine.choice import Choice
 from scheduler.framework.decision import fit_error
@@ -18,7 +17,7 @@ from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 from scheduler.whatif.disruptions import Disruptions
-from scheduler.whatif.drain import stays
+from scheduler.whatif.drain import again, stays
 from scheduler.whatif.explanation import API_VERSION, Shown
 from scheduler.whatif.gangs.endings import without
 from scheduler.whatif.placing import Placing, placing
@@ -61,12 +60,19 @@ class Removals(Shown, kw_only=True, frozen=True):
     notes: list[str]
 
 
-def removals(cluster: Cluster, framework: Framework, chosen: Callable[[Node], bool], most: int = MOST) -> Removals:
+def removals(
+    cluster: Cluster,
+    framework: Framework,
+    chosen: Callable[[Node], bool],
+    most: int = MOST,
+    only_wait: Container[str] = (),
+) -> Removals:
     """Look at the nodes that are chosen. The cluster is as before afterwards.
 
-    `most`: pods that are placed in thought. Raises PluginError.
+    `most`: pods that are placed in thought. `only_wait`: UIDs of pods that are on nodes in thought alone. They keep no
+    node: if they land nowhere else, they wait, as they do now. Raises PluginError.
     """
-    search = _Search(cluster, framework, most)
+    search = _Search(cluster, framework, most, only_wait)
     nodes = [(row, node) for row, node in cluster.nodes.live() if chosen(node)]
     ordered = sorted(nodes, key=lambda each: (len(search.leaving(each[0])), each[1].name))
     movable: list[tuple[int, Movable]] = []
@@ -83,9 +89,9 @@ def removals(cluster: Cluster, framework: Framework, chosen: Callable[[Node], bo
             with ExitStack() as undone:
                 moves, stops = search.take(row, pods, undone)
         if stops:
-            kept.append(Kept(node.name, len(pods), stops))
+            kept.append(Kept(node.name, len(search.running(pods)), stops))
         else:
-            movable.append((row, Movable(node.name, len(pods), dict(list(moves.items())[:_NAMED]))))
+            movable.append((row, Movable(node.name, len(search.running(pods)), dict(list(moves.items())[:_NAMED]))))
     search.left = max(search.left, most // 2)
     together, moved, all_tried = _together(search, movable, cluster)
     notes = (
@@ -122,15 +128,16 @@ def _together(
                     undone.push(attempt.pop_all())
                     search.gone.append(row)
                     found.append(each.node)
-                    uids |= {pod.uid for pod in pods}
+                    uids |= {pod.uid for pod in search.running(pods)}
     return found, len(uids), True
 
 
 class _Search:
-    def __init__(self, cluster: Cluster, framework: Framework, most: int) -> None:
+    def __init__(self, cluster: Cluster, framework: Framework, most: int, only_wait: Container[str]) -> None:
         self._cluster = cluster
         self._framework = framework
         self._choice = Choice(0)
+        self._only_wait = only_wait
         self.left = most
         """Pods that may still be placed."""
         self.gone: list[int] = []
@@ -140,12 +147,17 @@ class _Search:
         """The pods of a node that have to land elsewhere."""
         return [pod for pod in self._cluster.pods_on(row) if not stays(pod)]
 
+    def running(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Those of them that are on their node in truth."""
+        return [pod for pod in pods if pod.uid not in self._only_wait]
+
     def forbidden(self, pods: Sequence[Pod]) -> Iterator[tuple[str, str]]:
         """(pod, why it can't leave)."""
         disruptions = Disruptions(self._cluster)
         for pod in pods:
-            empty = [each.name for each in disruptions.forbidding(pod)]
-            if pod.owner is None:
+            waits = pod.uid in self._only_wait
+            empty = [] if waits else [each.name for each in disruptions.forbidding(pod)]
+            if pod.owner is None and not waits:
                 yield pod.key, BARE
             elif empty:
                 yield pod.key, f"the disruption budget {' and '.join(empty)} allows no disruption"
@@ -163,7 +175,7 @@ class _Search:
         disruptions = Disruptions(self._cluster)
         moves: dict[str, str] = {}
         homeless: list[Pod] = []
-        leave, left = _wave(pods, disruptions)
+        leave, left = self._wave(pods, disruptions)
         if left:
             undone.callback(self._put_again, pods)  # else they would be back in the order in which the waves are undone
         while leave:
@@ -172,16 +184,31 @@ class _Search:
             waiting, homeless = sorted([*homeless, *leave], key=lambda pod: -pod.priority), []
             for pod in waiting:
                 self.left -= 1
-                node = place.put(_again(pod), within)
-                if node is not None:
+                node = place.put(again(pod), within)
+                waits = pod.uid in self._only_wait
+                if node is None:
+                    homeless.append(pod)
+                    if not left and not waits:
+                        break  # no other pod that leaves could help it
+                elif not waits:
                     moves[pod.key] = node
                     disruptions.placed_again(pod)
-                    continue
-                homeless.append(pod)
-                if not left:
-                    break  # no other pod that leaves could help it
-            leave, left = _wave(left, disruptions)
-        return moves, {pod.key: self._why(pod, within) for pod in homeless[:1]}
+            leave, left = self._wave(left, disruptions)
+        return moves, {pod.key: self._why(pod, within) for pod in self.running(homeless)[:1]}
+
+    def _wave(self, pods: Sequence[Pod], disruptions: Disruptions) -> tuple[list[Pod], list[Pod]]:
+        """(those that leave now, those that budgets keep until later)."""
+        leave: list[Pod] = []
+        later: list[Pod] = []
+        for pod in pods:
+            if pod.uid in self._only_wait:
+                leave.append(pod)
+            elif disruptions.forbidding(pod):
+                later.append(pod)
+            else:
+                disruptions.leaves(pod)
+                leave.append(pod)
+        return leave, later
 
     def _put_again(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
@@ -189,22 +216,4 @@ class _Search:
             self._cluster.put_pod(pod)
 
     def _why(self, pod: Pod, within: Bools) -> str:
-        return fit_error(self._framework.decide(_again(pod), self._cluster, within=within))
-
-
-def _wave(pods: Sequence[Pod], disruptions: Disruptions) -> tuple[list[Pod], list[Pod]]:
-    """(those that leave now, those that budgets keep until later)."""
-    leave: list[Pod] = []
-    later: list[Pod] = []
-    for pod in pods:
-        if disruptions.forbidding(pod):
-            later.append(pod)
-        else:
-            disruptions.leaves(pod)
-            leave.append(pod)
-    return leave, later
-
-
-def _again(pod: Pod) -> Pod:
-    """The pod as its controller creates it again."""
-    return replace(pod, node_name="", nominated_node_name="", terminating=False)
+        return fit_error(self._framework.decide(again(pod), self._cluster, within=within))

@@ -19,10 +19,13 @@ def found_in(objects: list[Object], labels: dict[str, str] | None = None, **more
     """The answer for these objects; the cluster is as before afterwards."""
     world = World()
     world.add_all(objects)
-    simulation, _ = settled(world, framework())
+    simulation, waiting = settled(world, framework())
+    only_wait = {each.uid for each in waiting}
     before = {each.pod.uid: each.row for each in world.cluster.placements()}
     wanted = (labels or {}).items()
-    found = removals(simulation.cluster, framework(), lambda node: wanted <= node.labels.items(), **more)
+    found = removals(
+        simulation.cluster, framework(), lambda node: wanted <= node.labels.items(), only_wait=only_wait, **more
+    )
     assert {each.pod.uid: each.row for each in world.cluster.placements()} == before
     validate(world.cluster)
     return found
@@ -139,10 +142,10 @@ def test_what_is_said_is_what_a_drain_does(seed: int) -> None:
         assert not clean or not _guarded(objects) or {each.pod: each.node for each in done.placed} == moves
     world = World()
     world.add_all(objects)
-    simulation, _ = settled(world, framework())
+    simulation, waiting = settled(world, framework())
     moved: set[str] = set()
     for name in found.together:
-        drain = Drain(simulation, [name], "berth", force=False)
+        drain = Drain(simulation, [name], "berth", force=False, only_wait={each.uid for each in waiting})
         simulation.settle()
         assert not (drain.blocked or drain.lost or simulation.preempted)
         assert all(each.uid in simulation.bound for each in drain.moved)
@@ -153,3 +156,15 @@ def test_what_is_said_is_what_a_drain_does(seed: int) -> None:
 def _guarded(objects: list[Object]) -> bool:
     """Without a budget all pods of a node leave at once, so that they land where it was said."""
     return not any(each["kind"] == "PodDisruptionBudget" for each in objects)
+
+
+def test_who_only_waits_keeps_no_node() -> None:
+    """A pod that waits is on a node in thought alone: it is not lost with the node, and may wait on."""
+    objects = [node("n0", "4"), node("n1", "1"), on("p", "n1", "1"), pod("w", "2")]
+    found = found_in(objects)
+    assert [(each.node, each.pods) for each in found.removable] == [("n0", 0), ("n1", 1)]
+    world = World()
+    world.add_all(objects)
+    done = plan(world, framework(), [], drain=["n0"])
+    assert not (done.lost or done.blocked or done.waiting)
+    assert [each.pod for each in done.others.waiting] == ["default/w"]
