@@ -92,6 +92,7 @@ def _of_unknown_kind(found: Mapping[str, Any], kind: str) -> Iterator[str]:
     of_metadata: list[Misfit] = []
     fitting(found.get("metadata"), _METADATA, of_metadata, "metadata")
     yield from (misfit.text for misfit in of_metadata)
+    yield from _unnamed(found)
     for template in templates(kind, found):
         misfits: list[Misfit] = []
         fits = fitting(template.pod, _TEMPLATE, misfits, template.path)
@@ -101,6 +102,7 @@ def _of_unknown_kind(found: Mapping[str, Any], kind: str) -> Iterator[str]:
 
 
 def _against_rules(found: Mapping[str, Any], kind: str) -> Iterator[str]:
+    yield from _unnamed(found)
     if kind != "Pod":
         yield from rules.metadata(found.get("metadata") or {}, "metadata")
     spec = found.get("spec")
@@ -120,6 +122,11 @@ def _against_rules(found: Mapping[str, Any], kind: str) -> Iterator[str]:
             yield from rules.selects_its_own(spec, "spec")
             for i, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
                 yield from rules.claim(claim, f"spec.volumeClaimTemplates[{i}].")
+
+
+def _unnamed(found: Mapping[str, Any]) -> Iterator[str]:
+    if not _name(found):
+        yield "metadata.name: Required value: expected a name, or generateName"
 
 
 def _name(found: Mapping[str, Any]) -> str:

@@ -101,6 +101,11 @@ SPREADING = "spec.topologySpreadConstraints.0"
             },
             'Job once: spec.template.spec.restartPolicy: "Always": expected OnFailure or Never in a Job',
         ),
+        (changed(POD, "metadata.name", ""), "Pod: metadata.name: Required value: expected a name, or generateName"),
+        (
+            {**changed(DEPLOYMENT, "metadata.name", ""), "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"},
+            "Rollout: metadata.name: Required value: expected a name, or generateName",
+        ),
         (changed(DEPLOYMENT, "apiVersion", "apps/v1beta1"), 'apiVersion: "apps/v1beta1": expected apps/v1'),
         (changed(DEPLOYMENT, "kind", "Deploymnt"), "kind: Deploymnt: unknown in apps/v1; did you mean Deployment?"),
         (
