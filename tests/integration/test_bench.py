@@ -57,8 +57,13 @@ def test_ceiling_in_small(tmp_path: Path) -> None:
         contenders = [kind(cluster, tmp_path) for kind in CONTENDERS]
         runner = Runner(cluster, tmp_path, lambda _: None)
         rows: list[Row] = []
-        for workload in load("basic,csi,preemption,gangs-basic,racks-512"):
+        for workload in load("basic,csi,gangs-basic,racks-512"):
             rows += runner.run(workload.scaled(0.01), contenders)
+        # Victims go at once here. kube-scheduler has left a pod waiting that was told of that before its preemption had
+        # ended, and no goal compares it there (`ceiling: false`).
+        others = [one for one in contenders if one.key not in ("kube", "kube-all")]
+        for workload in load("preemption"):
+            rows += runner.run(workload.scaled(0.01), others)
         assert cluster.api.list("/api/v1/pods") == [], "the runner has removed what it made"
     assert {row.workload for row in rows} == {"basic", "csi", "preemption", "gangs-basic", "racks-512"}
     for row in rows:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.controlplane.api import Object
+from tests.controlplane.api import ApiError, Object
 from tests.controlplane.cluster import Cluster
+from tests.controlplane.wait import wait_for
 from tests.devices import claim, claim_template, claiming, device, request, taint_rule, templated
 from tests.integration.devices import ROOT, Devices
 from tests.integration.objects import ZONE, apart, near, node, on, pod, pods_path
@@ -56,8 +57,18 @@ class Place(NamedTuple):
             self.put(self.pod(f"there-{self.kind}-{i}", nodeName=f"{self.own}-{i}", **how))
 
     def put(self, made: Object) -> None:
-        """Create a pod."""
-        self.cluster.api.create(pods_path(self.namespace), made)
+        """Create a pod. Admission hears of a new PriorityClass by a watch: until then it refuses the pod."""
+
+        def created() -> bool:
+            try:
+                self.cluster.api.create(pods_path(self.namespace), made)
+            except ApiError as error:
+                if "no PriorityClass with name" not in str(error):
+                    raise
+                return False
+            return True
+
+        wait_for("the pod to be admitted", created)
 
     def resource(self, plural: str, document: Object) -> None:
         """Create a claim or a template of claims in the namespace."""

@@ -120,9 +120,9 @@ def _group_again(nodes: int) -> Iterator[Write]:
 def _groups_of_nobody(nodes: int) -> Iterator[Write]:
     """3,000 pods of as many groups that are not there; a thousand of these come and go."""
     for i in range(3_000):
-        yield put(member(f"member-{i}", f"{i}-" + "g" * 240), 0.5)
+        yield put(member(f"member-{i}", f"{i}-" + "g" * 50), 0.5)
     for i in range(1_000):
-        made = group(f"{i}-" + "g" * 240, 1)
+        made = group(f"{i}-" + "g" * 50, 1)
         yield put(made, 0.5)
         yield gone(made, 0.5)
 
