@@ -59,8 +59,8 @@ def test_ceiling_in_small(tmp_path: Path) -> None:
         rows: list[Row] = []
         for workload in load("basic,csi,gangs-basic,racks-512"):
             rows += runner.run(workload.scaled(0.01), contenders)
-        # Victims go at once here. kube-scheduler has left a pod waiting that was told of that before its preemption had
-        # ended, and no goal compares it there (`ceiling: false`).
+        # Victims are gone at once here. Where kube-scheduler finds that the last victim is deleted already, no event of
+        # that comes any more after its preemption has ended, and the pod waits for minutes: in one of six runs.
         others = [one for one in contenders if one.key not in ("kube", "kube-all")]
         for workload in load("preemption"):
             rows += runner.run(workload.scaled(0.01), others)

@@ -31,9 +31,9 @@ from scheduler.state.nodes import Nodes
 
 _KEPT_MOST = 16
 _DELAYS = 3
-_NAMESPACES = 16
-"""If budgets of more namespaces changed, no row is spared."""
 """How often rows are tried again because budgets changed; after that, only the chosen row is."""
+_NAMESPACES = 16
+"""If budgets of more namespaces changed, all rows where preemption helps are tried again, whosever pods they have."""
 
 
 class DryRuns:
