@@ -19,7 +19,7 @@ from tests.integration import checks
 from tests.integration.berth import Harbour
 from tests.integration.conftest import CLASSES
 from tests.integration.objects import node, pods_path
-from tests.integration.test_gangs import ROOT, bound, condition, members
+from tests.integration.test_gangs import ROOT, bound, condition, members, wait_said
 
 GATES = ("GenericWorkload", "TopologyAwareWorkloadScheduling", "CompositePodGroup")
 COMPOSITES = "/apis/scheduling.k8s.io/v1alpha3/namespaces/{}/compositepodgroups"
@@ -167,7 +167,8 @@ def test_a_tree_of_higher_priority_pushes_another_out_as_a_whole(
     found = checks.wait_events(api, space, "Preempted", 3)
     assert {one["regarding"]["name"] for one in found} == {"old-a-0", "old-a-1", "old-b-0"}
     assert {one["note"] for one in found} == {f"Preempted by compositepodgroup {uid} on node cluster"}
-    assert [condition(api, space, f"new-{part}") for part in "ab"] == [("True", "Scheduled", "")] * 2
+    # Both schedulers write a group's condition after its Bindings.
+    assert [wait_said(api, space, f"new-{part}", "True") for part in "ab"] == [("True", "Scheduled", "")] * 2
     api.delete(pods_path(space))
     if who == "berth":
         berth.end()

@@ -13,7 +13,7 @@ from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.berth import Berth, Harbour
 from tests.integration.objects import node, pod, pods_path
-from tests.integration.test_gangs import bound, condition, group, members
+from tests.integration.test_gangs import bound, condition, group, members, wait_said
 
 HOURS: Object = {"restartPolicy": "Never", "activeDeadlineSeconds": 2 * 3600}
 SHORTLY: Object = {"restartPolicy": "Never", "activeDeadlineSeconds": 60}
@@ -68,7 +68,7 @@ def test_room_is_kept_used_and_given(gated: ControlPlane, space: str, full: list
     assert bound(api, space, "long") == []
     finish(api, space, "short", "ends-0", "ends-1")
     wait_for("the gang", lambda: len(bound(api, space, "train-")) == 2, checks.BOUND, 0.2)
-    assert condition(api, space, "train")[:2] == ("True", "Scheduled")
+    assert wait_said(api, space, "train", "True")[1] == "Scheduled"
     assert checks.overfull(api) == []
     checks.wait_condition(api, space, "long", "0/3 nodes are available: 3 Insufficient cpu.")
     berth.end()
