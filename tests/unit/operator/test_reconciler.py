@@ -279,7 +279,7 @@ async def test_audits_follow_specs(monkeypatch: pytest.MonkeyPatch) -> None:
     audit = Audited()
     reconciler = made(server, audit=audit, audit_seconds=3600.0)
     leading = asyncio.create_task(reconciler.lead())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not all("audit" in one.get("status", {}) for one in server.policies.values()):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0)
     leading.cancel()
