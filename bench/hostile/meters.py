@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cProfile
+import functools
 import os
 import signal
 import sys
@@ -16,6 +17,8 @@ CALL = 4
 """Steps that a call of a function in C stands for."""
 IN_C = (BuiltinFunctionType, MethodDescriptorType)
 """What sys.setprofile calls a function in C: no class, and no other object that can be called."""
+_CALLS = 64
+"""How often whether a turn takes too long is looked at, where that costs something: once in so many calls."""
 NONE = 1 << 62
 """A limit that no count comes to."""
 
@@ -147,16 +150,30 @@ METERS: list[type[Steps]] = [Traced]
 if sys.version_info >= (3, 12):
 
     class Monitored(Steps):
-        """The same count by sys.monitoring, at half the cost, as CPython's legacy_tracing.c makes it of these events.
+        """The same count by sys.monitoring, as CPython's legacy_tracing.c makes it of these events, for less.
 
-        It goes on between turns, as to switch it costs more than to count: `stop` ends it.
+        It goes on between turns, as to switch it costs more than to count: `stop` ends it. Whether a turn takes too
+        long is looked at now and then.
         """
 
         def __init__(self, most: float, in_all: float) -> None:
             super().__init__(most, in_all)
             self._watches = False
+            self._calls = 0
+            # It is called with what an event tells, and counts in C how often; a slice may be made of anything.
+            self._told = functools.lru_cache(maxsize=0)(slice)
             self._within: dict[tuple[int, int], CodeType] = {}
             """(id of the code, offset) of jumps that stay within their line; the code, so that its id stays its own."""
+
+        def begin(self, *, bounded: bool = True) -> None:
+            """A turn begins."""
+            super().begin(bounded=bounded)
+            self._told.cache_clear()
+
+        def end(self) -> float:
+            """Seconds that it took."""
+            self._count += self._told.cache_info().misses
+            return super().end()
 
         def stop(self) -> None:
             """Count no more."""
@@ -172,25 +189,33 @@ if sys.version_info >= (3, 12):
             tool, events = sys.monitoring.PROFILER_ID, sys.monitoring.events
             sys.monitoring.use_tool_id(tool, type(self).__name__)
             counted = (
-                *(events.PY_START, events.PY_RESUME, events.PY_THROW, events.LINE),
-                *(events.PY_RETURN, events.PY_YIELD, events.PY_UNWIND, events.RAISE, events.STOP_ITERATION),
+                *(events.LINE, events.PY_RESUME, events.PY_THROW, events.PY_RETURN, events.PY_YIELD),
+                *(events.PY_UNWIND, events.RAISE, events.STOP_ITERATION),
             )
             for event in counted:
-                sys.monitoring.register_callback(tool, event, self._step)
+                sys.monitoring.register_callback(tool, event, self._told)
+            sys.monitoring.register_callback(tool, events.PY_START, self._begun)
             sys.monitoring.register_callback(tool, events.JUMP, self._jump)
             for event in (events.C_RETURN, events.C_RAISE):
                 sys.monitoring.register_callback(tool, event, self._called)
             # Without CALL, C_RETURN and C_RAISE are not told.
-            sys.monitoring.set_events(tool, sum(counted) | events.JUMP | events.CALL)
+            sys.monitoring.set_events(tool, sum(counted) | events.PY_START | events.JUMP | events.CALL)
 
-        def _step(self, *_: object) -> None:
+        def _begun(self, _code: CodeType, _offset: int) -> None:
             self._count += 1
-            if self._count > self._limit:
-                self._over()
+            self._look()
 
         def _called(self, _code: CodeType, _offset: int, function: object, _first: object) -> None:
             if isinstance(function, IN_C):
                 self._count += CALL
+                self._look()
+
+        def _look(self) -> None:
+            self._calls += 1
+            if not self._calls % _CALLS and self._count + self._told.cache_info().misses > self._limit:
+                self._count += self._told.cache_info().misses
+                self._told.cache_clear()
+                self._over()
 
         def _jump(self, code: CodeType, origin: int, target: int) -> object:
             """A jump back within a line is a line to sys.settrace; any other one comes to a line of its own."""
@@ -198,7 +223,7 @@ if sys.version_info >= (3, 12):
                 if target > origin or _line_of(code, target) != _line_of(code, origin):
                     return sys.monitoring.DISABLE
                 self._within[id(code), origin] = code
-            self._step()
+            self._count += 1
             return None
 
     METERS.append(Monitored)

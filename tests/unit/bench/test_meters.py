@@ -112,7 +112,7 @@ def test_a_turn_that_takes_too_long_is_told_by_a_signal(make: Callable[[float, f
     try:
         for bounded in (False, True):
             meter.begin(bounded=bounded)
-            for _ in range(100):
+            for _ in range(1000):
                 assert os.getpid() > 0
                 if told:
                     break
