@@ -80,7 +80,7 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
             ("get", f"admissionregistration.k8s.io/{kind}webhookconfigurations", "zz-berth-admission")
             for kind in ("mutating", "validating")
         },
-        "owners of what is audited, as the owner guard asks for them (unit: operator/test_audit)": {
+        "owners of what is audited, as the owner guard asks for them (unit: policy/operator/test_audit)": {
             ("list", "apps/replicasets", ""),
             ("list", "replicationcontrollers", ""),
         },

@@ -10,8 +10,8 @@ from scheduler.policy.findings import Finding, Report
 from scheduler.policy.operator import judge
 from scheduler.policy.operator.judge import MESSAGE_LENGTH, Condition, Stored
 from scheduler.policy.spec import Policies
-from tests.unit.operator.conftest import stored, stored_object
 from tests.unit.policy.build import NAME, has, needs, rule
+from tests.unit.policy.operator.conftest import stored, stored_object
 
 RULE_A = rule(set_labels={"team": "a"})
 RULE_B = rule(set_labels={"team": "b"})

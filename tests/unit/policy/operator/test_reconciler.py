@@ -17,8 +17,8 @@ from scheduler.policy.operator.reconciler import Reconciler
 from scheduler.policy.operator.settings import Settings
 from scheduler.policy.operator.status import Counts
 from scheduler.policy.operator.turns import CREDIT, WRITES, Turns
-from tests.unit.operator.conftest import Clock, Server, stored_object
 from tests.unit.policy.build import NAME, rule
+from tests.unit.policy.operator.conftest import Clock, Server, stored_object
 
 LEFT = stored_object("left", rule(set_labels={"team": "a"}))
 RIGHT = stored_object("right", rule(set_labels={"team": "b"}))

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.policy.admission.reviewer import Reviewer
-from tests.unit.admission.builders import UID, config_map, encoded, pod, policy, review, rule
-from tests.unit.admission.test_reviewer import DEFAULT_TEAM, ROUTE, asked, response_of, reviewer
+from tests.unit.policy.admission.builders import UID, config_map, encoded, pod, policy, review, rule
+from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, ROUTE, asked, response_of, reviewer
 
 EVERYTHING = policy("all", rule(reject=True))
 

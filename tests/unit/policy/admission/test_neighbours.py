@@ -19,9 +19,9 @@ from scheduler.policy.admission.review import Bytes, Hint
 from scheduler.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
 from scheduler.policy.admission.server import BODIES_EACH
 from scheduler.policy.options import Pass
-from tests.unit.admission.builders import Object, applied, config_map, encoded, pod, policy, review, rule
-from tests.unit.admission.conftest import until
-from tests.unit.admission.test_reviewer import (
+from tests.unit.policy.admission.builders import Object, applied, config_map, encoded, pod, policy, review, rule
+from tests.unit.policy.admission.conftest import until
+from tests.unit.policy.admission.test_reviewer import (
     DEFAULT_TEAM,
     OWNED,
     RELABEL,
@@ -32,7 +32,7 @@ from tests.unit.admission.test_reviewer import (
     replica_set,
     reviewer,
 )
-from tests.unit.admission.test_server import Site, post
+from tests.unit.policy.admission.test_server import Site, post
 
 SPEAKS = {f"k{i}": "v" for i in range(32)}
 
