@@ -133,8 +133,13 @@ class Soak:
         self.samples: list[dict[str, Any]] = []
         self.began = time.monotonic()
 
-    def run(self, seconds: float, restart_every: float, sample_every: float, growth: float = GROWTH) -> list[str]:
-        """Everything that does not hold. `growth`: how much more memory may be in use at the end."""
+    def run(
+        self, seconds: float, restart_every: float, sample_every: float, growth: float = GROWTH, least: int = 0
+    ) -> list[str]:
+        """Everything that does not hold. `growth`: how much more memory may be in use at the end.
+
+        `least`: so many acts at least, however long they take.
+        """
         self.churn.set_up()
         for process in (self.berth, self._evictor):
             process.start()
@@ -143,7 +148,7 @@ class Soak:
         self.began = time.monotonic()
         self._load(_SHARE_OF_WARM_UP * seconds, restart_every, sample_every)
         before, kept_before = self._rest(), self._kept()
-        self._load((1 - _SHARE_OF_WARM_UP) * seconds, restart_every, sample_every)
+        self._load((1 - _SHARE_OF_WARM_UP) * seconds, restart_every, sample_every, least)
         after, kept_after = self._rest(), self._kept()
         wrong = grown(before, after, growth) + left_over(after)
         for name, was in kept_before.items():
@@ -165,10 +170,10 @@ class Soak:
         for process in (self.berth, self._evictor):
             process.kill()
 
-    def _load(self, seconds: float, restart_every: float, sample_every: float) -> None:
+    def _load(self, seconds: float, restart_every: float, sample_every: float, least: int = 0) -> None:
         until = time.monotonic() + seconds
         restart, sample = time.monotonic() + restart_every, time.monotonic()
-        while (now := time.monotonic()) < until:
+        while (now := time.monotonic()) < until or self.churn.done.total() < least:
             if now >= restart:
                 self._cluster.restart_apiserver()
                 self.churn.restarts += 1

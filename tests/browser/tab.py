@@ -47,7 +47,7 @@ class Tab:
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": params})
         while True:
-            message = json.loads(await self._socket.receive_str(timeout=30))
+            message = json.loads(await self._socket.receive_str(timeout=120))
             event, data = message.get("method"), message.get("params")
             if event == "Runtime.exceptionThrown" or (event == "Log.entryAdded" and data["entry"]["level"] == "error"):
                 self.complaints.append(data)
@@ -88,7 +88,7 @@ async def opened(chromium: Path, page: Path, profile: Path) -> AsyncIterator[Tab
     )  # fmt: skip
     try:
         assert process.stderr is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while b"DevTools listening on " not in (line := await process.stderr.readline()):
                 assert line, "the browser ended"
         port = line.decode().split("ws://")[1].split("/")[0]

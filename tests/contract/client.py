@@ -18,7 +18,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 
 
 class Reply(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.contract.client import MERGE_PATCH, Api, pod
+from tests.contract.client import MERGE_PATCH, PATIENCE, Api, pod
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
@@ -98,13 +99,11 @@ class Registration:
         body = {"metadata": {"name": name}, "webhooks": [*listed, watcher]}
         (await self._api.post(f"{CONFIGURATIONS}/{plural}", body)).ok()
         self._made.append(f"{CONFIGURATIONS}/{plural}/{name}")
-        for _ in range(200):
-            secret = {"metadata": {"name": "probe"}}
-            await self._api.post(f"/api/v1/namespaces/{self._namespace}/secrets", secret, dryRun="All")
-            if any(asked["path"] == probe for asked in self._webhook.asked):
-                self._webhook.asked.clear()
-                return
-        raise AssertionError("the webhooks were never asked")
+        secret = {"metadata": {"name": "probe"}}
+        async with asyncio.timeout(PATIENCE):
+            while not any(asked["path"] == probe for asked in self._webhook.asked):
+                await self._api.post(f"/api/v1/namespaces/{self._namespace}/secrets", secret, dryRun="All")
+        self._webhook.asked.clear()
 
     def _hook(self, hook: dict[str, Any], index: int) -> dict[str, Any]:
         changed = dict(hook)

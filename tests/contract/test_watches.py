@@ -79,7 +79,7 @@ async def test_initial_events_need_the_match(api: Api, pods: str) -> None:
 async def test_timeout_ends_the_stream(api: Api, pods: str) -> None:
     """timeoutSeconds ends a watch in an orderly way, for clients that allow it with a last bookmark or none."""
     (await api.post(pods, pod("a"))).ok()
-    async with api.watch(pods, timeoutSeconds=1) as events:
+    async with api.watch(pods, timeoutSeconds=3) as events:
         assert [type_ for type_, _ in await events.rest()] == ["ADDED"]
 
 
@@ -174,7 +174,7 @@ async def test_a_future_version_with_initial_events(api: Api, pods: str) -> None
 async def test_lines_are_json(api: Api, pods: str) -> None:
     """A watch is a stream of JSON lines with the media type that lists have."""
     (await api.post(pods, pod("a"))).ok()
-    reply = await api.get(pods, watch="true", timeoutSeconds=1)
+    reply = await api.get(pods, watch="true", timeoutSeconds=3)
     assert reply.headers["Content-Type"].startswith("application/json")
     assert reply.body["type"] == "ADDED"
     assert json.dumps(reply.body)

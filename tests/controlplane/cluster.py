@@ -270,11 +270,16 @@ class ControlPlane(Cluster):
         revision = self._etcd_call("range", {"key": b64encode(b"none").decode()})["header"]["revision"]
         self._etcd_call("compaction", {"revision": revision, "physical": True})
 
-    def audit_events(self) -> Iterator[Object]:
-        """What the API server was asked, from the first request on; needs `audit=True`."""
+    def audit_events(self, *words: str) -> Iterator[Object]:
+        """What the API server was asked, from the first request on; needs `audit=True`.
+
+        `words`: only entries whose line has each of these, as reading all of a long log takes seconds.
+        """
         with self.audit_log.open() as lines:
             for line in lines:
-                yield json.loads(line)
+                # The last line may still be under way.
+                if line.endswith("\n") and all(word in line for word in words):
+                    yield json.loads(line)
 
     def _etcd_call(self, method: str, body: Object) -> Object:
         request = urllib.request.Request(f"{self._etcd_url}/v3/kv/{method}", json.dumps(body).encode())
@@ -342,12 +347,24 @@ class ControlPlane(Cluster):
         ]
 
 
+_KEPT: list[socket.socket] = []
+"""UDP sockets of the ports that this process has chosen."""
+
+
 def free_port() -> int:
-    """A free loopback port below those that the kernel gives to outgoing connections, so that it stays free."""
+    """A free loopback port below those that the kernel gives to outgoing connections, so that it stays free.
+
+    Other test processes choose ports, too, and each is used a while after it was chosen. So the UDP port of the same
+    number, which no server here wants, is kept until this process ends: a port whose UDP port is taken is not free.
+    """
     for port in random.SystemRandom().sample(range(10000, 32000), 100):
+        kept = socket.socket(type=socket.SOCK_DGRAM)
         with socket.socket() as probe, contextlib.suppress(OSError):
+            kept.bind(("127.0.0.1", port))
             probe.bind(("127.0.0.1", port))
+            _KEPT.append(kept)
             return port
+        kept.close()
     raise OSError("no free port among 100 tried")
 
 

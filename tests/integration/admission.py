@@ -20,6 +20,7 @@ from tests.controlplane.cluster import Cluster, free_port
 from tests.controlplane.wait import wait_for
 from tests.integration.berth import START
 from tests.integration.component import Component
+from tests.integration.rights import wait_granted
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 POLICIES = "/apis/podberth.dev/v1alpha1/namespaces/{}/metadatapolicies"
@@ -56,7 +57,9 @@ class Replica(Component):
 
     def metrics(self) -> dict[str, float]:
         """What /metrics says, by name with labels."""
-        lines = self.ask(self.port, "/metrics", _unverified())[1].splitlines()
+        status, text = self.ask(self.port, "/metrics", _unverified())
+        assert status == 200, f"/metrics of {self.name}: {status}\n{self.tail()}"
+        lines = text.splitlines()
         rows = [line.rpartition(" ") for line in lines if not line.startswith("#")]
         return {name: float(value) for name, _, value in rows}
 
@@ -64,6 +67,11 @@ class Replica(Component):
     def policies(self) -> int:
         """How many policies it applies."""
         return int(self.metrics()["berth_admission_policies"])
+
+    @property
+    def validates(self) -> bool:
+        """Whether it was ever asked about an object that others had changed."""
+        return any(name.startswith('berth_admission_reviews_total{endpoint="validate"') for name in self.metrics())
 
 
 class Service:
@@ -157,6 +165,7 @@ class Policed:
         """A replica with the rights of the manifest, ready unless told otherwise."""
         if self._kubeconfig is None:
             token = self.cluster.service_account_token(NAMESPACE, "berth-admission")
+            wait_granted(self.cluster, token, yaml.safe_load_all((MANIFESTS / "admission-rbac.yaml").read_text()))
             self._kubeconfig = self.cluster.kubeconfig(self.home / "admission.kubeconfig", token)
         replica = Replica(self.home, self._kubeconfig, url, *options)
         self.started.append(replica)
@@ -175,12 +184,15 @@ class Policed:
         wait_for(f"{replica.name} to be ready", probed, START)
 
     def wait_registered(self) -> None:
-        """Return once the API server asks us: what is created in the namespace `canary` gets the label."""
+        """Return once the API server asks us: what is created in the namespace `canary` gets the label.
+
+        And is validated: it hears of the two webhook configurations by a watch each, in no promised order.
+        """
         path = f"/api/v1/namespaces/{CANARY}/configmaps?dryRun=All"
 
         def asked() -> bool:
             seen = self.api.create(path, {"metadata": {"name": "canary"}})
-            return bool(seen["metadata"].get("labels"))
+            return bool(seen["metadata"].get("labels")) and any(one.validates for one in self.replicas)
 
         wait_for("the API server to ask us", asked, START)
 

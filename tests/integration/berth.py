@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,6 +46,20 @@ class Berth(Component):
     def wait_synced(self) -> None:
         """Return once it schedules."""
         wait_for(f"{self.name} to be synced", self._synced, START)
+
+    def compared(self) -> Object:
+        """What its comparison of the cache with a fresh list says."""
+        before = len(self.lines("cache compared"))
+        os.kill(self.pid, signal.SIGUSR2)
+        found: Object = wait_for("the comparison", lambda: self.lines("cache compared")[before:], START)[0]
+        return found
+
+    def wait_known(self) -> None:
+        """Return once its cache is as the cluster is.
+
+        Pods and nodes come by a watch each: of a pod that is created after a change of a node, it may hear first.
+        """
+        wait_for("the cache to be as the cluster is", lambda: self.compared()["differences"] == 0, START)
 
     def end(self) -> Object:
         """SIGTERM, as a rollout does: it must end with 0 and cut no write off. Its last line."""

@@ -123,7 +123,7 @@ def bindings(cluster: ControlPlane, namespace: str) -> list[Object]:
     """The audit's record of every Binding asked for in a namespace."""
     return [
         entry
-        for entry in cluster.audit_events()
+        for entry in cluster.audit_events("/binding", namespace)
         if entry.get("objectRef", {}).get("subresource") == "binding" and entry["objectRef"]["namespace"] == namespace
     ]
 

@@ -14,6 +14,8 @@ from tests.controlplane.api import Object
 from tests.controlplane.process import Process
 
 BERTH = str(Path(sys.executable).with_name("berth"))
+PATIENCE = 60.0
+"""Seconds that an answer may take on a busy machine: who asks takes no answer for "nobody is there"."""
 
 
 def environment() -> dict[str, str]:
@@ -40,9 +42,9 @@ class Component(Process):
     ) -> tuple[int, str]:
         """Status and body, over HTTP without a context; (0, "") when nobody answers, or not to this certificate."""
         connection = (
-            http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
             if context is None
-            else http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=context)
+            else http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE, context=context)
         )
         try:
             connection.request("GET", path, headers={"Connection": "close", **(headers or {})})
@@ -56,7 +58,8 @@ class Component(Process):
     def _lines(self) -> Iterator[Object]:
         if not self.log.exists():
             return
-        for line in self.log.read_text(errors="replace").splitlines():
+        *whole, _ = self.log.read_text(errors="replace").split("\n")  # the last one may still be under way
+        for line in whole:
             try:
                 read = json.loads(line)
             except ValueError:

@@ -14,10 +14,10 @@ from tests.controlplane.api import Object
 from tests.controlplane.cluster import POD_GROUPS, Cluster, ControlPlane
 from tests.integration.admission import Policed
 from tests.integration.berth import Harbour
+from tests.integration.classes import CLASSES, make_class
 from tests.integration.installed import Installed
 from tests.integration.objects import NODES, pods_path
 
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 LEFT = (
     NODES,
     CLASSES,
@@ -95,7 +95,7 @@ def audited_namespace(audited: ControlPlane) -> Iterator[str]:
 def urgent(control_plane: Cluster) -> Iterator[str]:
     """The name of a priority class above all that have none."""
     name = f"urgent-{secrets.token_hex(4)}"
-    control_plane.api.create(CLASSES, {"metadata": {"name": name}, "value": 1000})
+    make_class(control_plane.api, name, 1000)
     yield name
     control_plane.api.delete(f"{CLASSES}/{name}")
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from scheduler.model.promise import ANNOTATION
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import Cluster, ControlPlane
@@ -18,6 +20,7 @@ from tests.controlplane.wait import wait_for
 from tests.integration import objects
 from tests.integration.berth import START, Berth, Harbour, configuration
 from tests.integration.objects import NODES, pods_path
+from tests.integration.rights import wait_granted
 
 MANIFEST = Path(__file__).parents[2] / "manifests" / "evictor-rbac.yaml"
 SSD = '{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"In","values":["ssd"]}]}]}'
@@ -121,12 +124,19 @@ def runs(api: Api, namespace: str, name: str) -> None:
 def evictions(cluster: ControlPlane, namespace: str) -> Counter[tuple[str, int]]:
     """(UID in the precondition, answer) → how often it was asked for, by the audit."""
     found: Counter[tuple[str, int]] = Counter()
-    for entry in cluster.audit_events():
+    for entry in cluster.audit_events("/eviction", namespace):
         reference = entry.get("objectRef", {})
         if reference.get("subresource") == "eviction" and reference["namespace"] == namespace:
             uid = entry["requestObject"]["deleteOptions"]["preconditions"]["uid"]
             found[uid, entry["responseStatus"]["code"]] += 1
     return found
+
+
+def evicted(cluster: ControlPlane, namespace: str, wanted: Counter[tuple[str, int]]) -> None:
+    """These evictions were asked for, and no others. A pod is gone a moment before its eviction is in the log."""
+    what = f"the audit of {wanted.total()} evictions"
+    found = wait_for(what, lambda: one if wanted <= (one := evictions(cluster, namespace)) else None, 120)
+    assert found == wanted
 
 
 def told(api: Api, reason: str, name: str, namespace: str = "") -> list[Object]:
@@ -143,7 +153,9 @@ def rights(cluster: Cluster, namespace: str) -> Iterator[str]:
     text = text.replace("name: berth-evictor\n", f"name: {unique}\n")
     cluster.kubectl("apply", "-f", "-", stdin=text)
     try:
-        yield cluster.service_account_token(namespace, unique)
+        token = cluster.service_account_token(namespace, unique)
+        wait_granted(cluster, token, yaml.safe_load_all(text))
+        yield token
     finally:
         cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=text)
 

@@ -15,6 +15,7 @@ from tests.controlplane.cluster import ControlPlane, free_port
 from tests.controlplane.wait import wait_for
 from tests.integration.berth import START
 from tests.integration.component import Component
+from tests.integration.rights import wait_granted
 
 CONFIG = "--config=/etc/berth/config.yaml"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{}/deployments"
@@ -97,6 +98,8 @@ class Installed:
         """One replica with exactly the chart's account, and a token of its own, ready as far as a probe can tell."""
         pod = self.deployment(release, component)["spec"]["template"]["spec"]
         token = self.cluster.service_account_token(release, pod["serviceAccountName"])
+        roles = [role for account, role in self._roles(release) if account == pod["serviceAccountName"]]
+        wait_granted(self.cluster, token, roles)
         kubeconfig = self.home / f"{component}-{secrets.token_hex(3)}.kubeconfig"
         self.cluster.kubeconfig(kubeconfig, token)
         maps = [volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume]
@@ -130,15 +133,21 @@ class Installed:
     def granted(self, release: str) -> dict[str, set[Right]]:
         """What RBAC gives to each component, from the roles that are bound to its account."""
         found: dict[str, set[Right]] = {}
+        for account, role in self._roles(release):
+            rights = found.setdefault(account, set())
+            rights |= {right for rule in role["rules"] or [] for right in _rights(rule)}
+        return found
+
+    def _roles(self, release: str) -> Iterator[tuple[str, Object]]:
+        """(account, a role that is bound to it), each with the namespace in which it counts."""
         for where in ("", f"namespaces/{release}/", "namespaces/kube-system/"):
             root, kind = f"/apis/rbac.authorization.k8s.io/v1/{where}", "role" if where else "clusterrole"
-            rules = {one["metadata"]["name"]: one.get("rules") or [] for one in self.api.list(f"{root}{kind}s")}
+            roles = {one["metadata"]["name"]: one for one in self.api.list(f"{root}{kind}s")}
             for binding in self.api.list(f"{root}{kind}bindings"):
                 for subject in binding.get("subjects") or []:
                     if subject["kind"] == "ServiceAccount" and subject["namespace"] == release:
-                        rights = found.setdefault(subject["name"], set())
-                        rights |= {right for rule in rules[binding["roleRef"]["name"]] for right in _rights(rule)}
-        return found
+                        role = roles[binding["roleRef"]["name"]]
+                        yield subject["name"], {"rules": None, **role, "kind": "Role" if where else "ClusterRole"}
 
     def used(self, release: str) -> tuple[dict[str, set[Right]], list[Object]]:
         """What each account did (with and without the object's name), and the requests that RBAC denied."""

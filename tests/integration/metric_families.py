@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -21,6 +21,7 @@ from tests.controlplane.api import Api, ApiError
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
+from tests.integration.classes import CLASSES, make_class
 from tests.integration.objects import NODES, node, pod, pods_path
 
 LIST = Path(__file__).with_name("kube-scheduler-metrics.json")
@@ -53,8 +54,7 @@ def families(text: str, prefix: str = "scheduler_") -> dict[str, Family]:
 def exercise(api: Api, namespace: str, scheduler: str) -> Iterator[None]:
     """Make a scheduler do what it has metrics for: bind, fail, gate, preempt, score. Its nodes go after the block."""
     path = pods_path(namespace)
-    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    api.create(classes, {"metadata": {"name": namespace}, "value": 9})
+    make_class(api, namespace, 9)
     try:
         api.create(NODES, node(f"{namespace}-a", cpu="2"))
         api.create(path, pod("fits", scheduler, cpu="1500m"))
@@ -70,7 +70,7 @@ def exercise(api: Api, namespace: str, scheduler: str) -> Iterator[None]:
         wait_for("the scored pod", lambda: checks.node_of(api.get(f"{path}/scored")), checks.BOUND)
         yield
     finally:
-        api.delete(f"{classes}/{namespace}")
+        api.delete(f"{CLASSES}/{namespace}")
         for letter in "abc":
             with suppress(ApiError):
                 api.delete(f"{NODES}/{namespace}-{letter}")
@@ -84,8 +84,11 @@ def create_samples(api: Api, namespace: str, scheduler: str, batch: int) -> None
     wait_for(what, lambda: all(checks.node_of(api.get(path)) for path in last), checks.BOUND)
 
 
-def kube_schedulers(cluster: Cluster, namespace: str) -> dict[str, Family]:
-    """What the real one declares, as far as this exercise makes it."""
+def kube_schedulers(cluster: Cluster, namespace: str, wanted: Collection[str] = ()) -> dict[str, Family]:
+    """What the real one declares, as far as this exercise makes it; `wanted` are waited for.
+
+    A family is there once something was observed, which may be a moment after the pod is bound.
+    """
     process = cluster.start_kube_scheduler(scheduler_name=f"kube-{namespace}")
     serving = Api(process.url, ca=process.log.with_name("kube-scheduler.crt"))
     batches = count()
@@ -93,7 +96,7 @@ def kube_schedulers(cluster: Cluster, namespace: str) -> dict[str, Family]:
     def with_samples() -> dict[str, Family] | None:
         create_samples(cluster.api, namespace, f"kube-{namespace}", next(batches))
         found = families(serving.text("/metrics"))
-        return found if SAMPLED in found else None
+        return found if found.keys() >= {SAMPLED, *wanted} else None
 
     with exercise(cluster.api, namespace, f"kube-{namespace}"):
         found = wait_for(SAMPLED, with_samples, checks.BOUND)

@@ -22,6 +22,8 @@ from scheduler.whatif.world import World
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
 from tests.differential.answers import framework_of
+from tests.integration.classes import CLASSES as PRIORITY_CLASSES
+from tests.integration.classes import make_class
 from tests.integration.objects import HOSTNAME, ZONE, apart, near, node, on, pod, pods_path, rather_apart
 from tests.integration.volumes import CLASSES, VOLUMES, Disks
 
@@ -30,7 +32,6 @@ CYCLE = re.compile(
 )
 TROUBLE = re.compile(r'"(?:Failed to bind pod|Error selecting node for pod|Error scheduling[^"]*)".*')
 VERBOSITY = 3
-CLASS_PATH = "/apis/scheduling.k8s.io/v1/priorityclasses"
 PRIORITIES = (-5, 0, 10, 1000)
 KINDS = {
     "/api/v1/nodes": "Node",
@@ -117,8 +118,7 @@ def pods(count: int, scheduler: str, random: Random) -> list[Object]:
 def furnish(api: Api, namespace: str, scheduler: str) -> None:
     """Priority classes that preempt nobody, and Services, whose pods are spread by default."""
     for number, value in enumerate(PRIORITIES):
-        body = {"metadata": {"name": f"{scheduler}-{number}"}, "value": value, "preemptionPolicy": "Never"}
-        api.create(CLASS_PATH, body)
+        make_class(api, f"{scheduler}-{number}", value, preemptionPolicy="Never")
     for number in range(4):
         spec = {"selector": {"app": f"app-{number}"}, "clusterIP": "None"}
         api.create(f"/api/v1/namespaces/{namespace}/services", {"metadata": {"name": f"app-{number}"}, "spec": spec})
@@ -127,7 +127,7 @@ def furnish(api: Api, namespace: str, scheduler: str) -> None:
 def tidy(api: Api, scheduler: str) -> None:
     """Remove what has no namespace to go with."""
     for number in range(len(PRIORITIES)):
-        api.delete(f"{CLASS_PATH}/{scheduler}-{number}")
+        api.delete(f"{PRIORITY_CLASSES}/{scheduler}-{number}")
 
 
 def with_volumes(disks: Disks, bodies: list[Object], where: list[str], random: Random) -> None:

@@ -8,12 +8,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import yaml
+
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import Cluster, free_port
 from tests.controlplane.wait import wait_for
 from tests.integration.berth import START
 from tests.integration.component import Component
+from tests.integration.rights import wait_granted
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 CRD = "crd-metadatapolicies.yaml"
@@ -58,7 +61,9 @@ class Ship:
         self._rights = text
         self.role = self._name
         cluster.kubectl("apply", "-f", "-", stdin=text)
-        self.kubeconfig = cluster.kubeconfig(home / "operator", cluster.service_account_token(self.berth, self._name))
+        token = cluster.service_account_token(self.berth, self._name)
+        wait_granted(cluster, token, yaml.safe_load_all(text))
+        self.kubeconfig = cluster.kubeconfig(home / "operator", token)
         self.started: list[Replica] = []
 
     def start(

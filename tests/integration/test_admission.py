@@ -335,7 +335,7 @@ def test_big_object(policed: Policed, team: str, widgets: str) -> None:
 def test_certificate_swap_and_rolling_restart(policed: Policed, team: str) -> None:
     """Under load, a full rotation and a rolling restart of two replicas fail no call and leave nothing unpoliced."""
     service = Service()
-    options = ("--overlap=2", "--drain=2")
+    options = ("--overlap=2", "--drain=5")  # so long the endpoints have to hear of it, also on a busy machine
     first, second = (policed.start(*options, url=service.url) for _ in range(2))
     service.backends = [first.port, second.port]
     policed.wait_registered()
@@ -362,11 +362,11 @@ def test_certificate_swap_and_rolling_restart(policed: Policed, team: str) -> No
             fresh = policed.start(*options, url=service.url)
             service.backends = [*service.backends, fresh.port]
             # What a readiness probe does to the endpoints, a moment after it fails.
-            stopping = threading.Thread(target=leaving.stop, args=(60,))
+            stopping = threading.Thread(target=leaving.stop, args=(START,))
             stopping.start()
             wait_for("it not to be ready", lambda: not leaving.ready)  # noqa: B023 - called in this turn
             service.backends = [port for port in service.backends if port != leaving.port]
-            stopping.join(60)
+            stopping.join(START)
             assert leaving.returncode == 0, leaving.tail()
             done = count[0]
             wait_for("more load", lambda: count[0] > done + 50)  # noqa: B023 - called in this turn

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import subprocess
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from tests.controlplane.api import ApiError, Object
 from tests.controlplane.cluster import Cluster
 from tests.integration.berth import Harbour
 from tests.integration.checks import BOUND, condition, node_of
+from tests.integration.classes import wait_admitted
 from tests.integration.devices import ROOT, Devices
 from tests.integration.objects import pods_path
 from tests.integration.volumes import Disks
@@ -151,6 +153,8 @@ def test_suggestions_come_true(
             words = ["bash", "-c", command]
             done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
             assert done.returncode == 0, (command, done.stderr)
+            if command.startswith("kubectl create priorityclass"):
+                wait_admitted(api, shlex.split(command)[3])
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(carry_out, kinds))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane, free_port
 from tests.controlplane.wait import wait_for
 from tests.integration import checks, evictor
 from tests.integration.berth import START, Harbour
-from tests.integration.evictor import BRISK, evictions, start, told, wait_gone
+from tests.integration.evictor import BRISK, evicted, start, told, wait_gone
 from tests.integration.objects import ZONE, apart, node, pod, pods_path
 from tests.integration.proxy import Proxy
 from tests.integration.test_serving import ask, wait_serving
@@ -63,11 +64,14 @@ def test_anti_affinity_of_a_zone(
         wait_gone(api, audited_namespace, "ours", uids["ours"])
         own.end()
         berth.end()
-    assert evictions(audited, audited_namespace) == Counter({(uids["ours"], 201): 1})
+    evicted(audited, audited_namespace, Counter({(uids["ours"], 201): 1}))
     (left,) = api.list(path)
     assert left["metadata"]["uid"] == uids["theirs"]
-    about_theirs = [
-        event for event in checks.events(api, audited_namespace) if event["regarding"].get("uid") == uids["theirs"]
-    ]
+
+    def about() -> list[Object]:
+        found = checks.events(api, audited_namespace)
+        return [event for event in found if event["regarding"].get("uid") == uids["theirs"]]
+
+    about_theirs = wait_for("the events of the other pod", about, START)
     assert {event["reportingController"] for event in about_theirs} == {kube_name}
     assert len(checks.events(api, audited_namespace, "PlacementConflict")) == 1

@@ -80,7 +80,7 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
             ("get", f"admissionregistration.k8s.io/{kind}webhookconfigurations", "zz-berth-admission")
             for kind in ("mutating", "validating")
         },
-        "owners of what is audited, as the owner guard asks for them (unit: operator/test_audit)": {
+        "owners of what is audited, as the owner guard asks for them (unit: policy/operator/test_audit)": {
             ("list", "apps/replicasets", ""),
             ("list", "replicationcontrollers", ""),
         },
@@ -323,8 +323,12 @@ def _metrics_are_read(installed: Installed) -> None:
     other = installed.cluster.service_account_token("berth", "berth-evictor")
     for replica in installed.started:
         if "metrics" in replica.ports:
-            assert replica.get("/metrics", "metrics", reader)[0] == 200, replica.name
-            assert replica.get("/metrics", "metrics", other)[0] == 403, replica.name
+            wait_for(f"{replica.name} to be read", partial(_answers, replica, reader, 200), checks.BOUND, 0.5)
+            assert _answers(replica, other, 403), replica.name
+
+
+def _answers(replica: Replica, token: str, status: int) -> bool:
+    return replica.get("/metrics", "metrics", token)[0] == status
 
 
 def _certificates_count(installed: Installed, known: Authority) -> None:

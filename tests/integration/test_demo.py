@@ -24,7 +24,7 @@ def test_tells_its_story_and_leaves(control_plane: Cluster, tmp_path: Path) -> N
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "✓ report-0 → " in done.stdout

@@ -68,7 +68,7 @@ def test_more_pods_than_devices(devices: Devices, harbour: Harbour) -> None:
 
 def test_killed_in_between(devices: Devices, harbour: Harbour) -> None:
     """Killed while it gives devices: the next Berth finishes what was written and gives nothing again."""
-    berth = harbour.berth(devices.cluster, clientConnection={"qps": 30, "burst": 5})
+    berth = harbour.berth(devices.cluster, clientConnection={"qps": 10, "burst": 5})  # a quarter of a minute
     add_pods(devices, [berth.scheduler_name], range(PODS))
     wait_for("some pods to be bound", lambda: bound(devices), checks.BOUND)
     berth.kill()

@@ -6,7 +6,7 @@ from scheduler.controller.heartbeat import SUFFIX
 from scheduler.kube.schedulers import SCHEDULERS
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
-from tests.integration.berth import Harbour
+from tests.integration.berth import START, Harbour
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
@@ -16,11 +16,11 @@ def test_a_lease_without_an_election(harbour: Harbour, control_plane: ControlPla
     path = LEASES.format(real_namespace)
     election = {"leaderElect": False, "resourceNamespace": real_namespace}
     berth = harbour.berth(control_plane, leaderElection=election)
-    wait_for("the Lease", lambda: control_plane.api.list(path) != [], 60.0)
+    wait_for("the Lease", lambda: control_plane.api.list(path) != [], START)
     [lease] = control_plane.api.list(path)
     assert lease["metadata"]["name"] == "berth" + SUFFIX
     assert lease["metadata"]["annotations"] == {SCHEDULERS: berth.scheduler_name}
     assert lease["spec"]["holderIdentity"]
-    berth.stop()
+    berth.end()
     [lease] = control_plane.api.list(path)
     assert lease["spec"]["holderIdentity"] == ""

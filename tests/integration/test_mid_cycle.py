@@ -116,9 +116,12 @@ def test_the_pod_changes(
         api.patch(f"{path}/p", {"spec": {"schedulingGates": None}})
     if meanwhile in (_recreated, _recreated_with_a_gate):
         wait_for("the new pod to be bound", lambda: checks.node_of(api.get(f"{path}/p")), checks.BOUND)
-    asked = [entry for entry in checks.bindings(audited, where) if entry["objectRef"]["name"] == "p"]
-    sent = [entry["requestObject"]["metadata"].get("uid") for entry in asked]
-    assert sent.count(first) == 1, "the Binding that failed was the only one for that pod"
+
+    def sent() -> int:
+        asked = [entry for entry in checks.bindings(audited, where) if entry["objectRef"]["name"] == "p"]
+        return [entry["requestObject"]["metadata"].get("uid") for entry in asked].count(first)
+
+    assert wait_for("the audit", sent, START) == 1, "the Binding that failed was the only one for that pod"
     assert checks.overfull(api) == []
     berth.end()
 
@@ -222,7 +225,7 @@ def test_slow_bindings(
     wait_for("the others to be told", lambda: len(berth.lines("not scheduled")) >= 2, START)
     bound = [one for one in api.list(path) if checks.node_of(one)]
     assert len({checks.node_of(one) for one in bound}) == 4
-    assert berth.lines("binding unanswered, asking for the pod")
+    wait_for("the log to say so", lambda: berth.lines("binding unanswered, asking for the pod"), START)
     assert checks.overfull(api) == []
     wait_for("Berth to know of all four", lambda: len(berth.lines("bound")) == 4, START)
     berth.end()
@@ -259,7 +262,7 @@ def test_maintenance_page_for_an_hour(
     before = api.get(lease)["spec"]["renewTime"]
     api.create(path, pod("p", berth.scheduler_name, nodeSelector={"test": where}))
     checks.wait_bound(api, where, 1)
-    assert api.get(lease)["spec"]["renewTime"] > before
+    wait_for("another renewal", lambda: api.get(lease)["spec"]["renewTime"] > before, START)
     assert berth.lines("leads no longer, ends so that a new process can stand by") == []
     berth.end()
 

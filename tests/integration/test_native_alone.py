@@ -17,7 +17,7 @@ from tests.controlplane.process import Process
 from tests.controlplane.wait import wait_for
 from tests.integration.admission import MANIFESTS, NAMESPACE, POLICIES, Policed
 from tests.integration.ship import PATIENCE, Replica, rejects, wait_served
-from tests.integration.test_native_moves import NOTE, Team, creates
+from tests.integration.test_native_moves import NOTE, Team, creates, operator_token
 from tests.integration.test_native_operator import Native
 from tests.native.town import PLURALS, ROOT
 
@@ -65,7 +65,7 @@ def test_all_goes_with_the_release(ship: Native, garbage_collector: Path) -> Non
     ship.put("forbid", rejects("bad", "Exists"))
     ship.put("tell", rejects("odd", "Exists"), mode="warn")
     ship.enforced("forbid", "Native")
-    assert len(ship.objects()) == 6
+    wait_for("all of both", lambda: len(ship.objects()) == 6, PATIENCE)
     config = ship.cluster.kubeconfig(ship.home / "gc.kubeconfig")
     collector = Process("gc", [garbage_collector, f"--kubeconfig={config}"], ship.home / "gc.log")
     collector.start()
@@ -167,7 +167,7 @@ def _enforced_natively(home: Path) -> Iterator[tuple[Policed, Team, Replica]]:
 
 
 def _operator(policed: Policed, home: Path) -> Replica:
-    token = policed.cluster.service_account_token(NAMESPACE, "berth-operator")
+    token = operator_token(policed.cluster)
     kubeconfig = policed.cluster.kubeconfig(home / "operator.kubeconfig", token)
     options = ("--enforcement=auto", "--owner=berth-operator", "--audit-interval=0", f"--namespace={NAMESPACE}")
     replica = Replica(home, kubeconfig, *options)

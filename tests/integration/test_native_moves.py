@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from scheduler.model.promise import ANNOTATION as PROMISE
 from scheduler.policy.operator.ways import ANNOTATION
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Object
-from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration import admission
 from tests.integration.admission import MANIFESTS, MUTATING, NAMESPACE, POLICIES, VALIDATING, Policed, policy
+from tests.integration.rights import wait_granted
 from tests.integration.ship import PATIENCE, Replica, rejects, writes
 from tests.native.town import PLURALS, ROOT
 
@@ -108,6 +110,13 @@ class Team:
 HOOKS = (MUTATING, VALIDATING)
 
 
+def operator_token(cluster: Cluster) -> str:
+    """Of the operator's account, once its rights count."""
+    token = cluster.service_account_token(NAMESPACE, "berth-operator")
+    wait_granted(cluster, token, yaml.safe_load_all((MANIFESTS / "operator-rbac.yaml").read_text()))
+    return token
+
+
 @contextlib.contextmanager
 def creates(team: Team) -> Iterator[itertools.count[int]]:
     """Objects meanwhile, each of which has to be answered as the policies say."""
@@ -138,7 +147,7 @@ def test_moves_without_a_gap(policed: Policed, tmp_path: Path) -> None:
     team.choose("webhook")
     judge = policed.start("--leave-native", "--count-interval=0")
     policed.wait_registered()
-    token = policed.cluster.service_account_token(NAMESPACE, "berth-operator")
+    token = operator_token(policed.cluster)
     kubeconfig = policed.cluster.kubeconfig(tmp_path / "operator.kubeconfig", token)
     options = ("--enforcement=auto", "--owner=berth-operator", "--audit-interval=0", f"--namespace={NAMESPACE}")
     operator = Replica(tmp_path, kubeconfig, *options)
@@ -188,7 +197,7 @@ def test_without_the_operator_nothing_gets_by(policed: Policed, tmp_path: Path) 
     team = Team(policed.api)
     policed.start("--leave-native", "--count-interval=0")
     policed.wait_registered()
-    token = policed.cluster.service_account_token(NAMESPACE, "berth-operator")
+    token = operator_token(policed.cluster)
     kubeconfig = policed.cluster.kubeconfig(tmp_path / "operator.kubeconfig", token)
     options = ("--enforcement=auto", "--audit-interval=0", f"--namespace={NAMESPACE}")
     operator = Replica(tmp_path, kubeconfig, *options)

@@ -163,7 +163,8 @@ def test_drift_is_repaired(ship: Native) -> None:
         wait_for(f"{kind} to be repaired", whole, PATIENCE)
     ship.refuses({"bad": "yes"})
     assert ship.get("forbid")["status"]["enforcement"]["way"] == "Native"
-    assert len(replica.lines("an admission policy was changed or deleted by somebody, writing it again")) >= 4
+    said = "an admission policy was changed or deleted by somebody, writing it again"
+    wait_for("the log to say so", lambda: len(replica.lines(said)) >= 4, PATIENCE)
 
 
 def _plain(one: Object) -> Object:
@@ -239,7 +240,8 @@ def test_a_namespace_may_choose(ship: Native) -> None:
     ship.refuses({"bad": "yes"})
     ship.api.patch(path, {"metadata": {"annotations": {ANNOTATION: "nativ"}}})
     ship.enforced("forbid", "Webhook")
-    assert replica.lines("a namespace's annotation is not understood, the release's setting holds there")
+    said = "a namespace's annotation is not understood, the release's setting holds there"
+    wait_for("the log to say so", lambda: replica.lines(said), PATIENCE)
     # There is no webhook that could take over, so the API server goes on.
     assert ship.create({"bad": "yes"})[0] == 403
     ship.api.patch(path, {"metadata": {"annotations": {ANNOTATION: "native"}}})

@@ -33,11 +33,13 @@ def test_nodes_come_and_go(
     assert {checks.node_of(found) for found in api.list(path)} == {"cordoned"}
 
     control_plane.kubectl("cordon", "cordoned")
+    berth.wait_known()
     api.create(path, pod("small-one", berth.scheduler_name))
     checks.wait_bound(api, real_namespace, 3)
     assert checks.node_of(api.get(f"{path}/small-one")) == "small"
 
     api.delete(f"{NODES}/small")
+    berth.wait_known()
     api.create(path, pod("late", berth.scheduler_name))
     checks.wait_condition(api, real_namespace, "late", "0/1 nodes are available: 1 node(s) were unschedulable.")
     add_nodes(control_plane, [node("small")])  # as new: what was bound to its namesake still takes room on it

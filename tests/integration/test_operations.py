@@ -20,6 +20,13 @@ from tests.integration.objects import node, nodes, plain, pod, pods_path
 from tests.integration.test_serving import ask, wait_serving
 
 
+def replace(file: Path, text: str) -> None:
+    """At once, as a kubelet does it with a ConfigMap: nobody reads a part."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
+
+
 def test_configuration_is_reloaded(
     control_plane: Cluster, real_namespace: str, harbour: Harbour, add_nodes: Callable[..., None]
 ) -> None:
@@ -31,7 +38,7 @@ def test_configuration_is_reloaded(
     name = berth.scheduler_name
     api.create(path, pod("waits", f"{name}-two"))
 
-    berth.config.write_text("profiles: [")
+    replace(berth.config, "profiles: [")
     (line,) = wait_for(
         "the error", lambda: berth.lines("the configuration was not reloaded, the one before stays in use"), START
     )
@@ -42,7 +49,7 @@ def test_configuration_is_reloaded(
     checks.wait_bound(api, real_namespace, 1)
 
     profiles = [{"schedulerName": name}, {"schedulerName": f"{name}-two"}]
-    berth.config.write_text(yaml.safe_dump(configuration(name, profiles=profiles, podMaxBackoffSeconds=7)))
+    replace(berth.config, yaml.safe_dump(configuration(name, profiles=profiles, podMaxBackoffSeconds=7)))
     os.kill(berth.pid, signal.SIGHUP)  # whichever comes first, the signal or a look at the file
     (line,) = wait_for("the reload", lambda: berth.lines("configuration reloaded"), START)[:1]
     assert line["changes"][0] == "podMaxBackoffSeconds: 10 → 7"
@@ -66,7 +73,7 @@ def test_cache_is_compared(
     os.kill(berth.pid, signal.SIGUSR2)
     (line,) = wait_for("the comparison", lambda: berth.lines("cache compared"), START)
     assert (line["differences"], line["first"]) == (0, [])
-    (dump,) = berth.lines("cache dumped")
+    (dump,) = berth.lines("cache dumped")  # written before the comparison
     assert (dump["nodes"] >= 3, dump["queue"]["unschedulable"]) == (True, 1)
     (waits,) = berth.lines("pod waits")
     assert (waits["pod"], waits["plugins"]) == (f"{real_namespace}/stuck", ["NodeResourcesFit"])

@@ -50,6 +50,7 @@ def test_terminating(
     checks.wait_condition(api, real_namespace, "leaves-later")
     api.delete(f"{path}/leaves-later")
     api.create(path, pod("stays", name))
+    checks.wait_condition(api, real_namespace, "stays")  # then it has heard of the deletion before it, too
     add_nodes(control_plane, [node("terminating")])
     checks.wait_bound(api, real_namespace, 1)
     unbound = {p["metadata"]["name"] for p in api.list(path) if not checks.node_of(p)}

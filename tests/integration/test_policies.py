@@ -13,6 +13,7 @@ from tests.controlplane import namespaces
 from tests.controlplane.api import ApiError, Object
 from tests.controlplane.wait import wait_for
 from tests.integration.admission import POLICIES, Policed, Service, policy, rules
+from tests.integration.berth import START
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "policies"
 PATHS = {
@@ -99,7 +100,7 @@ def test_counts_are_exact(policed: Policed) -> None:
     """Two replicas, one killed, one drained, one new: what carries the policy's label is counted, once."""
     service = Service()
     team = namespaces.create(policed.api, "team")
-    options = ("--count-interval=0.3", "--drain=1")
+    options = ("--count-interval=0.3", "--drain=5")
     first, second = (policed.start(*options, url=service.url) for _ in range(2))
     service.backends = [first.port, second.port]
     policed.wait_registered()
@@ -133,10 +134,10 @@ def test_counts_are_exact(policed: Policed) -> None:
     service.backends = [second.port, third.port]
     labelled += create(20)
     service.backends = [third.port]
-    assert second.stop(60) == 0, second.tail()
+    assert second.stop(START) == 0, second.tail()
     labelled += create(20)
     wait_for("all counts", lambda: count("label", "mutated") == labelled)
-    assert third.stop(60) == 0, third.tail()
+    assert third.stop(START) == 0, third.tail()
     assert (count("label", "mutated"), count("refuse", "rejected")) == (labelled, 3)
     assert labelled >= 40  # a replica that is killed may cost some requests their label, but not their count
     service.close()

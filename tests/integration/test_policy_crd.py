@@ -208,8 +208,11 @@ def test_status_columns_and_help(policies_served: Api, control_plane: Cluster, r
     stored = policies_served.patch(f"{path}/good/status", {"status": status})
     assert stored["status"] == status
     assert stored["metadata"]["generation"] == 1
+    # kubectl asks for kinds and for their fields, which the server tells a moment after it serves them.
+    explain = ("explain", "mdp.spec.rules.policyAction")
+    wait_for("kubectl to know the kind", lambda: control_plane.kubectl(*explain, check=False).returncode == 0)
     header, row = control_plane.kubectl("get", "mdp", "-n", real_namespace).stdout.splitlines()
     assert header.split() == ["NAME", "MODE", "RULES", "ACCEPTED", "ENFORCED", "CONFLICT", "AGE"]
     assert row.split()[:6] == ["good", "warn", "3", "True", "Native", "False"]
-    told = control_plane.kubectl("explain", "mdp.spec.rules.policyAction").stdout
+    told = control_plane.kubectl(*explain).stdout
     assert "Reject the object, and change nothing" in told

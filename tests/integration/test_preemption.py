@@ -18,8 +18,9 @@ def test_victim_makes_way(
 ) -> None:
     """Each scheduler preempts on a node of its own: what it writes is the same, and the node is kept."""
     api, path = control_plane.api, pods_path(real_namespace)
+    # Before the schedulers start: of nodes and pods that come later, they may hear in any order.
+    add_nodes(control_plane, [node(f"{whose}-node", cpu="1", labels={"owner": whose}) for whose in ("ours", "theirs")])
     names = {"ours": harbour.berth(control_plane).scheduler_name, "theirs": harbour.kube_scheduler(control_plane)[1]}
-    add_nodes(control_plane, [node(f"{whose}-node", cpu="1", labels={"owner": whose}) for whose in names])
     for whose in names:
         victim = pod(f"{whose}-victim", "nobody", cpu="800m", terminationGracePeriodSeconds=300)
         victim["spec"]["nodeName"] = f"{whose}-node"

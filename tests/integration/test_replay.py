@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Callable
 from random import Random
 
+import pytest
+
 from tests.controlplane.cluster import Cluster
 from tests.integration import replay
 from tests.integration.volumes import Disks
@@ -14,6 +16,7 @@ PODS, NODES = 150, 20
 PATIENCE = 240.0
 
 
+@pytest.mark.timeout(600)
 def test_replay(control_plane: Cluster, real_namespace: str, add_nodes: Callable[..., None]) -> None:
     """Mixed pods: each node it chose is one of the best, each pod it left pending is refused in the same words."""
     name, random = f"kube-{secrets.token_hex(4)}", Random(5)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.berth import Harbour
 from tests.integration.objects import node, pod, pods_path
+from tests.integration.rights import may, wait_granted
 from tests.integration.test_serving import ask, wait_serving
 
 MANIFEST = Path(__file__).parents[2] / "manifests" / "scheduler-rbac.yaml"
@@ -40,24 +40,13 @@ def grant(control_plane: Cluster, real_namespace: str) -> Iterator[Grant]:
         text = text.replace("namespace: berth\n", f"namespace: {real_namespace}\n")
         applied.append(text)
         control_plane.kubectl("apply", "-f", "-", stdin=text)
-        return control_plane.service_account_token(real_namespace, unique)
+        token = control_plane.service_account_token(real_namespace, unique)
+        wait_granted(control_plane, token, yaml.safe_load_all(text))
+        return token
 
     yield apply
     if applied:
         control_plane.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=applied[0])
-
-
-def may(api: Api, verb: str, resource: str, group: str = "", namespace: str = "", name: str = "") -> bool:
-    """Whether the user of this client may do that."""
-    resource, _, subresource = resource.partition("/")
-    asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
-    attributes = {**asked, "namespace": namespace, "name": name}
-    review: Object = api.create(
-        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-        {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}},
-    )
-    allowed: bool = review["status"]["allowed"]
-    return allowed
 
 
 def test_manifest_suffices(

@@ -212,6 +212,7 @@ def installed(control_plane_binaries: Path, chart: Chart, tmp_path: Path) -> Ite
         made.close()
 
 
+@pytest.mark.timeout(600)
 def test_rolling_restart(installed: Installed) -> None:
     """Nothing is lost: every create is answered by the policies, every pod bound once, every count exact."""
     api, fleet = installed.api, Fleet(installed)

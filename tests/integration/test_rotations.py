@@ -89,7 +89,7 @@ def _unauthorized(cluster: ControlPlane, namespace: str) -> bool:
     """Whether Berth has asked for something in the namespace with a token that does not count."""
     return any(
         entry["responseStatus"]["code"] == 401 and f"/namespaces/{namespace}/pods/meanwhile" in entry["requestURI"]
-        for entry in cluster.audit_events()
+        for entry in cluster.audit_events("/pods/meanwhile", namespace)
         if entry["userAgent"].startswith("berth/")
     )
 

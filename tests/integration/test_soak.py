@@ -24,12 +24,12 @@ def test_in_small(tmp_path: Path) -> None:
     with ControlPlane() as cluster:
         soak = Soak(cluster, tmp_path, seed=1, nodes=8, pods=60)
         try:
-            wrong = soak.run(SECONDS, restart_every=SECONDS / 2, sample_every=5.0, growth=WARM)
+            wrong = soak.run(SECONDS, restart_every=SECONDS / 2, sample_every=5.0, growth=WARM, least=300)
         finally:
             soak.end()
     assert wrong == []
     assert [sample["when"] for sample in soak.samples].count("rest") == 2
-    assert soak.churn.restarts == 1
+    assert soak.churn.restarts >= 1  # a slow machine takes longer for the least number of acts
     assert {"create", "delete", "finish", "cordon", "relabel", "resize"} <= soak.churn.done.keys()
 
 

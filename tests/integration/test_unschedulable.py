@@ -13,6 +13,7 @@ from tests.controlplane.cluster import Cluster
 from tests.controlplane.wait import wait_for
 from tests.integration import checks
 from tests.integration.berth import Harbour
+from tests.integration.classes import CLASSES, make_class
 from tests.integration.objects import HOSTNAME, NODES, ZONE, apart, near, node, on, pod, pods_path
 
 HUGE = {"nvidia.com/gpu": "1"}
@@ -54,10 +55,10 @@ def pending(name: str, scheduler: str, ports: Any = (), resources: Any = None, *
 @pytest.fixture
 def meek(control_plane: Cluster) -> Iterator[str]:
     """The name of a priority class whose pods preempt nobody."""
-    classes, name = "/apis/scheduling.k8s.io/v1/priorityclasses", f"meek-{secrets.token_hex(4)}"
-    control_plane.api.create(classes, {"metadata": {"name": name}, "value": 7, "preemptionPolicy": "Never"})
+    name = f"meek-{secrets.token_hex(4)}"
+    make_class(control_plane.api, name, 7, preemptionPolicy="Never")
     yield name
-    control_plane.api.delete(f"{classes}/{name}")
+    control_plane.api.delete(f"{CLASSES}/{name}")
 
 
 def settle(api: Api, namespace: str) -> None:

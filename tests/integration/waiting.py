@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.controlplane.api import ApiError, Object
+from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster
-from tests.controlplane.wait import wait_for
 from tests.devices import claim, claim_template, claiming, device, request, taint_rule, templated
+from tests.integration.classes import CLASSES, make_class
 from tests.integration.devices import ROOT, Devices
 from tests.integration.objects import ZONE, apart, near, node, on, pod, pods_path
 from tests.integration.volumes import Disks, claims_path
 
-PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 EVEN: Object = {"topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1}
 SICK: Object = {"key": "sick", "value": "ecc", "effect": "NoSchedule"}
 
@@ -57,18 +56,8 @@ class Place(NamedTuple):
             self.put(self.pod(f"there-{self.kind}-{i}", nodeName=f"{self.own}-{i}", **how))
 
     def put(self, made: Object) -> None:
-        """Create a pod. Admission hears of a new PriorityClass by a watch: until then it refuses the pod."""
-
-        def created() -> bool:
-            try:
-                self.cluster.api.create(pods_path(self.namespace), made)
-            except ApiError as error:
-                if "no PriorityClass with name" not in str(error):
-                    raise
-                return False
-            return True
-
-        wait_for("the pod to be admitted", created)
+        """Create a pod."""
+        self.cluster.api.create(pods_path(self.namespace), made)
 
     def resource(self, plural: str, document: Object) -> None:
         """Create a claim or a template of claims in the namespace."""
@@ -177,8 +166,8 @@ def _gated(at: Place) -> Object:
 def _calm(at: Place) -> Object:
     at.nodes(1)
     name = f"{at.own}-calm"
-    at.cluster.api.create(PRIORITIES, {"metadata": {"name": name}, "value": 5, "preemptionPolicy": "Never"})
-    at.left.extend([f"{PRIORITIES}/{name}", f"{PRIORITIES}/{name}-preempting"])
+    at.left.extend([f"{CLASSES}/{name}", f"{CLASSES}/{name}-preempting"])
+    make_class(at.cluster.api, name, 5, preemptionPolicy="Never")
     at.there(1, cpu="4")
     return at.pod(cpu="4", priorityClassName=name)
 

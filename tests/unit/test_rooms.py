@@ -1,4 +1,7 @@
-"""The picture of the rooms in docs/architecture.md is what the import contract in pyproject.toml says."""
+"""The picture of the rooms in docs/architecture.md is what the import contract in pyproject.toml says.
+
+Tests are in the same rooms.
+"""
 
 import re
 import tomllib
@@ -69,6 +72,14 @@ def test_every_room_is_drawn_and_described() -> None:
     table = PAGE[PAGE.index("| room | what is in it") :].partition("\n\n")[0]
     described = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     assert sorted(described) == sorted(there)
+
+
+def test_folders_of_tests_mirror_the_rooms() -> None:
+    """Tests of a room, or of a package in it, are in the folder of the same path; `bench` is beside the scheduler."""
+    code, tests = ROOT / "scheduler", ROOT / "tests/unit"
+    packages = {path.parent.relative_to(code).as_posix() for path in code.rglob("__init__.py")}
+    folders = {path.parent.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")}
+    assert folders - packages == {"bench"}
 
 
 def test_files_that_it_names_are_there() -> None:

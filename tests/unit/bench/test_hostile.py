@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from bench.hostile import page, town
 from bench.hostile.engines import Town
 from bench.hostile.machine import Machine
-from bench.hostile.meters import Cpu, Steps
+from bench.hostile.meters import Cpu, steps
 from bench.hostile.recipe import LARGEST, Part, Place, Recipe, found, made
 from bench.hostile.row import Row
 from bench.hostile.scenario import ONE, Scenario, Write, one, put
@@ -156,7 +156,7 @@ def test_a_fork_leaves_the_town_as_it_was(small: Town) -> None:
 def test_steps_are_the_same_each_time(small: Town) -> None:
     """A count, not a time."""
     scenario = next(one for one in SCENARIOS if one.name == "gates-20000")
-    first, second = (small.measure(scenario, 0.1, 0.02, Steps(1.0, 1.0)) for _ in range(2))
+    first, second = (small.measure(scenario, 0.1, 0.02, steps(1.0, 1.0)) for _ in range(2))
     assert first.turn == pytest.approx(second.turn, rel=0.02)
     assert first.turn > 0
 
@@ -183,13 +183,13 @@ def test_no_turn_is_long(small: Town, scenario: Scenario) -> None:
     def first(nodes: int) -> Iterator[Write]:
         return islice(scenario.writes(nodes), WRITES)
 
-    measured = small.measure(replace(scenario, writes=first), 0.3, 0.02, Steps(TURN, 10 * TURN))
+    measured = small.measure(replace(scenario, writes=first), 0.3, 0.02, steps(TURN, 10 * TURN))
     assert measured.turn <= 1000 * TURN, f"{measured.what} takes more than {measured.turn:.0f} ms"
 
 
 def test_a_search_finds_nothing_long(small: Town) -> None:
     """A short climb towards cost, the same each time."""
-    (dearest, measured), *_ = climb(small, CLIMB, 12, lambda: Steps(TURN, 10 * TURN))
+    (dearest, measured), *_ = climb(small, CLIMB, 12, lambda: steps(TURN, 10 * TURN))
     assert measured.turn <= 1000 * TURN, (
         f"{measured.what} takes more than {measured.turn:.0f} ms: {msgspec.json.encode(dearest)!r}"
     )

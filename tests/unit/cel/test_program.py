@@ -84,15 +84,21 @@ def test_odd_text_is_an_error_not_an_exception(text: str) -> None:
     assert programs.compile(text).error is not None
 
 
-@pytest.mark.parametrize("opening,closing", [("(", ")"), ("[", "]"), ("-(", ")"), ("dyn(", ")"), ("{1:", "}")])
+NESTED = [("(", ")", True), ("-(", ")", None), ("dyn(", ")", True), ("[", "]", False), ("{1:", "}", False)]
+"""Opened and closed, and whether a 1 in it is equal to 1: where it is negated, that depends on how often."""
+
+
+@pytest.mark.parametrize(("opening", "closing", "is_one"), NESTED)
 @pytest.mark.parametrize("depth", [10, 99, 101, 2000])
-def test_nesting_ends_in_an_answer(opening: str, closing: str, depth: int) -> None:
-    """However deep: it is compiled, or refused for its depth, never an exception of Python's."""
+def test_nesting_ends_in_an_answer(opening: str, closing: str, is_one: bool | None, depth: int) -> None:
+    """However deep: it is compiled, or refused for its type or its depth, never an exception of Python's."""
     program = programs.compile(f"{opening * depth}1{closing * depth} == 1")
     if depth > 100:
         assert "recursion limit exceeded" in str(program.error)
-    elif program.error is None:
-        assert type(program.matches(GPU)) is bool
+    elif is_one is False:
+        assert "found no matching overload" in str(program.error)
+    else:
+        assert program.matches(GPU) == (depth % 2 == 0 if is_one is None else is_one)
 
 
 def test_an_error_is_made_up_for_by_the_other_side() -> None:

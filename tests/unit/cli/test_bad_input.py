@@ -297,7 +297,7 @@ def test_a_pipe_that_somebody_writes_to(berth: Berth, monkeypatch: pytest.Monkey
     waits = threading.Event()
 
     def write() -> None:
-        waits.wait(10)
+        waits.wait(60)
         with os.fdopen(theirs, "wb") as pipe:
             pipe.write(content)
 

@@ -17,8 +17,8 @@ import yaml
 
 from scheduler.cli import live
 from scheduler.kube.client import Client
-from tests.unit.admission.conftest import CRD
 from tests.unit.cli.conftest import Berth
+from tests.unit.policy.admission.conftest import CRD
 from tests.unit.whatif.story import DUMP
 
 ROOT = Path(__file__).parents[3]

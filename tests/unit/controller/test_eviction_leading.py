@@ -26,7 +26,7 @@ from scheduler.kube.connection import Connection
 from scheduler.plugins.registry import registry
 from scheduler.service.election import candidate
 from tests.builders import Object
-from tests.unit.eviction.conftest import OWNER, disk, keeping
+from tests.unit.engine.eviction.conftest import OWNER, disk, keeping
 
 EVENTS = "/apis/events.k8s.io/v1/events?fieldSelector=reason%3D{}"
 BRISK = Settings(grace=0.2, changed_share=1.0)

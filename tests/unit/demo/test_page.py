@@ -86,9 +86,13 @@ def test_escapes_hostile_text(data: dict[str, Any]) -> None:
 
 def test_controls_have_names(data: dict[str, Any]) -> None:
     """Buttons without a word, and the slider, say what they do."""
-    for tag, attributes in read(demo_page(data)).tags:
-        if tag == "input" or (tag == "button" and attributes.get("id") in ("back", "play", "next")):
-            assert attributes.get("aria-label")
+    silent = [
+        attributes
+        for tag, attributes in read(demo_page(data)).tags
+        if tag == "input" or (tag == "button" and attributes.get("id") in ("back", "play", "next"))
+    ]
+    assert len(silent) == 4
+    assert all(attributes.get("aria-label") for attributes in silent)
 
 
 def test_a_big_cluster_keeps_the_nodes_that_matter(told: Told) -> None:

@@ -58,7 +58,7 @@ async def server() -> AsyncIterator[ScriptedServer]:
     await runner.cleanup()
 
 
-async def until(claim: Callable[[], bool], *, seconds: float = 10.0) -> None:
+async def until(claim: Callable[[], bool], *, seconds: float = 60.0) -> None:
     """Wait for a condition that other tasks bring about."""
     async with asyncio.timeout(seconds):
         while not claim():  # noqa: ASYNC110 - what is waited for has no event

@@ -307,7 +307,7 @@ async def test_a_slow_answer_times_out(server: ScriptedServer) -> None:
     server.answer = answer
     async with server.client() as client:
         with pytest.raises(Unreachable) as caught:
-            await client.create("/x", b"{}", timeout=0.05)
+            await client.create("/x", b"{}", timeout=0.5)
     assert caught.value.timed_out
     assert caught.value.sent
 

@@ -16,7 +16,7 @@ from scheduler.kube.errors import ApiError
 from scheduler.kube.listwatch import Phase
 from scheduler.kube.resources import LEASES, Resource
 from scheduler.kube.schedulers import SCHEDULERS, SURE_TICKS, Lease, LiveSchedulers, Schedulers, decode
-from tests.unit.operator.conftest import Clock
+from tests.unit.policy.operator.conftest import Clock
 
 WALL = 1_800_000_000.0
 

@@ -70,7 +70,7 @@ async def a_day() -> None:
         await asyncio.sleep(0)
     daily.cancel()
 
-asyncio.run(asyncio.wait_for(a_day(), 30.0))
+asyncio.run(asyncio.wait_for(a_day(), 120.0))
 """
 
 

@@ -16,7 +16,7 @@ from scheduler.plugins.registry import registry
 from scheduler.whatif.promises import Plan, plan
 from scheduler.whatif.world import World
 from tests.builders import Object, node, pod
-from tests.unit.eviction.conftest import CONFIG, OWNER, disk, keeping
+from tests.unit.engine.eviction.conftest import CONFIG, OWNER, disk, keeping
 
 MINE: dict[str, Any] = {"labels": {"app": "web"}}
 

@@ -20,8 +20,8 @@ from scheduler.policy.operator import watch as module
 from scheduler.policy.operator.replica import Operator
 from scheduler.policy.operator.settings import Settings
 from scheduler.policy.operator.watch import Watch
-from tests.unit.admission.conftest import CRD as PLAIN_CRD
-from tests.unit.admission.conftest import CRDS, POLICIES, Api, until
+from tests.unit.policy.admission.conftest import CRD as PLAIN_CRD
+from tests.unit.policy.admission.conftest import CRDS, POLICIES, Api, until
 from tests.unit.policy.build import policy, rule
 
 CRD = copy.deepcopy(PLAIN_CRD)

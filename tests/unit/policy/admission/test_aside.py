@@ -18,10 +18,10 @@ from scheduler.policy.admission.jobs import Desk, Review, parsed
 from scheduler.policy.admission.judging import KnownPolicies, Owned, Question, Terms
 from scheduler.policy.admission.owners import Owners
 from scheduler.policy.admission.reviewer import Reviewer
-from tests.unit.admission.builders import Fixed, Object, config_map, encoded, pod, policy, review, rule, without
-from tests.unit.admission.conftest import until
-from tests.unit.admission.test_neighbours import costly
-from tests.unit.admission.test_reviewer import (
+from tests.unit.policy.admission.builders import Fixed, Object, config_map, encoded, pod, policy, review, rule, without
+from tests.unit.policy.admission.conftest import until
+from tests.unit.policy.admission.test_neighbours import costly
+from tests.unit.policy.admission.test_reviewer import (
     DEFAULT_TEAM,
     NEEDS_OWNER,
     RELABEL,

@@ -6,8 +6,8 @@ import pytest
 
 from scheduler.model.promise import ANNOTATION
 from scheduler.policy.options import Pass
-from tests.unit.admission.builders import Object, config_map, pod, review
-from tests.unit.admission.test_reviewer import asked, reviewer
+from tests.unit.policy.admission.builders import Object, config_map, pod, review
+from tests.unit.policy.admission.test_reviewer import asked, reviewer
 
 GOOD, BAD = {ANNOTATION: "true"}, {ANNOTATION: "ssd"}
 

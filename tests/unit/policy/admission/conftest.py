@@ -70,7 +70,7 @@ async def api() -> AsyncIterator[Api]:
         yield made
 
 
-async def until(claim: Callable[[], bool | Awaitable[bool]], *, seconds: float = 20.0) -> None:
+async def until(claim: Callable[[], bool | Awaitable[bool]], *, seconds: float = 60.0) -> None:
     """Wait for a condition that other tasks bring about."""
     async with asyncio.timeout(seconds):
         while True:

@@ -17,7 +17,7 @@ from scheduler.policy.admission.judging import Terms
 from scheduler.policy.admission.owners import Owners
 from scheduler.policy.admission.reviewer import Reviewer, ReviewReply
 from scheduler.policy.options import Pass
-from tests.unit.admission.builders import (
+from tests.unit.policy.admission.builders import (
     UID,
     Fixed,
     Object,

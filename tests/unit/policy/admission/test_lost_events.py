@@ -16,8 +16,8 @@ from scheduler.kube.flow import WATCH, Lane
 from scheduler.policy.admission.aside import Aside
 from scheduler.policy.admission.cache import PolicyCache
 from scheduler.policy.admission.judging import Terms
-from tests.unit.admission.builders import policy, rule, without
-from tests.unit.admission.conftest import POLICIES, Api, until
+from tests.unit.policy.admission.builders import policy, rule, without
+from tests.unit.policy.admission.conftest import POLICIES, Api, until
 
 POLICY = f"{POLICIES.format('team')}/lost"
 OTHER = f"{POLICIES.format('team')}/other"

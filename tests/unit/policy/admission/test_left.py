@@ -21,8 +21,8 @@ from scheduler.policy.admission.webhooks import MUTATING, VALIDATING, desired
 from scheduler.policy.native.compile import NAMESPACE_LABEL, RELEASE_LABEL, name_of
 from scheduler.policy.native.compile import POLICIES as ENFORCED
 from scheduler.policy.operator.covering import covers
-from tests.unit.admission.builders import Object, policy, rule
-from tests.unit.admission.conftest import POLICIES, Api, until
+from tests.unit.policy.admission.builders import Object, policy, rule
+from tests.unit.policy.admission.conftest import POLICIES, Api, until
 
 TEAM = POLICIES.format("team")
 

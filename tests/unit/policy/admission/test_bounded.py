@@ -19,9 +19,9 @@ from scheduler.policy.admission.owners import Owners
 from scheduler.policy.admission.reviewer import Reviewer
 from scheduler.policy.bounds import MOST, bound, price
 from scheduler.policy.parse import parse
-from tests.unit.admission.builders import Object, config_map, policy, review, rule
-from tests.unit.admission.conftest import POLICIES, Api, until
-from tests.unit.admission.test_reviewer import Cluster, asked
+from tests.unit.policy.admission.builders import Object, config_map, policy, review, rule
+from tests.unit.policy.admission.conftest import POLICIES, Api, until
+from tests.unit.policy.admission.test_reviewer import Cluster, asked
 
 WIDE = {f"key-{i}": "v" for i in range(32)}
 

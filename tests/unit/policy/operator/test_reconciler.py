@@ -17,8 +17,8 @@ from scheduler.policy.operator.reconciler import Reconciler
 from scheduler.policy.operator.settings import Settings
 from scheduler.policy.operator.status import Counts
 from scheduler.policy.operator.turns import CREDIT, WRITES, Turns
-from tests.unit.operator.conftest import Clock, Server, stored_object
 from tests.unit.policy.build import NAME, rule
+from tests.unit.policy.operator.conftest import Clock, Server, stored_object
 
 LEFT = stored_object("left", rule(set_labels={"team": "a"}))
 RIGHT = stored_object("right", rule(set_labels={"team": "b"}))
@@ -279,7 +279,7 @@ async def test_audits_follow_specs(monkeypatch: pytest.MonkeyPatch) -> None:
     audit = Audited()
     reconciler = made(server, audit=audit, audit_seconds=3600.0)
     leading = asyncio.create_task(reconciler.lead())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not all("audit" in one.get("status", {}) for one in server.policies.values()):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0)
     leading.cancel()

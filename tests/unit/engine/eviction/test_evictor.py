@@ -8,7 +8,7 @@ from scheduler.engine.eviction.messages import NotRead, RecordPodEvent, Restored
 from scheduler.engine.stimuli import Gone
 from scheduler.model.promise import ANNOTATION
 from tests.builders import Object, namespace, node_selector
-from tests.unit.eviction.conftest import GRACE, Harness, disk, keeping
+from tests.unit.engine.eviction.conftest import GRACE, Harness, disk, keeping
 
 BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 TWO = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."

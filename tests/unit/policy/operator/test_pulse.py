@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.policy.operator.probe import Probe
 from scheduler.policy.operator.pulse import DEAD_SECONDS, STALE_SECONDS, Pulse
-from tests.unit.operator.conftest import Clock
+from tests.unit.policy.operator.conftest import Clock
 
 
 @pytest.fixture

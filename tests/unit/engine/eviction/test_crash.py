@@ -41,7 +41,7 @@ from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
 from tests.builders import Object
-from tests.unit.eviction.conftest import CONFIG, EPOCH, OWNER, disk, keeping
+from tests.unit.engine.eviction.conftest import CONFIG, EPOCH, OWNER, disk, keeping
 
 KEPT_SECONDS = 3600.0
 """For how long the API server keeps Events (--event-ttl), by its default."""

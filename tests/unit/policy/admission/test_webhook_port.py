@@ -6,9 +6,9 @@ import asyncio
 import json
 
 from scheduler.policy.admission.server import LIMITS
-from tests.unit.admission.builders import config_map, encoded, review
-from tests.unit.admission.test_reviewer import DEFAULT_TEAM, reviewer
-from tests.unit.admission.test_server import Site, post
+from tests.unit.policy.admission.builders import config_map, encoded, review
+from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, reviewer
+from tests.unit.policy.admission.test_server import Site, post
 from tests.unit.telemetry import hostile
 
 CALLERS = 25

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.policy.admission.reviewer import Reviewer
-from tests.unit.admission.builders import UID, config_map, encoded, pod, policy, review, rule
-from tests.unit.admission.test_reviewer import DEFAULT_TEAM, ROUTE, asked, response_of, reviewer
+from tests.unit.policy.admission.builders import UID, config_map, encoded, pod, policy, review, rule
+from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, ROUTE, asked, response_of, reviewer
 
 EVERYTHING = policy("all", rule(reject=True))
 
@@ -179,7 +179,9 @@ async def test_fuzzed_bytes(cut: int, noise: bytes, skip: int) -> None:
 async def test_hostile_metadata(labels: dict[str, str], annotations: dict[str, str]) -> None:
     """Whatever keys and values an object has, the answer is a proper review, for pods and others."""
     for obj in (pod(labels=labels, annotations=annotations), config_map(labels=labels, annotations=annotations)):
-        await proper(BY, encoded(review(obj)))
+        body = encoded(review(obj))
+        await proper(BY, body)
+        assert (await BY.answer(body, "mutate")).status == 200
 
 
 @pytest.mark.parametrize("text", ["\\ud800", "\\udfff\\ud800", "\\u0000", "\\ud83d\\ude00"])

@@ -21,8 +21,8 @@ from scheduler.policy.operator.natives import KINDS, PAUSE_SECONDS, Natives
 from scheduler.policy.operator.settings import Settings
 from scheduler.policy.operator.status import change
 from scheduler.policy.operator.ways import Switch
-from tests.unit.operator.conftest import Clock, Object, stored_object
 from tests.unit.policy.build import has, rule
+from tests.unit.policy.operator.conftest import Clock, Object, stored_object
 
 NOTE = stored_object("note", rule(set_annotations={"note": "a"}))
 REFUSE = stored_object("refuse", rule(has(bad="yes"), reject=True))

@@ -19,9 +19,9 @@ from scheduler.policy.admission.review import Bytes, Hint
 from scheduler.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
 from scheduler.policy.admission.server import BODIES_EACH
 from scheduler.policy.options import Pass
-from tests.unit.admission.builders import Object, applied, config_map, encoded, pod, policy, review, rule
-from tests.unit.admission.conftest import until
-from tests.unit.admission.test_reviewer import (
+from tests.unit.policy.admission.builders import Object, applied, config_map, encoded, pod, policy, review, rule
+from tests.unit.policy.admission.conftest import until
+from tests.unit.policy.admission.test_reviewer import (
     DEFAULT_TEAM,
     OWNED,
     RELABEL,
@@ -32,7 +32,7 @@ from tests.unit.admission.test_reviewer import (
     replica_set,
     reviewer,
 )
-from tests.unit.admission.test_server import Site, post
+from tests.unit.policy.admission.test_server import Site, post
 
 SPEAKS = {f"k{i}": "v" for i in range(32)}
 
@@ -242,7 +242,7 @@ async def test_large_reviews_have_room_by_namespace() -> None:
         async with made.session(limit=0) as session:
             evil = [asyncio.create_task(post(session, f"{made.url}/mutate", large("evil"))) for _ in range(12)]
             await until(lambda: len(gate.begun) == FIT)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert (await post(session, f"{made.url}/mutate", large("team")))[0] == 200
             assert gate.begun.count("evil") == FIT
             gate.go_on.set()
@@ -293,7 +293,7 @@ async def test_too_many_large_ones_are_refused() -> None:
             await until(lambda: len(gate.begun) == FIT)
             last = asyncio.create_task(post(session, f"{made.url}/mutate", large("evil")))
             await until(lambda: made.server.bodies.waiting == 1)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 status, body = await post(session, f"{made.url}/mutate", large("evil", BIG_BYTES))
             assert (status, json.loads(body)["response"]["status"]["code"]) == (200, 429)
             gate.go_on.set()

@@ -21,9 +21,9 @@ from scheduler.policy.admission.reviewer import Reviewer, ReviewReply
 from scheduler.policy.admission.server import AdmissionServer
 from scheduler.policy.admission.tls import ServingTls
 from scheduler.policy.options import Pass
-from tests.unit.admission.builders import config_map, encoded, pod, policy, review, rule
-from tests.unit.admission.conftest import until
-from tests.unit.admission.test_reviewer import DEFAULT_TEAM, ROUTE, reviewer
+from tests.unit.policy.admission.builders import config_map, encoded, pod, policy, review, rule
+from tests.unit.policy.admission.conftest import until
+from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, ROUTE, reviewer
 
 JSON = {"Content-Type": "application/json"}
 

@@ -8,8 +8,8 @@ from typing import Any
 from scheduler.policy.operator import status
 from scheduler.policy.operator.judge import NOTHING_TOLD, Condition, Stored, conditions, read
 from scheduler.policy.operator.status import Change, Counts, change
-from tests.unit.operator.conftest import stored_object
 from tests.unit.policy.build import rule
+from tests.unit.policy.operator.conftest import stored_object
 
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
 OBJECT = stored_object("p", rule(set_labels={"team": "a"}), generation=3)

@@ -16,12 +16,12 @@ import pytest
 from scheduler.policy.admission import review
 from scheduler.policy.admission.bodies import LargeBody, TooLargeError, Turns
 from scheduler.telemetry.handshakes import ANSWER_TURNS, MOST_TURNS
-from tests.unit.admission.builders import encoded, pod
-from tests.unit.admission.builders import review as asked
-from tests.unit.admission.conftest import until
-from tests.unit.admission.test_neighbours import FIT, Gate, large, opened
-from tests.unit.admission.test_reviewer import DEFAULT_TEAM, OWNED, reviewer
-from tests.unit.admission.test_server import Site, post
+from tests.unit.policy.admission.builders import encoded, pod
+from tests.unit.policy.admission.builders import review as asked
+from tests.unit.policy.admission.conftest import until
+from tests.unit.policy.admission.test_neighbours import FIT, Gate, large, opened
+from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, OWNED, reviewer
+from tests.unit.policy.admission.test_server import Site, post
 
 PIECE = 1000
 

@@ -18,7 +18,7 @@ from scheduler.engine.eviction.wording import breach
 from scheduler.model.promise import NodeRequirement
 from scheduler.model.selectors import Requirement
 from tests.builders import Object
-from tests.unit.eviction.conftest import DISKS, GRACE, Harness, disk, keeping
+from tests.unit.engine.eviction.conftest import DISKS, GRACE, Harness, disk, keeping
 
 
 def absurd(number: int, terms: int = 60) -> str:

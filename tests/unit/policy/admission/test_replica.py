@@ -15,9 +15,9 @@ from scheduler.kube import listwatch
 from scheduler.policy.admission.replica import Replica
 from scheduler.policy.admission.settings import Settings
 from tests.controlplane.cluster import free_port
-from tests.unit.admission.builders import policy, rule, without
-from tests.unit.admission.conftest import CRD, CRDS, NAMESPACE, POLICIES, Api, until
-from tests.unit.admission.test_server import material
+from tests.unit.policy.admission.builders import policy, rule, without
+from tests.unit.policy.admission.conftest import CRD, CRDS, NAMESPACE, POLICIES, Api, until
+from tests.unit.policy.admission.test_server import material
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations"
 MUTATING, VALIDATING = CONFIGURATIONS.format("mutating"), CONFIGURATIONS.format("validating")

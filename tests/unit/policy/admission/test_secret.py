@@ -11,7 +11,7 @@ from scheduler.kube.client import Client
 from scheduler.policy.admission.certificates import CertificateError
 from scheduler.policy.admission.secret import OURS, ROTATE, SharedSecret
 from scheduler.policy.admission.tls import ServingTls
-from tests.unit.admission.conftest import NAMESPACE, Api, until
+from tests.unit.policy.admission.conftest import NAMESPACE, Api, until
 
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 ONE = f"{SECRETS}/tls"

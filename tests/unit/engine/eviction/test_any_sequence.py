@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from scheduler.engine.eviction.messages import Evict, Look, Read
 from scheduler.state.validate import validate
 from tests.builders import Object
-from tests.unit.eviction.conftest import GRACE, OWNER, Harness, disk, keeping
+from tests.unit.engine.eviction.conftest import GRACE, OWNER, Harness, disk, keeping
 
 NODES = [f"n{i}" for i in range(5)]
 DISKS = [None, "hdd", "ssd", "nvme"]
