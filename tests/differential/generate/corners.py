@@ -22,7 +22,7 @@ _FORMATS = (
     *("dns1123Label", "dns1123Subdomain", "dns1035Label", "qualifiedName", "dns1123LabelPrefix"),
     *("dns1123SubdomainPrefix", "dns1035LabelPrefix", "labelValue", "uri", "uuid", "byte", "date", "datetime"),
 )
-_CALLS = (
+_CALLS: tuple[str, ...] = (
     "isQuantity(<quantity>)",
     "[" + _OF_QUANTITY.replace("{}", "quantity(<quantity>)") + "]",
     "quantity(<quantity>).asInteger()",
@@ -199,11 +199,10 @@ _LOOSE = (
         "format.named(D).hasValue()",
         "D.getHost()",
         "D.unwrapOpt()",
-        "[D, ?D].size()",
     ),
 )
 """Calls whose arguments D are of any type: most of them fail when they run."""
-_CALLS += tuple([call.replace("D", "dyn(<any>)") for call in _LOOSE])
+_CALLS += tuple([re.sub(r"\bD\b", "dyn(<any>)", call) for call in _LOOSE])
 _NUMBERS = (
     *("0", "1", "-1", "2", "3", "7", "-3", "31", "64", "100000", "1000000", "2147483647", "2147483648", "-2147483649"),
     *("9223372036854775807", "9223372036854775806", "-9223372036854775808", "-9223372036854775807", "253402300799"),
