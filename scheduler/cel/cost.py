@@ -7,7 +7,21 @@ from typing import Final
 from scheduler.cel.effort import METER
 from scheduler.cel.errors import AbortError
 from scheduler.cel.formats import regex_size
-from scheduler.cel.values import FAILED, LISTS, MAPS, NONE, OWN, Format, Optional, Value, size_of
+from scheduler.cel.values import (
+    FAILED,
+    LISTS,
+    MAPS,
+    NONE,
+    OWN,
+    Duration,
+    Format,
+    Optional,
+    Timestamp,
+    Uint,
+    Value,
+    go_type,
+    size_of,
+)
 
 LIST: Final = 10
 MAP: Final = 30
@@ -109,15 +123,24 @@ def _output(args: Sequence[Value], result: Value) -> int:
 
 
 def _flattened(args: Sequence[Value], result: Value) -> int:
-    depth = args[1] if len(args) == 2 and type(args[1]) is int else 1
+    depth = 1 if len(args) == 1 else args[1]
+    if type(depth) is not int:
+        given = "*types.Err" if depth is FAILED else go_type(depth)
+        raise AbortError(f"internal error: interface conversion: ref.Val is {given}, not types.Int")
     return size_of(args[0]) * max(depth, 1 if depth < 0 else 0) + 1 + LIST
+
+
+_ADDABLE: Final = frozenset({int, Uint, float, str, bytes, Duration, Timestamp})
+"""Of a list's methods, which Go's error looks for by name, values of these types have the first, Add."""
 
 
 def _self_compared(index: int) -> Price:
     def price(args: Sequence[Value], result: Value) -> int:
         compared = args[index]
-        if compared is FAILED:
-            text = "interface conversion: *types.Err is not traits.Lister: missing method Add"
+        if type(compared) not in LISTS:
+            given = "*types.Err" if compared is FAILED else go_type(compared)
+            missing = "Contains" if type(compared) in _ADDABLE else "Add"
+            text = f"interface conversion: {given} is not traits.Lister: missing method {missing}"
             raise AbortError(f"internal error: {text}")
         size = size_of(compared)
         factor = 2.0

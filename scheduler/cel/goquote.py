@@ -16,6 +16,8 @@ def _quoted(character: str) -> str:
         return _ESCAPES[code]
     if code < 32 or code == 127:
         return f"\\x{code:02x}"
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no text, as Python's surrogateescape has it
+        return f"\\x{code - 0xDC00:02x}"
     if character.isprintable():
         return character
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -22,6 +22,8 @@ from scheduler.cel.values import (
 )
 
 _COMPARABLE = frozenset({bool, bytes, float, Duration, int, str, Timestamp, Uint})
+_RECEIVERS = frozenset({str, Duration, Timestamp})
+"""cel-go asks values of these types themselves, and their error does not name the function."""
 _KINDS = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _ZERO: dict[str, Value] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
 
@@ -62,17 +64,30 @@ def _slice(values: list[Value], start: int, end: int) -> list[Value]:
     return list(values[start:end])
 
 
-def _flatten(values: Value, depth: int = 1) -> list[Value]:
-    if type(values) not in LISTS:
-        raise EvaluationError(f"no such overload: {type_name(values)}.flatten()")
-    if depth < 0:
+def _flatten(values: Value, *depth: Value) -> list[Value]:
+    """Nothing has looked at the arguments before; that the depth is a number, the price asks for."""
+    if type(values) not in LISTS or (depth and type(depth[0]) is not int):
+        given = ", ".join(map(_shown_type, depth))
+        raise EvaluationError(f"no such overload: {_shown_type(values)}.flatten({given})")
+    levels = depth[0] if depth else 1
+    if levels < 0:
         raise EvaluationError("level must be non-negative")
+    return _flattened(values, levels)
+
+
+def _shown_type(value: Value) -> str:
+    """A type with what it is made of, of which nothing is known when an expression runs."""
+    name = type_name(value)
+    return name + {"list": "(dyn)", "map": "(dyn, dyn)", "optional_type": "(dyn)"}.get(name, "")
+
+
+def _flattened(values: Value, depth: int) -> list[Value]:
     flat: list[Value] = []
     for value in values:
         if type(value) not in LISTS or depth == 0:
             flat.append(value)
         else:
-            flat.extend(_flatten(value, depth - 1))
+            flat.extend(_flattened(value, depth - 1))
         METER.spend(1 + (len(flat) >> 3) if type(value) in LISTS else 1)
     return flat
 
@@ -116,14 +131,18 @@ def _order(left: Value, right: Value) -> int:
 
 def _sort(values: Value) -> Value:
     if type(values) not in LISTS:
-        raise EvaluationError("no such overload: sort")
+        raise _unsortable(values, "sort")
     return _sorted_by(values, values)
 
 
 def _sort_by(values: Value, keys: Value) -> Value:
     if type(values) not in LISTS:
-        raise EvaluationError("no such overload: @sortByAssociatedKeys")
+        raise _unsortable(values, "@sortByAssociatedKeys")
     return _sorted_by(values, keys)
+
+
+def _unsortable(value: Value, function: str) -> EvaluationError:
+    return no_overload() if type(value) in _RECEIVERS else EvaluationError(f"no such overload: {function}")
 
 
 def _is_sorted(values: list[Value]) -> bool:

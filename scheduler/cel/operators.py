@@ -102,7 +102,7 @@ def subtract(left: Value, right: Value) -> Value:
     kind, other = type(left), type(right)
     if kind is Timestamp:
         if other is Duration:
-            return times.shifted(left, -right.nanos)
+            return times.shifted(left, _span(-right.nanos).nanos)
         if other is Timestamp:
             return _between(left, right)
         raise no_overload()

@@ -13,7 +13,9 @@ _MOST_REPEATS: Final = 1000
 _MOST_NESTED: Final = 200
 _SIMPLE: Final = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 _COUNT: Final = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
-_NAMED: Final = re.compile(r"\(\?P?<([^>]*)>")
+_NAMED: Final = re.compile(r"\(\?(?:P<|<)(?=.)", re.DOTALL)
+_HEX: Final = re.compile(r"[0-9a-fA-F]{2}")
+_HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 _GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -185,15 +187,10 @@ class _Parser:
         parts[-1] = repeated
 
     def _group(self, parts: list[Tree], depth: int) -> None:
-        start = self.at
         outer = self._flags.copy()
         if self.text.startswith("(?", self.at):
-            named = _NAMED.match(self.text, self.at)
-            if named is not None:
-                self._name(named)
-                self.at = named.end()
-            elif self.text.startswith(("(?P<", "(?<"), self.at) and not self.text.startswith(("(?<=", "(?<!"), self.at):
-                raise PatternError("invalid named capture", self.text[start:])
+            if _NAMED.match(self.text, self.at):
+                self._name()
             elif self._set_flags():
                 return
         else:
@@ -205,9 +202,12 @@ class _Parser:
         self._flags = outer
         parts.append(inner)
 
-    def _name(self, named: "re.Match[str]") -> None:
-        if _GROUP_NAME.fullmatch(named[1]) is None:
-            raise PatternError("invalid named capture", named[0])
+    def _name(self) -> None:
+        start, end = self.at, self.text.find(">", self.at)
+        capture = self.text[start : end + 1] if end >= 0 else self.text[start:]
+        if end < 0 or _GROUP_NAME.fullmatch(capture[capture.index("<") + 1 : -1]) is None:
+            raise PatternError("invalid named capture", capture)
+        self.at = end + 1
 
     def _set_flags(self) -> bool:
         """`(?i)` for the rest of the group, which ends here, or `(?i:` for a group of its own."""
@@ -230,9 +230,6 @@ class _Parser:
                 return letter == ")"
             else:
                 break
-        else:
-            raise PatternError("missing closing )" if at >= len(self.text) else "invalid or unsupported Perl syntax",
-                               self.text)  # fmt: skip
         raise PatternError("invalid or unsupported Perl syntax", self.text[start:at])
 
     def _escape(self, parts: list[Tree]) -> None:
@@ -313,11 +310,22 @@ class _Parser:
         return int(digits, 8)
 
     def _hexadecimal(self, start: int) -> int:
-        found = re.compile(r"\{([0-9a-fA-F]+)\}|([0-9a-fA-F]{2})").match(self.text, self.at)
-        if found is None or len(found[1] or "") > 8 or int(found[1] or found[2], 16) > LAST:
-            raise PatternError("invalid escape sequence", self.text[start : self.at + 1])
-        self.at = found.end()
-        return int(found[1] or found[2], 16)
+        """Two digits, or any number of them in braces. Raises PatternError at the first that is wrong or too much."""
+        found = _HEX.match(self.text, self.at)
+        if found is not None:
+            self.at = found.end()
+            return int(found[0], 16)
+        begin = end = self.at + 1
+        if not self.text.startswith("{", self.at):
+            raise PatternError("invalid escape sequence", self.text[start : end + 1])
+        number = 0
+        while number <= LAST and self.text[end : end + 1] in _HEX_DIGITS:
+            number = number * 16 + int(self.text[end], 16)
+            end += 1
+        if number > LAST or end == begin or self.text[end : end + 1] != "}":
+            raise PatternError("invalid escape sequence", self.text[start : end + (number <= LAST)])
+        self.at = end + 1
+        return number
 
     def _class(self) -> Chars:
         start = self.at

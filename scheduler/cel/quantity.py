@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 
 _NANO = 10**9
 _TEXT = re.compile(r"([+-]?)([0-9]*)(\.[0-9]*)?(.*)", re.DOTALL | re.ASCII)
@@ -12,7 +13,15 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _MOST = ((1 << 63) - 1) * _NANO
-_LONGEST = 512
+_SMALLEST = -(1 << 63)
+_NO_SUFFIX = "unable to parse quantity's suffix"
+_LONGEST_EXPONENT = 1_000
+_LONGEST = 10 * 1024
+"""Characters; upstream has no limit."""
+_MOST_ZEROS = 9_999
+"""So large a power of ten may be written. Upstream has no limit, and may add for minutes."""
+_AT_ONCE = 4_000
+"""So many digits Python reads at once."""
 
 
 class QuantityError(ValueError):
@@ -21,14 +30,13 @@ class QuantityError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An amount in nano-units.
-
-    `exponent`: apimachinery holds it as an int64 times that power of ten; None where it holds a decimal of any length.
-    Whether a quantity can be asked for as an integer depends on that.
-    """
+    """An amount in nano-units."""
 
     nano: int
-    exponent: int | None = 0
+    exponent: int = 0
+    """apimachinery holds it as a number times that power of ten, which is at least -9."""
+    is_decimal: bool = False
+    """That number is of any length, not an int64. Then the quantity can't be asked for as an integer."""
     computed: bool = False
     """A sum or difference: to the right of `==`, cel-go takes it for another type."""
 
@@ -50,42 +58,52 @@ class Quantity:
 
     def integer(self) -> int | None:
         """The whole units, where apimachinery has them at hand."""
-        if self.exponent is None or self.exponent < 0:
+        if self.is_decimal or self.exponent < 0:
             return None
         number = self.nano // _NANO
         return number if _fits(number) else None
 
     def approximate(self) -> float:
         """The nearest float64 that apimachinery comes to."""
-        if self.exponent is None:
-            return float(self.nano) * 1e-9
-        return float(self.unscaled(self.exponent)) * float(f"1e{self.exponent}")
+        number = self.unscaled(self.exponent)
+        try:
+            base = float(number)
+        except OverflowError:
+            base = inf if number > 0 else -inf
+        return base * float(f"1e{self.exponent}") if self.exponent else base
 
     def plus(self, other: "Quantity") -> "Quantity":
         """The sum, held as apimachinery would hold it."""
-        nano = self.nano + other.nano
-        if self.exponent is None or other.exponent is None:
-            return Quantity(nano, None, True)
-        if other.nano == 0 or self.nano == 0:
-            return Quantity(nano, self.exponent if other.nano == 0 else other.exponent, True)
-        exponent = min(self.exponent, other.exponent)
-        held = Quantity(nano, exponent, True)
-        fits = all(_fits(part.unscaled(exponent)) for part in (self, other, held))
-        return held if fits else Quantity(nano, None, True)
+        return self._sum(other, self.nano + other.nano)
 
     def minus(self, other: "Quantity") -> "Quantity":
-        """The difference."""
-        if other.exponent is not None and other.unscaled(other.exponent) == -(1 << 63):
-            return self.plus(other)  # as in int64, where this number has no opposite
-        return self.plus(Quantity(-other.nano, other.exponent))
+        """The difference, held as apimachinery would hold it."""
+        less = self.nano - other.nano
+        if other.is_decimal or other.unscaled(other.exponent) != _SMALLEST:
+            return self._sum(Quantity(-other.nano, other.exponent, other.is_decimal), less)
+        found = self.plus(other)  # as in int64, where this number has no opposite
+        return Quantity(less, found.exponent, True, True) if found.is_decimal else found
+
+    def _sum(self, other: "Quantity", nano: int) -> "Quantity":
+        is_decimal = self.is_decimal or other.is_decimal
+        if not is_decimal and (other.nano == 0 or self.nano == 0):
+            return Quantity(nano, self.exponent if other.nano == 0 else other.exponent, computed=True)
+        exponent = min(self.exponent, other.exponent)
+        parts = (self.nano, other.nano, nano)
+        is_decimal = is_decimal or not all(_fits(_unscaled(part, exponent)) for part in parts)
+        return Quantity(nano, exponent, is_decimal, True)
 
     def unscaled(self, exponent: int) -> int:
         """The number that times a power of ten is the quantity."""
-        return self.nano // int(10 ** (9 + exponent))
+        return _unscaled(self.nano, exponent)
+
+
+def _unscaled(nano: int, exponent: int) -> int:
+    return nano // int(10 ** (9 + exponent))
 
 
 def _fits(number: int) -> bool:
-    return -(1 << 63) <= number < 1 << 63
+    return _SMALLEST <= number < 1 << 63
 
 
 @lru_cache(maxsize=4096)
@@ -105,17 +123,25 @@ def _parse(text: str) -> Quantity:
     if not digits and point is None and not suffix:
         return Quantity(0)
     power, shift = _scale(suffix)
-    unscaled = int(digits + fraction or "0") << shift
+    unscaled = _number(digits + fraction) << shift
     if shift:
         precision = 15 - len(digits or "0") - shift * 3 // 10 - 1 if not fraction else -1
     else:
         precision = 18 - len(digits or "0") - len(fraction)
     power -= len(fraction)
     nano = unscaled * 10 ** (9 + power) if power >= -9 else -(-unscaled // 10 ** -(9 + power))
-    held = power if precision >= 0 and power >= -9 and _fits(unscaled) else None
-    if shift and held is None:
-        nano = min(nano, _MOST)
-    return Quantity(-nano if sign == "-" else nano, held)
+    held = Quantity(nano, power) if precision >= 0 and power >= -9 and _fits(unscaled) else Quantity(nano, -9, True)
+    if shift and held.is_decimal and nano > _MOST:
+        held = Quantity(_MOST, 0, True)
+    return Quantity(-held.nano, held.exponent, held.is_decimal) if sign == "-" else held
+
+
+def _number(digits: str) -> int:
+    found = 0
+    for begin in range(0, len(digits), _AT_ONCE):
+        part = digits[begin : begin + _AT_ONCE]
+        found = found * 10 ** len(part) + int(part)
+    return found
 
 
 def _scale(suffix: str) -> tuple[int, int]:
@@ -125,6 +151,12 @@ def _scale(suffix: str) -> tuple[int, int]:
     if suffix in _BINARY:
         return 0, _BINARY[suffix]
     found = _EXPONENT.fullmatch(suffix)
-    if found is None or len(found.group(1)) > 4:
-        raise QuantityError("unable to parse quantity's suffix")
-    return int(found.group(1)), 0
+    if found is None or len(found.group(1)) > _LONGEST_EXPONENT:
+        raise QuantityError(_NO_SUFFIX)
+    exponent = int(found.group(1))
+    if not -(1 << 63) <= exponent < 1 << 63:
+        raise QuantityError(_NO_SUFFIX)
+    exponent = (exponent + (1 << 31)) % (1 << 32) - (1 << 31)  # as int32
+    if abs(exponent) > _MOST_ZEROS:
+        raise QuantityError(_NO_SUFFIX)
+    return exponent, 0

@@ -10,7 +10,9 @@ from scheduler.cel.goquote import quoted
 from scheduler.cel.values import LISTS, MAPS, Duration, Timestamp, TypeValue, Uint, Value, type_name
 
 _PRECISION = 6
+_ENDS = "unexpected end of string"
 _FLOATS = ("NaN", "Infinity", "-Infinity")
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MOST_DIGITS = 1000
 """Upstream has no limit; nobody reads more digits."""
 
@@ -23,8 +25,11 @@ def formatted(template: str, args: list[Value]) -> str:
 Clause = Callable[[int, str, int | None], str]
 
 
-def run(template: str, count: int, clause: Clause) -> str:
-    """Go over the template; raise EvaluationError where it is wrong."""
+def run(template: str, count: int, clause: Clause, *, compiling: bool = False) -> str:
+    """Go over the template. Raises EvaluationError where it is wrong.
+
+    `compiling`: nothing is evaluated yet, and a template that ends too early is noticed before a missing argument.
+    """
     out: list[str] = []
     at = taken = 0
     while at < len(template):
@@ -37,10 +42,12 @@ def run(template: str, count: int, clause: Clause) -> str:
             out.append("%")
             at += 2
             continue
+        if compiling and at + 1 >= len(template):
+            raise EvaluationError(_ENDS)
         if taken >= count:
             raise EvaluationError(f"index {taken} out of range")
         if at + 1 >= len(template):
-            raise EvaluationError("unexpected end of string")
+            raise EvaluationError(_ENDS)
         at, precision = _precision(template, at + 1)
         letter = template[at]
         if letter not in "sdfebxXo":
@@ -102,7 +109,9 @@ def _clause(letter: str, value: Value, precision: int | None) -> str:
     if letter == "d" and kind in (int, Uint):
         return str(int(value))
     if letter in "fe" and (kind is float or (kind is str and value in _FLOATS)):
-        return _float(letter, float(value), _PRECISION if precision is None else precision)
+        number = float(value) + 0.0  # zero has no sign
+        chosen = _PRECISION if precision is None else precision
+        return _scientific(number).rjust(chosen) if letter == "e" else _fixed_point(number, chosen)
     if letter in "xX" and kind in (str, bytes):
         text: str = (value.encode() if kind is str else value).hex()
         return text.upper() if letter == "X" else text
@@ -113,18 +122,25 @@ def _clause(letter: str, value: Value, precision: int | None) -> str:
     raise refused(letter, type_name(value))
 
 
-def _float(letter: str, value: float, precision: int) -> str:
+def _fixed_point(value: float, precision: int) -> str:
+    return _no_number(value) or f"{value:,.{precision}f}"
+
+
+def _scientific(value: float) -> str:
+    """With six digits: what the clause calls its precision, cel-go takes for the width."""
+    if text := _no_number(value):
+        return text
+    mantissa, _, exponent = f"{value:.{_PRECISION}e}".partition("e")
+    raised = str(abs(int(exponent))).rjust(2, "0").translate(_RAISED)
+    return f"{mantissa}×10{'⁻' if exponent[0] == '-' else ''}{raised}"
+
+
+def _no_number(value: float) -> str:
     if isnan(value):
         return "NaN"
     if isinf(value):
         return "∞" if value > 0 else "-∞"
-    if letter == "e":
-        mantissa, _, exponent = f"{value:.{precision}e}".partition("e")
-        digits = str(abs(int(exponent))).rjust(2, "0")
-        raised = digits.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-        sign = "⁻" if exponent[0] == "-" else "⁰"[:0]
-        return f"{mantissa}\u202f×\u202f10{sign}{raised}"
-    return f"{value:,.{precision}f}"
+    return ""
 
 
 def _string(value: Value) -> str:
@@ -137,8 +153,15 @@ def _string(value: Value) -> str:
     if value is None:
         return "null"
     if kind in (int, Uint, float, bool, str, bytes, Timestamp, Duration, TypeValue):
-        return string_of(value)
+        return _text(value)
     raise refused("s", type_name(value))
+
+
+def _text(value: Value) -> str:
+    try:
+        return string_of(value)
+    except EvaluationError as error:
+        raise FormatError(f"could not convert argument {quoted(str(error))} to string") from None
 
 
 def _pair(pair: tuple[Value, Value]) -> tuple[str, str]:
@@ -154,7 +177,7 @@ def _inner(value: Value) -> str:
     if kind is str:
         return quoted(value)
     if kind is bytes:
-        return "b" + quoted(string_of(value))
+        return "b" + quoted(_text(value))
     if kind is Timestamp or kind is Duration:
         return f"{'timestamp' if kind is Timestamp else 'duration'}({quoted(string_of(value))})"
     if kind is float:

@@ -1,11 +1,10 @@
 """Durations and timestamps: parsed and written as Go's time package does, and taken apart by time zone."""
 
 import re
-from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
-from zoneinfo import ZoneInfo
+from datetime import UTC, date, datetime, timedelta
 
+from scheduler.cel import zones
 from scheduler.cel.errors import EvaluationError
-from scheduler.cel.goquote import quoted
 from scheduler.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
 
 SECOND = 10**9
@@ -16,7 +15,8 @@ _RFC3339 = re.compile(
     r"(?:(Z)|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _FIRST, _LAST = -62135596800, 253402300799
-_ZONE = re.compile(r"[A-Za-z0-9_+\-]+(?:/[A-Za-z0-9_+\-]+)*")
+_DAYS = 146_097
+"""Of 400 years, after which the calendar repeats itself, days of the week included."""
 
 
 def parse_duration(text: str) -> Duration | None:
@@ -39,10 +39,21 @@ def parse_duration(text: str) -> Duration | None:
         scale = _UNITS[unit]
         nanos += int(whole or "0") * scale
         if fraction:
-            nanos += int(fraction) * scale // 10 ** len(fraction)
+            nanos += _part_of(fraction, scale)
         at = found.end()
     nanos *= sign
     return Duration(nanos) if INT_MIN <= nanos <= INT_MAX else None
+
+
+def _part_of(fraction: str, unit: int) -> int:
+    """Nanoseconds: digits after the point, of a unit. As in Go a float, of the digits that fit in 63 bits."""
+    number, scale = 0, 1.0
+    for digit in fraction:
+        more = number * 10 + int(digit)
+        if number > INT_MAX // 10 or more > INT_MAX + 1:
+            break
+        number, scale = more, scale * 10
+    return int(float(number) * (unit / scale))
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
@@ -52,7 +63,8 @@ def parse_timestamp(text: str) -> Timestamp | None:
         return None
     year, month, day, hour, minute, second, fraction, zulu, sign, hours, minutes = found.groups()
     try:
-        days = date(int(year), int(month), int(day)).toordinal() - 719163 if int(year) else None
+        later = 0 if int(year) else 400  # `date` knows no year 0, which the offset may make a moment of year 1
+        days = date(int(year) + later, int(month), int(day)).toordinal() - 719163 - later // 400 * _DAYS
     except ValueError:
         return None
     if int(hour) > 23 or int(minute) > 59 or int(second) > 59:
@@ -62,8 +74,6 @@ def parse_timestamp(text: str) -> Timestamp | None:
         if int(hours) > 24 or int(minutes) > 60:
             return None
         offset = (int(hours) * 60 + int(minutes)) * 60 * (-1 if sign == "-" else 1)
-    if days is None:
-        raise EvaluationError("timestamp overflow")
     seconds = days * 86400 + int(hour) * 3600 + int(minute) * 60 + int(second) - offset
     return from_unix(seconds, int(f"{(fraction or '')[:9]:0<9}"), offset)
 
@@ -85,50 +95,41 @@ def rfc3339(when: Timestamp) -> str:
     """The text with as many digits as it needs, in the offset in which the timestamp was written."""
     local = when.nanos + when.offset * SECOND
     seconds, nanos = divmod(local, SECOND)
-    moment = datetime(1970, 1, 1) + timedelta(seconds=seconds)
+    moment, years = _on_the_calendar(seconds)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     if when.offset:
         minutes = abs(when.offset) // 60
         zone = f"{'-' if when.offset < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
     else:
         zone = "Z"
-    return f"{moment.year:04d}{moment.strftime('-%m-%dT%H:%M:%S')}{fraction}{zone}"
+    return f"{moment.year - years:04d}{moment.strftime('-%m-%dT%H:%M:%S')}{fraction}{zone}"
 
 
-def _zone(name: str) -> tzinfo:
-    if ":" in name:
-        hours, _, minutes = name.partition(":")
-        for text in (hours, minutes):
-            if not re.fullmatch(r"[+-]?[0-9]+", text):
-                raise EvaluationError(f"strconv.Atoi: parsing {quoted(text)}: invalid syntax")
-        offset = int(hours) * 60 - int(minutes) if name[0] == "-" else int(hours) * 60 + int(minutes)
-        return timezone(timedelta(minutes=max(-1439, min(1439, offset))))
-    if name in ("", "UTC", "Local"):
-        return UTC
-    if ".." in name or name[0] in "/\\":
-        raise EvaluationError("time: invalid location name")
-    if "\0" in name:
-        raise EvaluationError("invalid argument")
+def _on_the_calendar(seconds: int) -> tuple[datetime, int]:
+    """Date and time of day, and by how many years they were moved to be between the years 1 and 9999 of `datetime`."""
+    cycles = 0 if _FIRST <= seconds <= _LAST else 1 if seconds < _FIRST else -1
+    return datetime(1970, 1, 1) + timedelta(days=cycles * _DAYS, seconds=seconds), 400 * cycles
+
+
+def _local(seconds: int, zone_name: str) -> tuple[datetime, int]:
+    """What clocks in the zone show, and by how many years it was moved. Raises EvaluationError."""
+    there = zones.zone(zone_name)
+    if isinstance(there, int):
+        return _on_the_calendar(seconds + there)
+    utc = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
     try:
-        if len(name) > 64 or not _ZONE.fullmatch(name):
-            raise ValueError(name)
-        return ZoneInfo(name)
-    except (ValueError, OSError, KeyError) as error:
-        raise EvaluationError(f"unknown time zone {name}") from error
-
-
-def part(when: Timestamp, function: str, zone: str | None = None) -> int:
-    """What `getFullYear` and its like give, in UTC or the time zone."""
-    seconds, nanos = divmod(when.nanos, SECOND)
-    if function == "getMilliseconds":
-        _zone(zone or "UTC")
-        return nanos // 10**6
-    moment, there, years = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds), _zone(zone or "UTC"), 0
-    try:
-        moment = moment.astimezone(there)
-    except OverflowError:  # it is year 0 or 10000 there; the calendar repeats itself every 400 years
+        return utc.astimezone(there), 0
+    except OverflowError:  # it is year 0 or 10000 there
         years = 400 if seconds < 0 else -400
-        moment = moment.replace(year=moment.year + years).astimezone(there)
+        return utc.replace(year=utc.year + years).astimezone(there), years
+
+
+def part(when: Timestamp, function: str, zone_name: str = "UTC") -> int:
+    """What `getFullYear` and its like give in a time zone. Raises EvaluationError."""
+    seconds, nanos = divmod(when.nanos, SECOND)
+    moment, years = _local(seconds, zone_name)
+    if function == "getMilliseconds":
+        return nanos // 10**6
     match function:
         case "getFullYear":
             return moment.year - years

@@ -121,7 +121,7 @@ def _template(call: Call) -> list[Issue]:
         return ""
 
     try:
-        template.run(target.value, len(args.elements), clause)
+        template.run(target.value, len(args.elements), clause, compiling=True)
     except EvaluationError as error:
         return [Issue(misfits[0].position if misfits else call.position, str(error))]
     if len(args.elements) > len(requested):

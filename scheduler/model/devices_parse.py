@@ -139,7 +139,7 @@ def _traits(device: devices_wire.Device, driver: str, interner: Interner) -> Dev
 
 
 def _attribute(said: devices_wire.Attribute) -> Attribute:
-    """In the order in which the allocator traits."""
+    """(kind, value). For lists, whose gate is off by default: ("", whether there is one)."""
     if said.string_value is not None:
         return "string", said.string_value
     if said.int_value is not None:

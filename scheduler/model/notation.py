@@ -1,5 +1,7 @@
 """Quantities that are written back: the amount, and how it was written (apimachinery `resource/quantity.go`)."""
 
+import re
+
 from msgspec import Struct
 
 from scheduler.model.quantity import MILLI, NANO, parse_nano
@@ -9,6 +11,10 @@ _KIBI = 1024
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
 _MOST = (1 << 63) - 1
+_MOST_DIGITS = 18
+_ODD = re.compile(r"[+.eE]|^-?0")
+_PARTS = re.compile(r"[+-]?0*([0-9]*)(?:\.([0-9]*))?(.*)", re.DOTALL)
+_POWERS = {suffix: 3 * i - 9 for i, suffix in enumerate(_DECIMAL)}
 
 
 class Quantity(Struct, gc=False, frozen=True):
@@ -16,6 +22,8 @@ class Quantity(Struct, gc=False, frozen=True):
 
     nano: int
     notation: str
+    text: str = ""
+    """As it was written, where apimachinery shows it so though its canonical form is another: `2e0`, `+5`, `1.500`."""
 
     @property
     def whole(self) -> int:
@@ -29,7 +37,9 @@ class Quantity(Struct, gc=False, frozen=True):
         return None if rest or abs(milli) > _MOST else milli
 
     def __str__(self) -> str:
-        """The canonical form (CanonicalizeBytes)."""
+        """The canonical form (CanonicalizeBytes), or the text that is remembered."""
+        if self.text:
+            return self.text
         if not self.nano:
             return "0"
         notation = self.notation
@@ -56,10 +66,39 @@ def parse_quantity(text: str | int | float) -> Quantity:
     """Read a quantity. Raises QuantityError."""
     nano = parse_nano(text)
     written = text if isinstance(text, str) else repr(text)
-    if written.endswith("i"):
-        return Quantity(nano, DECIMAL if 0 < nano < NANO else BINARY)
-    has_exponent = any(letter in written[:-1] for letter in "eE")
-    return Quantity(nano, EXPONENT if has_exponent else DECIMAL)
+    is_binary = written.endswith("i")
+    if is_binary:
+        notation = DECIMAL if 0 < nano < NANO else BINARY
+    else:
+        notation = EXPONENT if any(letter in written[:-1] for letter in "eE") else DECIMAL
+    found = Quantity(nano, notation)
+    if _ODD.search(written) is None or str(found) == written:
+        return found
+    text = _remembered_binary(written) if is_binary else _remembered(written)
+    return Quantity(nano, notation, text) if text else found
+
+
+def _remembered(text: str) -> str:
+    """The text of a decimal, where ParseQuantity takes it to be canonical; empty: it does not."""
+    found = _PARTS.fullmatch(text)
+    assert found is not None
+    number, decimals, suffix = found[1] or "0", found[2] or "", found[3]
+    digits = number + decimals
+    power = _POWERS[suffix] if suffix in _POWERS else int(suffix[1:])
+    scale = power - len(decimals)
+    if len(digits) > _MOST_DIGITS or scale < _POWERS["n"] or scale % 3:
+        return ""
+    return "" if digits.startswith("0") or digits.endswith("000") else text
+
+
+def _remembered_binary(text: str) -> str:
+    """The same for units of 1,024."""
+    found = _PARTS.fullmatch(text)
+    if found is None or found[2] or found[3] not in _BINARY:
+        return ""
+    number, power = found[1] or "0", _BINARY.index(found[3])
+    fits = len(number) + 3 * power < _MOST_DIGITS - 3 and int(number) * _KIBI**power <= _MOST
+    return text if fits and int(number) % 8 else ""
 
 
 def of_whole(amount: int, notation: str) -> Quantity:

@@ -50,6 +50,7 @@ class ClaimUsers:
         return ((uid, user) for uid, user in self._users.get(claim, _NOBODY).items() if user.group == group)
 
     def uids(self, claim: str) -> set[str]:
+        """UIDs of the pods that are about to use the claim."""
         return set(self._users.get(claim, _NOBODY))
 
     def add(self, claim: str, pod: str, user: ClaimUser) -> None:

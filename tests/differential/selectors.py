@@ -17,10 +17,11 @@ from pathlib import Path
 from tests.conformance.selectors import ANSWERS, DEVICES, EXPRESSIONS, Answer, asked, differences, view
 from tests.controlplane import build
 from tests.differential.generate.calls import calling
+from tests.differential.generate.corners import corner
 from tests.differential.generate.expressions import expression
 
 PER_SEED = 250
-"""Of each of both kinds."""
+"""Of each of the three kinds."""
 _ORDERS = 12
 """How often the same question is asked: Go goes over a map in any order."""
 
@@ -42,7 +43,7 @@ class Compiler:
         done = subprocess.run([self._program], input=lines, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"the compiler ended with {done.returncode}: {done.stderr[-2000:]}")
-        answers = map(json.loads, done.stdout.splitlines())
+        answers = map(json.loads, done.stdout.rstrip("\n").split("\n") if done.stdout else ())
         return [_grouped(answer, len(some)) for answer, some in zip(answers, devices, strict=True)]
 
     def declarations(self) -> str:
@@ -77,7 +78,7 @@ def compare(compiler: Compiler, expressions: list[str]) -> list[str]:
 
 def generated(seed: int) -> list[str]:
     """The expressions of a seed."""
-    return [make(seed, number) for make in (expression, calling) for number in range(PER_SEED)]
+    return [make(seed, number) for make in (expression, calling, corner) for number in range(PER_SEED)]
 
 
 def record(compiler: Compiler) -> None:

@@ -45,24 +45,33 @@ def allocator_cases(folder: Path) -> list[Case]:
     ours = module / "structured" / "berthcases"
     ours.mkdir()
     shutil.copy(HERE / "tables" / "allocator_cases_test.go", ours)
-    said = _run(module, "./structured/berthcases", "TestRecord", folder / "allocator.jsonl")
-    return [_of_allocator(one) for one in said]
+    said = ran(module, "./structured/berthcases", "TestRecord", folder / "allocator.jsonl")
+    return [_of_allocator(one) for one in _by_name(said)]
 
 
 def plugin_cases(folder: Path) -> list[Case]:
-    """The cases of the plugin's table, but for those about pods of a group, which wait for gangs."""
+    """The cases of the plugin's table, but for those about pods of a group: `groups.py` asks about such."""
     module = folder / "plugin"
-    _copy(golang.module("k8s.io/kubernetes", build.VERSION) / PLUGIN, module / "dynamicresources")
-    for name in ("go.mod", "go.sum"):
-        shutil.copy(build.HERE / name, module)
+    copied_plugin(module, "plugin_cases_test.go")
     table = module / "dynamicresources" / "dynamicresources_test.go"
     text = table.read_text()
     if text.count(_LINE) != 1:
         raise RuntimeError(f"{table.name}: expected {_LINE.strip()!r} once: upstream's test is another one now")
     table.write_text(text.replace(_LINE, "note(name, &tc, nodes)\n" + _LINE))
-    shutil.copy(HERE / "tables" / "plugin_cases_test.go", module / "dynamicresources")
-    said = _run(module, "./dynamicresources", "TestPlugin$", folder / "plugin.jsonl")
-    return [_of_plugin(one) for one in said if "schedulingGroup" not in one["pod"]["spec"]]
+    said = ran(module, "./dynamicresources", "TestPlugin", folder / "plugin.jsonl")
+    return [_of_plugin(one) for one in _by_name(said) if "schedulingGroup" not in one["pod"]["spec"]]
+
+
+def copied_plugin(module: Path, test: str) -> None:
+    """Make a module of the plugin's package, with one of our tests in it."""
+    _copy(golang.module("k8s.io/kubernetes", build.VERSION) / PLUGIN, module / "dynamicresources")
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(build.HERE / name, module)
+    shutil.copy(HERE / "tables" / test, module / "dynamicresources")
+
+
+def _by_name(said: list[Case]) -> list[Case]:
+    return sorted(said, key=lambda one: str(one["name"]))
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -72,22 +81,22 @@ def _copy(source: Path, target: Path) -> None:
             one.chmod(0o755)
 
 
-def _run(module: Path, package: str, test: str, output: Path) -> list[dict[str, Any]]:
-    """Run a test that writes cases. That upstream's own assertions fail is no matter: they are not what is asked."""
+def ran(module: Path, package: str, test: str, output: Path, **variables: str) -> list[dict[str, Any]]:
+    """The lines that a test writes. That upstream's own assertions fail is no matter: they are not what is asked."""
     command: list[str | Path] = [
         golang.find(),
         "test",
         "-mod=mod",
         "-count=1",
         "-run",
-        f"^{test.rstrip('$')}$",
+        f"^{test}$",
         package,
     ]
-    environment = golang.environment() | {"BERTH_CASES": str(output), "GOFLAGS": "-buildvcs=false"}
+    environment = golang.environment() | {"BERTH_CASES": str(output), "GOFLAGS": "-buildvcs=false"} | variables
     done = subprocess.run(command, cwd=module, env=environment, capture_output=True, text=True)
     if not output.exists():
         raise golang.download_failure(f"running {test}", done.stdout + done.stderr)
-    return sorted((json.loads(line) for line in output.read_text().splitlines()), key=lambda one: str(one["name"]))
+    return [json.loads(line) for line in output.read_text().splitlines()]
 
 
 def _of_allocator(said: dict[str, Any]) -> Case:

@@ -21,7 +21,7 @@ class Reading:
         self._seen: dict[DeviceTraits, Hashable] = {}
 
     def seen(self, traits: DeviceTraits) -> Hashable:
-        """All that requests can see of a device: capacities, and the attributes they read. Its names, of all."""
+        """What requests can see of a device: capacities, the attributes they read, and the names of all others."""
         if self.names is None:
             return traits
         found = self._seen.get(traits)

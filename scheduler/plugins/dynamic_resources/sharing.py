@@ -7,8 +7,10 @@ meantime" (kubernetes/kubernetes#140053), and are tried again one by one.
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from scheduler.framework.binding import AssumedPod, Wait
-from scheduler.model.devices import ResourceClaim
+from scheduler.model.devices import AllocatedDevice, ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey
 from scheduler.plugins.dynamic_resources.group_claims import consumer
@@ -66,7 +68,15 @@ def is_other(one: ReservedClaim, claim: ResourceClaim) -> bool:
     """Whether the API shows another allocation than the one that was promised."""
     if one.document is None or claim.allocation is None:
         return False
-    return not one.shared or one.allocation is None or claim.allocation.devices != one.allocation.devices
+    if not one.shared or one.allocation is None:
+        return True
+    return list(map(_said, claim.allocation.devices)) != list(map(_said, one.allocation.devices))
+
+
+def _said(device: AllocatedDevice) -> tuple[AllocatedDevice, dict[str, int]]:
+    """What is said of a device. An amount may come back in another notation: 0.5Ki as 512."""
+    amounts = {name: amount.nano for name, amount in (device.consumed or {}).items()}
+    return replace(device, consumed=None), amounts
 
 
 def consumers(

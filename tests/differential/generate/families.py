@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.differential.generate import claiming, pods, storage
+from tests.differential.generate import claiming, extremes, pods, storage
 from tests.differential.generate import nodes as node_maker
 from tests.differential.generate.configs import config
 from tests.differential.generate.dice import POD_LABELS, Dice, Object, label_selector
@@ -229,6 +229,7 @@ FAMILIES: dict[str, Callable[[Dice], Scene]] = {
         *(volumes, preemption, nominated, profiles, mixed),
         *(claiming.devices, claiming.alternatives, claiming.partitions, claiming.shares, claiming.held),
         *(claiming.extended, claiming.features, claiming.limits, devicepreemption),
+        *(extremes.preferences, extremes.amounts),
     )
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from collections.abc import Generator
 from typing import Any
 
@@ -223,6 +224,21 @@ def test_the_most_expensive_expressions_end_at_the_callers_limit(name: str) -> N
     with pytest.raises(EvaluationError):
         programs.compile(EXPENSIVE[name]).evaluate(GPU, 5_000)
     assert effort.METER.spent <= 3 * 5_000 + 60_000  # the operation that went over the limit
+
+
+def test_time_zones_that_are_not_there_are_looked_for_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes as long as opening files does, and costs one unit."""
+    asked: list[str] = []
+
+    def look_up(name: str) -> None:
+        asked.append(name)
+        raise zoneinfo.ZoneInfoNotFoundError
+
+    monkeypatch.setattr(zoneinfo, "ZoneInfo", look_up)
+    program = programs.compile('lists.range(1000).all(x, timestamp(0).getHours("Nowhere" + string(x)) == 1)')
+    with pytest.raises(EffortError):
+        program.evaluate(GPU, 5_000)
+    assert 20 < len(asked) < 50
 
 
 @pytest.mark.parametrize(("end", "error"), [("true", False), ("nonsense", True), ("1 +", True)])

@@ -98,3 +98,27 @@ def test_each_capacity_is_taken_by_its_own_rule() -> None:
     assert found is not None
     assert {name: str(one) for name, one in found.items()} == {"asked": "1", "default": "1", "all": "1"}
     assert taken({"other": parse_quantity("1")}, of) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        *((text, text) for text in ("2e0", "+5", "007", "1.500", "1E3", "1e03", "10e3", "100e0", "1.", "1.k", "+9Ki")),
+        *((text, text) for text in ("09Ki", "1.250k", "1.500m", "1e+3", "123456789012345678e0", "9E", "1e-9")),
+        ("1.5", "1500m"),
+        ("0.500", "500m"),
+        ("1e4", "10e3"),
+        ("1000e0", "1e3"),
+        ("+8Ki", "8Ki"),
+        ("1024Ki", "1Mi"),
+        ("+1.5Gi", "1536Mi"),
+        ("1234567890123456789e0", "1234567890123456789"),
+        ("0e0", "0"),
+        ("+0", "0"),
+    ],
+)
+def test_what_is_taken_is_written_as_it_was_asked_for(written: str, shown: str) -> None:
+    """Where apimachinery takes the text to be canonical; these are kube-scheduler's texts of consumedCapacity."""
+    found = taken({"memory": parse_quantity(written)}, {"memory": Capacity(parse_quantity("9E"), "9E")})
+    assert found is not None
+    assert str(found["memory"]) == shown

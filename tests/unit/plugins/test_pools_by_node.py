@@ -1,5 +1,10 @@
 """What a change for all devices costs at once, and that nothing of before it counts afterwards."""
 
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
 from scheduler.plugins.dynamic_resources.pools_by_node import PoolsByNode
 from scheduler.whatif.world import World
 from tests.builders import node
@@ -58,3 +63,89 @@ def test_nothing_is_left_of_what_was_before() -> None:
     taints(there, pools)
     assert pools.entries() == (NODES, NODES)
     assert {len(pools.rows_of(("gpu.test", f"n{i}"))) for i in range(NODES)} == {1}
+
+
+SICK = {"key": "sick", "effect": "NoExecute"}
+ON_A, ON_B, D1 = {"node": "a"}, {"node": "b"}, device("d1")
+THREE = [device("d0"), D1, device("d2")]
+GONE_RULE, GONE_SLICE = ("DeviceTaintRule", "rule"), ("ResourceSlice", "a")
+Step = dict[str, Any] | tuple[str, str]
+SCENES: dict[str, list[list[Step]]] = {
+    "a rule for another pool": [
+        [taint_rule("rule", SICK, pool="a"), taint_rule("rule", SICK, pool="b")],
+        [resource_slice("a", D1, **ON_A)],
+        [resource_slice("b", D1, **ON_B)],
+    ],
+    "a rule that goes": [
+        [taint_rule("rule", SICK, pool="b"), GONE_RULE],
+        [resource_slice("a", D1, **ON_A)],
+        [resource_slice("b", D1, **ON_B)],
+    ],
+    "taints of both": [
+        [taint_rule("rule", SICK)],
+        [resource_slice("a", device("d1", _taints=[TAINT]), **ON_A)],
+    ],
+    "a rule for a driver, a pool and a device": [
+        [taint_rule("rule", SICK, driver="gpu.test", pool="a", device="d1")],
+        [resource_slice("a", *THREE, **ON_A)],
+        [resource_slice("b", *THREE, **ON_B)],
+    ],
+    "slices that grow and shrink": [
+        [taint_rule("rule", SICK, device="d1")],
+        [resource_slice("a", D1, **ON_A), resource_slice("a", *THREE, **ON_A)],
+        [resource_slice("b", *THREE, **ON_B), resource_slice("b", D1, **ON_B)],
+    ],
+    "a slice that goes": [
+        [taint_rule("rule", SICK, driver="gpu.test")],
+        [resource_slice("a", *THREE, **ON_A), GONE_SLICE],
+        [resource_slice("b", *THREE, **ON_B)],
+    ],
+    "a rule for another driver": [
+        [taint_rule("rule", SICK, driver="nic.test"), taint_rule("rule", SICK, driver="gpu.test")],
+        [resource_slice("net", *THREE, allNodes=True)],
+    ],
+}
+"""What happens, in chains whose steps keep their order: an object that is put, or (kind, name) of one that goes."""
+
+
+def orders(chains: list[list[Step]]) -> Iterator[list[Step]]:
+    """All orders in which the steps may be seen."""
+    if not any(chains):
+        yield []
+    for i, chain in enumerate(chains):
+        if chain:
+            rest = [one[1:] if i == j else one for j, one in enumerate(chains)]
+            yield from ([chain[0], *order] for order in orders(rest))
+
+
+def seen(there: World, pools: PoolsByNode) -> list[list[tuple[str, str, list[str]]]]:
+    """Of each node, the pool, name and taints of the devices that it reaches."""
+    cluster, found = there.cluster, []
+    pools.renew(cluster)
+    for row in range(2):
+        of = cluster.nodes.objects[row]
+        assert of is not None
+        entries = [one for pool in pools.of(row, of, cluster.devices) for one in pool.devices]
+        found.append([(one.id.pool, one.id.device, [taint.key for taint in one.taints]) for one in entries])
+    return found
+
+
+@pytest.mark.parametrize("chains", SCENES.values(), ids=SCENES)
+def test_the_order_in_which_slices_and_rules_are_seen_does_not_matter(chains: list[list[Step]]) -> None:
+    """In the end, devices have the taints that they would have if nothing else had ever been there."""
+    last: dict[str, Step] = {}
+    for step in (step for chain in chains for step in chain):
+        last[step[1] if isinstance(step, tuple) else step["metadata"]["name"]] = step
+    anew = world([node("a"), node("b")])
+    anew.add_all([step for step in last.values() if not isinstance(step, tuple)])
+    wanted = seen(anew, PoolsByNode())
+    assert any(wanted)
+    for order in orders(chains):
+        there, pools = world([node("a"), node("b")]), PoolsByNode()
+        for step in order:
+            if isinstance(step, tuple):
+                there.cluster.drop_device(step[0], "", step[1])
+            else:
+                there.add_all([step])
+            seen(there, pools)
+        assert seen(there, pools) == wanted
