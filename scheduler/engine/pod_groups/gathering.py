@@ -70,7 +70,7 @@ class Gathering:
             self.released.extend(waiting)
 
     def leaves(self, key: GroupKey, uid: str) -> None:
-        """A pod is bound, as the API shows, or gives back what it holds."""
+        """A pod is bound, as the API shows, or gives back what it holds, or is gone."""
         key = self._key_of(key, uid)
         waiting, gone = self._waiting.get(key), self._let_go.get(key)
         if waiting is not None:
@@ -87,8 +87,8 @@ class Gathering:
         tree = self._trees.setdefault(root, TreeCount(self._groups))
         self._roots[uid] = root
         more = tree.add(uid) or len(tree.pods) == 1
-        if not tree.enough and more:
-            tree.enough = tree.ready(root)
+        if tree.fewer or (more and not tree.enough):
+            tree.look(root)
         if tree.enough and root not in self._waiting:
             self._let_go.setdefault(root, set()).add(uid)
             return True
@@ -98,7 +98,7 @@ class Gathering:
 
     def _look_at_tree(self, root: GroupKey, tree: TreeCount) -> None:
         if root in self._waiting:
-            tree.enough = tree.ready(root)
+            tree.look(root)
             self._release(root, tree)
 
     def _release(self, root: GroupKey, tree: TreeCount) -> None:
@@ -111,6 +111,9 @@ class Gathering:
         """With which group a pod waits: with the root of its tree, whatever has become of that."""
         root = self._roots.pop(uid, None)
         if root is None:
+            tree = self._trees.get(self._groups.trees.entry_of(key)) if self._trees else None
+            if tree is not None:
+                tree.fewer = True  # it was bound, and is gone
             return key
         tree = self._trees[root]
         tree.drop(uid)

@@ -14,6 +14,8 @@ class TreeCount:
         """UIDs of pods that could be bound and have no node in the API, and their groups."""
         self.enough = False
         """Whether there were enough when it was looked at last."""
+        self.fewer = False
+        """There may be fewer since then."""
         self._of: dict[GroupKey, int] = {}
 
     def add(self, uid: str) -> bool:
@@ -30,8 +32,16 @@ class TreeCount:
     def drop(self, uid: str) -> None:
         """A pod is bound, or gives back what it holds."""
         group = self.pods.pop(uid, None)
-        if group is not None:
-            self._of[group] -= 1
+        if group is None:
+            return
+        self._of[group] -= 1
+        state = self._groups.state(group)
+        if state is None or uid not in state.assigned:
+            self.fewer = True
+
+    def look(self, root: GroupKey) -> None:
+        """See whether there are enough."""
+        self.enough, self.fewer = self.ready(root), False
 
     def ready(self, key: GroupKey, levels: int = LEVELS) -> bool:
         """Whether enough pods of a group, or enough groups of it, could be bound or are."""

@@ -7,6 +7,7 @@ import pytest
 
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Failed, Instruction, SetGroupCondition
+from scheduler.engine.pod_groups.gathering import Gathering
 from scheduler.engine.stimuli import Follows
 from scheduler.model.pod_group import COMPOSITE, NATIVE, GroupKey
 from scheduler.state.group_trees import MOST_GROUPS
@@ -231,6 +232,21 @@ def test_a_pod_that_goes_in_the_middle_has_all_tried_again() -> None:
     said += harness.cycles()
     assert sorted(bound(said)) == ["a-1", "b-0"]
     assert validate(harness.engine.cluster) == []
+
+
+def test_a_pod_does_not_follow_a_tree_that_has_too_few_by_then(gangs: Harness) -> None:
+    """All of it could be bound once. Then one pod was bound and deleted, and another one gave back what it held."""
+    gangs.put(composite("t", 3), *(group(name, 1, "t") for name in "ghk"), *(members(name, 2)[0] for name in "ghk"))
+    root, gathering = GroupKey("default", "t", COMPOSITE), Gathering(gangs.engine.cluster.pod_groups)
+    assert [gathering.arrives(root, f"{name}-0") for name in "ghk"] == [False, False, False]
+    assert list(gathering.released) == ["g-0", "h-0", "k-0"]
+    for name in "gh":
+        gathering.leaves(GroupKey("default", name, NATIVE), f"{name}-0")
+    gangs.gone("Pod", "g-0")
+    gangs.put(members("g", 2)[1])
+    gathering.released.clear()
+    assert [gathering.arrives(root, uid) for uid in ("g-1", "h-0")] == [False, False]
+    assert list(gathering.released) == ["g-1", "h-0"]
 
 
 def test_a_pod_that_comes_late_follows_its_tree_at_once(gangs: Harness) -> None:
