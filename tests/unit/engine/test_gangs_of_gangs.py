@@ -249,6 +249,28 @@ def test_a_pod_does_not_follow_a_tree_that_has_too_few_by_then(gangs: Harness) -
     assert list(gathering.released) == ["g-1", "h-0"]
 
 
+@pytest.mark.parametrize("change", ["more groups", "more pods", "root gone", "group gone"])
+def test_a_pod_does_not_follow_a_tree_that_asks_for_more_by_then(gangs: Harness, change: str) -> None:
+    gangs.put(composite("t", 2), group("g", 1, "t"), group("h", 1, "t"), *members("g", 2), *members("h", 1))
+    root, gathering = GroupKey("default", "t", COMPOSITE), gangs.engine.binding.gathering
+    assert [gathering.arrives(root, uid) for uid in ("g-0", "h-0")] == [False, False]
+    assert list(gathering.released) == ["g-0", "h-0"]
+    match change:
+        case "more groups":
+            gangs.put(composite("t", 3))
+        case "more pods":
+            gangs.put(group("g", 3, "t"))
+        case "root gone":
+            gangs.lose("CompositePodGroup", "default", "t")
+        case _:
+            gangs.lose("PodGroup", "default", "h")
+    assert not gathering.arrives(root, "g-1")
+    assert list(gathering.released) == []
+    for name, uid in (("g", "g-0"), ("h", "h-0"), ("g", "g-1")):
+        gathering.leaves(GroupKey("default", name, NATIVE), uid)
+    assert gathering.entries() == 0
+
+
 def test_a_pod_that_comes_late_follows_its_tree_at_once(gangs: Harness) -> None:
     """The tree has enough pods on nodes already: nobody has to come with it."""
     gangs.put(node("n0", "4"), composite("job", None), group("a", 2, "job"), *members("a", 2))
