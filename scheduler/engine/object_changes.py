@@ -30,7 +30,7 @@ from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
+from scheduler.model.pod_group import COMPOSITE, COMPOSITE_KIND, POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
 from scheduler.model.storage import STORAGE_KINDS
 from scheduler.state.cluster import Cluster
 
@@ -81,7 +81,7 @@ class ObjectChanges:
             case PodGroup():
                 group = cluster.pod_groups.put(thing)
                 queue.group_put(group, thing, now)
-                self._binding.gathering.look(thing.key)
+                self._binding.gathering.group_changed(thing.key)
             case _:
                 before = cluster.storage.put(thing)
                 wakes.for_object(queue, storage_changes(before, thing), before, thing, now)
@@ -107,6 +107,8 @@ class ObjectChanges:
                 dropped = cluster.pod_groups.drop(key)
                 if dropped is not None:
                     queue.group_gone(dropped, now)
+                    above = None if dropped.parent is None else GroupKey(dropped.namespace, dropped.parent, COMPOSITE)
+                    self._binding.gathering.group_changed(above or key)
             case kind if kind in STORAGE_KINDS:
                 before = cluster.storage.drop(kind, gone.namespace, gone.name)
                 if kind == "VolumeAttachment":

@@ -62,7 +62,11 @@ class PendingWork(GroupedPlaces):
                 self._wake(queued, now, _ACTIVATED)
 
     def retry(self, uids: list[str], now: float) -> None:
-        """Try pods again that wait for an event: their nomination has ended, so that event may never come."""
+        """Try pods again that wait for an event: their nomination has ended, so that event may never come.
+
+        As in kube-scheduler, such a pod may be tried before its backoff is over, too. That has an end, since it is
+        nominated again only after it has found victims again.
+        """
         pods = [queued for uid in uids if (queued := self._pods.get(uid)) is not None]
         if pods:
             self._waves.begin_with(pods, _ACTIVATED)

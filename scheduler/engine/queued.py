@@ -76,8 +76,8 @@ class QueuedPod(Struct, eq=False):
     early: bool = True
     """It may be taken once before its backoff is over, when no other pod is active.
 
-    Set again by each real event that may help it, and after a full backoff. Room that our own attempts give back does
-    not count: pods that pass it to each other would be tried forever.
+    Set again by each real event that may help it, by the end of its nomination, and after a full backoff. Room that our
+    own attempts give back does not count: pods that pass it to each other would be tried forever.
     """
     patient: bool = False
     """It backs off among the pods that may be taken early."""

@@ -47,9 +47,9 @@ class Waves:
         self._begin(equals.pod.priority, _Wave(iter(list(equals.pods.values())), equals, cause, real))
 
     def begin_with(self, pods: Iterable[QueuedPod], cause: Cause) -> None:
-        """Wake those of these pods that wait for an event."""
+        """Wake those of these pods that wait for an event; each may be tried once before its backoff is over."""
         pods = list(pods)
-        self._begin(max(queued.pod.priority for queued in pods), _Wave(iter(pods), None, cause, real=False))
+        self._begin(max(queued.pod.priority for queued in pods), _Wave(iter(pods), None, cause, real=True))
 
     def _begin(self, priority: int, wave: _Wave) -> None:
         self._number += 1

@@ -12,6 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import combinations
 from typing import NamedTuple
 
 from tests.controlplane import build as programs
@@ -37,6 +38,8 @@ ANY_OF_THEM = re.compile(r'(cannot determine domain for already scheduled pods):
 PAIR = re.compile(r'got: \\"([^"\\]*)\\" and \\"([^"\\]*)\\"')
 """Two profiles of pods that disagree. Which one is named first depends on how upstream closes the gap in its list of a
 group's pods when one of them goes."""
+WAKES = tuple(dict.fromkeys(some, True) for n in (1, 2, 3) for some in combinations(("restless", "drowsy", "jumpy"), n))
+"""When pods are tried again here and there, and not on both sides: each difference by itself, then several together."""
 TWICE = re.compile(r"(, pod group preemption: [^\"]*?)\1+")
 """What preemption says. In a tree, kube-scheduler adds it to one status as often as groups of the tree share that."""
 
@@ -55,7 +58,7 @@ def alike(text: str) -> str:
 
 
 def short(asked: Object) -> Iterator[set[str]]:
-    """For each step, the gangs with fewer pods than their minimum since one has gone, and these pods.
+    """For each step, the gangs and trees that lack pods or groups, and what is below them.
 
     Here they wait until there are enough. If a gang was tried before and backs off, kube-scheduler tries it once more.
     """
@@ -70,25 +73,35 @@ def short(asked: Object) -> Iterator[set[str]]:
                 there.pop(name, None)
         found: set[str] = set()
         for name, document in there.items():
-            needed = document.get("spec", {}).get("schedulingPolicy", {}).get("gang", {}).get("minCount", 0)
-            of = {"podGroupName": name}
-            pods = {pod for pod, one in there.items() if one.get("spec", {}).get("schedulingGroup") == of}
-            if len(pods) < needed:
-                found |= {name, *pods}
-        trees = {name for name, one in there.items() if "parentCompositePodGroupName" in one.get("spec", {})}
-        if found & trees or any(too_few_groups(name, there) for name in there):
-            of_trees = [{"podGroupName": name} for name in trees]
-            found |= trees
-            found |= {pod for pod, one in there.items() if one.get("spec", {}).get("schedulingGroup") in of_trees}
+            spec = document.get("spec", {})
+            if "schedulingPolicy" in spec and "parentCompositePodGroupName" not in spec:
+                alone = document["kind"] == "PodGroup" and "basic" in spec["schedulingPolicy"]
+                found |= set() if alone or has_enough(name, there) else {name, *below(name, there)}
         yield found
 
 
-def too_few_groups(name: str, there: Mapping[str, Object]) -> bool:
-    """Whether a group of groups has fewer than its minimum."""
-    policy = there[name].get("spec", {}).get("schedulingPolicy", {})
-    children = [one for one in there.values() if one.get("spec", {}).get("parentCompositePodGroupName") == name]
-    needed: int = policy.get("gang", {}).get("minGroupCount", 0)
-    return len(children) < needed
+def parts(name: str, there: Mapping[str, Object]) -> list[str]:
+    """The pods of a pod group, or the groups of a group of groups."""
+    if there[name]["kind"] == "PodGroup":
+        of = {"podGroupName": name}
+        return [part for part, one in there.items() if one.get("spec", {}).get("schedulingGroup") == of]
+    return [part for part, one in there.items() if one.get("spec", {}).get("parentCompositePodGroupName") == name]
+
+
+def below(name: str, there: Mapping[str, Object]) -> Iterator[str]:
+    """All groups and pods below a group."""
+    for part in parts(name, there):
+        yield part
+        if there[part]["kind"] != "Pod":
+            yield from below(part, there)
+
+
+def has_enough(name: str, there: Mapping[str, Object]) -> bool:
+    """Whether a group has enough pods, or enough groups that have enough (kube-scheduler: isCPGTreeReady)."""
+    gang = there[name]["spec"]["schedulingPolicy"].get("gang", {})
+    needed: int = gang.get("minCount") or gang.get("minGroupCount") or 1
+    ready = [part for part in parts(name, there) if there[part]["kind"] == "Pod" or has_enough(part, there)]
+    return len(ready) >= needed
 
 
 def without_victims(one: Object) -> Object:
@@ -136,6 +149,9 @@ class Verdict(NamedTuple):
     repelled: bool = False
     """They differ after a victim has gone here, and not there, whose required anti-affinity may keep pods away:
     kube-scheduler forgets it while it spares victims (decision 64)."""
+    jumpy: bool = False
+    """Both do the same only if Berth, too, tries a pod that an extender has refused whenever something is written of a
+    group, or a pod comes (decision 112)."""
     varied: bool = False
     """Both do the same, but kube-scheduler did something else when it was asked before."""
     conflicted: bool = False
@@ -149,9 +165,9 @@ def judge(asked: Object, answered: Object) -> Verdict:
     if "error" in answered:
         return Verdict([f"{asked['id']}: the oracle: {answered['error']}"])
     lines = compared(asked, answered["want"], answer(asked))
-    for restless, drowsy in ((True, False), (False, True), (True, True)) if lines else ():
-        if not compared(asked, answered["want"], answer(asked, restless=restless, drowsy=drowsy)):
-            return Verdict([], restless=restless, drowsy=drowsy)
+    for wakes in WAKES if lines else ():
+        if not compared(asked, answered["want"], answer(asked, **wakes)):
+            return Verdict([], **wakes)
     if lines and repelling(asked, answer(asked), answered["want"]):
         return Verdict([], repelled=True)
     if lines and any(step.get("conflicts") for step in answered["want"]):
@@ -198,10 +214,13 @@ def compared(asked: Object, want: Sequence[Object], got: Sequence[Object]) -> li
 
 def counted(verdicts: Sequence[Verdict]) -> str:
     """How many cases differ, and how."""
-    differ, restless, drowsy, repelled, varied, conflicted = (sum(map(bool, of)) for of in zip(*verdicts, strict=True))
+    differ, restless, drowsy, repelled, jumpy, varied, conflicted = (
+        sum(map(bool, of)) for of in zip(*verdicts, strict=True)
+    )
     return (
         f"{len(verdicts)} cases, {differ} differ; {restless} agree once groups are tried again for nothing, "
-        f"{drowsy} once pods are left asleep; a victim is spared there that repels pods in {repelled}; "
+        f"{drowsy} once pods are left asleep, {jumpy} once pods that an extender refused are woken by writes of "
+        f"groups; a victim is spared there that repels pods in {repelled}; "
         f"kube-scheduler's own answers vary in {varied}, and its pods run into each other's claims in {conflicted}"
     )
 

@@ -24,6 +24,7 @@ from scheduler.engine.instructions import (
     SetGroupCondition,
     UnreserveWrite,
 )
+from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import (
     Bound,
     Cycle,
@@ -40,7 +41,7 @@ from scheduler.framework.binding import Patch, Write
 from scheduler.framework.config import decode
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Question, Scores
+from scheduler.framework.extenders import EXTENDER, NodesAnswer, NodesQuestion, Question, Scores
 from scheduler.framework.placement import Assignment
 from scheduler.framework.plugin import NODE, Filters, Plugin, PostFilterResult
 from scheduler.framework.profiles import build
@@ -58,6 +59,7 @@ from tests.differential.generate.dice import Object
 
 MOST_CYCLES = 2_000
 BACKOFF = 20.0
+GROUP_KINDS = ("PodGroup", "CompositePodGroup")
 ONE_SLICE = Budget(longest_slice=1_000_000)
 """A group is tried in one turn. By itself it is tried in slices, so that others are decided in between."""
 
@@ -105,13 +107,16 @@ class World:
         *,
         restless: bool = False,
         drowsy: bool = False,
+        jumpy: bool = False,
         composite: bool = False,
     ) -> None:
         """`restless`: groups that failed are tried again after their backoff though nothing has happened, and once more
-        when they lack pods. `drowsy`: what might help once victims are gone wakes nobody. `composite`: groups of groups
-        count. `extender`: what one says of pods and nodes, as of the oracle's `ruledExtender`."""
+        when they lack pods. `drowsy`: what might help once victims are gone wakes nobody. `jumpy`: pods that an
+        extender has refused are woken by whatever is written of groups, and by pods that come. `composite`: groups of
+        groups count. `extender`: what one says of pods and nodes, as of the oracle's `ruledExtender`."""
         self._extender = extender
         self._restless = restless
+        self._jumpy = jumpy
         read = json.loads(config)
         gates = {"name": "GangScheduling", "args": {"featureGates": {"CompositePodGroup": composite}}}
         for profile in read["profiles"]:
@@ -198,6 +203,15 @@ class World:
         self._objects[kind, meta["name"]] = document
         thing = self._decoder.of_kind(kind)(wire.encode(document))
         self._do(self._engine.handle(Put(thing, before is None), self._now))
+        if kind in GROUP_KINDS or (kind == "Pod" and before is None and "nodeName" not in document["spec"]):
+            self._wake_whom_an_extender_refused()
+
+    def _wake_whom_an_extender_refused(self) -> None:
+        """If Berth is to be as jumpy as kube-scheduler."""
+        queue = self._engine.queue
+        for queued in [one for one in queue if EXTENDER in one.plugins] if self._jumpy else ():
+            if queued.place is Place.UNSCHEDULABLE and queued.entry is None:
+                queue.retry([queued.pod.uid], self._now)
 
     def _drop(self, kind: str, name: str) -> None:
         document = self._objects.pop((kind, name), None)
@@ -206,6 +220,8 @@ class World:
             self.pods.pop(name, None)
             meta = document["metadata"]
             self._do(self._engine.handle(Gone(kind, meta["namespace"], name, meta["uid"]), self._now))
+            if kind in GROUP_KINDS:
+                self._wake_whom_an_extender_refused()
 
     def _do(self, instructions: list[Instruction]) -> None:
         for one in instructions:
@@ -302,8 +318,10 @@ class World:
         self._put({**document, "status": {"conditions": [{**condition, "message": one.message}]}})
 
 
-def answer(asked: Object, *, restless: bool = False, drowsy: bool = False) -> list[Object]:
-    """What the engine does in each step of a case. `restless`, `drowsy`: as in `World`."""
+def answer(asked: Object, *, restless: bool = False, drowsy: bool = False, jumpy: bool = False) -> list[Object]:
+    """What the engine does in each step of a case. `restless`, `drowsy`, `jumpy`: as in `World`."""
     composite = asked["id"].startswith("composite")
-    world = World(asked["config"], asked.get("extender"), restless=restless, drowsy=drowsy, composite=composite)
+    world = World(
+        asked["config"], asked.get("extender"), restless=restless, drowsy=drowsy, jumpy=jumpy, composite=composite
+    )
     return [world.step(step) for step in asked["steps"]]

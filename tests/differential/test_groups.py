@@ -145,12 +145,18 @@ def test_a_pod_that_an_extender_has_refused_is_tried_when_a_node_comes(oracle: O
     assert [step["bound"] for step in found["want"]] == [{}, {"p0": "n1"}]
 
 
-@pytest.mark.parametrize("which", ["820-4", "838-6", "832-1", "836-0", "875-0", "876-1", "1068-2"])
+@pytest.mark.parametrize("which", ["838-6", "832-1", "836-0", "875-0", "876-1", "925-0", "1025-4", "1068-2"])
 def test_pods_that_an_extender_has_refused(oracle: Oracle, which: str) -> None:
     """Any event wakes them. In 875 and 876, a node on which nobody is in the way goes on being kept for such a pod; in
-    1068, it is given up since the extender fails."""
+    1068, it is given up since the extender fails; in 925 and 1025, whoever has given it up is tried at once."""
     seed, number = which.split("-")
     assert judged(oracle, [case("extended", int(seed), int(number))]) == [Verdict([])]
+
+
+def test_kube_scheduler_tries_refused_pods_whenever_something_is_written_of_a_group(oracle: Oracle) -> None:
+    """p21 is tried after a condition of g was written, for nothing, and so waits out a backoff when h starts. Here it
+    is tried at once then (decision 112)."""
+    assert judged(oracle, [case("extended", 820, 4)]) == [Verdict([], restless=True, jumpy=True)]
 
 
 def test_all_backoffs_are_over_when_the_next_step_comes(oracle: Oracle) -> None:
@@ -251,6 +257,26 @@ def test_gangs_that_are_short_of_pods_are_left_apart() -> None:
     assert len(differing(said, other, {"p1"})) == 2
     assert differing(said, other, {"p1"}, {"g", "p1"}) == []
     assert len(differing(said, {**other, "bound": {"p1": "n0"}}, {"p1"}, {"g", "p1"})) == 1
+
+
+def test_trees_with_too_few_groups_that_have_enough_pods_are_left_apart(oracle: Oracle) -> None:
+    """Each has as many groups as it needs. One of them has no pods, and the tree waits for it once the minimum is
+    raised."""
+    for which, named in (("1029-0", {"t", "t0", "g", "h"}), ("1058-1", {"t", "t0", "t1", "g"})):
+        one = case("composite-evicting", *map(int, which.split("-")))
+        before, after = short(one)
+        assert named <= after
+        assert named.isdisjoint(before)
+        assert judged(oracle, [one], *OPTIONS["composite-evicting"]) == [Verdict([])]
+
+
+def test_a_tree_is_not_left_apart_while_enough_of_its_groups_have_enough() -> None:
+    """Though one of them lacks pods."""
+    meta = {"name": "t", "namespace": "default", "uid": "uid-t"}
+    root = put({"kind": "CompositePodGroup", "metadata": meta, "spec": {"schedulingPolicy": {"basic": {}}}})
+    parent = {"parentCompositePodGroupName": "t"}
+    tree = [root, group("g", needed=2, **parent), group("h", needed=1, **parent), member(0), member(1, "h")]
+    assert list(short(asked(tree, [{"drop": member(1, "h")["put"]}]))) == [set(), {"t", "g", "h", "p0"}]
 
 
 def test_plain_pods_are_scheduled_alike(oracle: Oracle) -> None:

@@ -36,8 +36,13 @@ def disagreement(group: PodGroup, waiting: Iterable[Pod], with_node: Iterable[Po
                 f"got {_policy(preempts=may_preempt)} and {_policy(preempts=preempts)}"
             )
     if scheduler not in profiles:
-        return f"profile not found for scheduler name {json.dumps(scheduler)}"
+        return no_profile(scheduler or "")
     return ""
+
+
+def no_profile(scheduler: str) -> str:
+    """What is said of pods whose profile is not there, or not any more."""
+    return f"profile not found for scheduler name {json.dumps(scheduler)}"
 
 
 def _policy(*, preempts: bool) -> str:

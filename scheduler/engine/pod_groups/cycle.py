@@ -15,7 +15,7 @@ from scheduler.engine.extender_calls import ExtenderCall
 from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.pod_groups.agreement import disagreement
+from scheduler.engine.pod_groups.agreement import disagreement, no_profile
 from scheduler.engine.pod_groups.asking import AT_ONCE
 from scheduler.engine.pod_groups.ending import Endings
 from scheduler.engine.pod_groups.entry import Ended, Entry
@@ -122,53 +122,47 @@ class GroupCycles:
         self._owed = 0
         entry.first_tried = min(entry.first_tried, now)
         once_more, entry.once_more = entry.once_more, False
+        attempt = self.attempt = GroupAttempt(entry, group or _nobody(entry.key), members)
         if group is None:
             # Only if the profile has no GangScheduling: it holds the pods of groups that are not known.
-            attempt = GroupAttempt(entry, _nobody(entry.key), members)
-            attempt.break_off(f'podgroup.scheduling.k8s.io "{entry.key.name}" not found')
-            self.attempt = attempt
-            self._end(attempt, now)
-            return
-        attempt = self.attempt = GroupAttempt(entry, group, members)
-        if once_more and (why := self._lacks(group, len(members))):
-            attempt.short = True
-            attempt.fail(why, early=True)
-            attempt.untried = attempt.message
-            self._end(attempt, now)
-            return
-        waiting = [member.queued.pod for member in attempt.pods]
-        state = self._cluster.pod_groups.state(entry.key)
-        wrong = self._too_large(group) or disagreement(
-            group, waiting, self._cluster.pod_groups.with_node_in(group.key), self._queue.frameworks
-        )
-        if wrong:
-            attempt.break_off(wrong)
-            self._end(attempt, now)
-            return
-        if group.min_resources is not None:
-            steps = (len(group.min_resources) + 1) * (1 + self._cluster.nodes.rows // ROWS_PER_STEP)
-            self._queue.turns.account(entry.key.namespace, FREE + steps, now)
-            why = gap(group, state, self._cluster)
-            if why:
-                attempt.fail(why, early=True)
-                attempt.untried = attempt.message
-                self._end(attempt, now)
-                return
-        self._prepare(attempt)
-        why = (
-            ""
-            if attempt.search is not None or attempt.tree is not None
-            else unsatisfied(group, self._cluster.pod_groups.scheduled(entry.key), len(members))
-        )
-        if why and attempt.ended is None:
-            attempt.fail(why, early=True)
-            attempt.untried = attempt.message
+            attempt.break_off(_not_found(entry.key))
+        else:
+            self._look_at_it_first(attempt, now, once_more=once_more)
         if attempt.decided:
             self._end(attempt, now)
         elif len(members) > AT_ONCE or (attempt.search is not None and self._looked_long(attempt.search)):
             self._owed = SHARE * ORDINARY  # to look at all of them, or at all placements, was enough for one turn
         else:
             self._go_on(attempt, now, None)
+
+    def _look_at_it_first(self, attempt: GroupAttempt, now: float, *, once_more: bool) -> None:
+        """Find where the group may be. It fails here if no pod has to be tried to know that.
+
+        `once_more`: as of `Entry`.
+        """
+        group, groups = attempt.group, self._cluster.pod_groups
+        if once_more and (why := self._lacks(group, len(attempt.members))):
+            attempt.short = True
+            attempt.fail_at_once(why)
+            return
+        waiting = [member.queued.pod for member in attempt.pods]
+        wrong = self._too_large(group) or disagreement(
+            group, waiting, groups.with_node_in(group.key), self._queue.frameworks
+        )
+        if wrong:
+            attempt.break_off(wrong)
+            return
+        if group.min_resources is not None:
+            steps = (len(group.min_resources) + 1) * (1 + self._cluster.nodes.rows // ROWS_PER_STEP)
+            self._queue.turns.account(group.key.namespace, FREE + steps, now)
+            if why := gap(group, groups.state(group.key), self._cluster):
+                attempt.fail_at_once(why)
+                return
+        self._prepare(attempt)
+        if attempt.ended is not None or attempt.search is not None or attempt.tree is not None:
+            return  # on each placement, or in each group of a tree, it is another number of pods
+        if why := unsatisfied(group, groups.scheduled(group.key), len(attempt.members)):
+            attempt.fail_at_once(why)
 
     def _looked_long(self, search: Search) -> bool:
         """Whether there are many placements, or the labels of many nodes were read for them just now."""
@@ -180,11 +174,8 @@ class GroupCycles:
         if attempt.group.key.api != COMPOSITE:
             self._placements.begin(attempt)
             return
-        framework = self._queue.frameworks[attempt.pods[0].queued.pod.scheduler_name]
-        budget = self._budget
-        attempt.tree = TreeSearch(
-            attempt, self._cluster, framework, self._binding, self._tries, self._pick, budget.slice
-        )
+        framework, most = self._queue.frameworks[attempt.pods[0].queued.pod.scheduler_name], self._budget.slice
+        attempt.tree = TreeSearch(attempt, self._cluster, framework, self._binding, self._tries, self._pick, most)
 
     def _lacks(self, group: PodGroup, waiting: int) -> str:
         """Why it is not tried, if it has too few pods."""
@@ -244,6 +235,12 @@ class GroupCycles:
 
     def _go_on(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> None:
         attempt.asking, decided = None, attempt.decided
+        gone = self._profile_gone(attempt)
+        if gone:
+            attempt.break_off(no_profile(gone))
+        if gone and not decided:
+            self._end(attempt, now)
+            return
         if decided:
             attempt.missed |= self._queue.events.number != attempt.events
             self._finished(attempt, over=self._endings.go_on(attempt, now, answer))
@@ -256,6 +253,15 @@ class GroupCycles:
         self._owed = SHARE * used
         if attempt.decided and not self._further.another(attempt):
             self._end(attempt, now)
+
+    def _profile_gone(self, attempt: GroupAttempt) -> str:
+        """The name of the group's profile, if that was removed: nobody can decide about the group any more.
+
+        Empty: it is there, or the group is to start all the same, as pods do that are being bound.
+        """
+        name = next((member.queued.pod.scheduler_name for member in attempt.pods[:1]), None)
+        starts = attempt.decided and attempt.ended is Ended.WITH_NODES
+        return "" if name is None or name in self._queue.frameworks or starts else name
 
     def _slice(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> int:
         """As `_tried`. Nodes that are kept for pods of the group are kept from others; from itself, for stand-ins."""
@@ -275,7 +281,7 @@ class GroupCycles:
         most = left = self._budget.longest_slice // 2 or 1  # assuming and reserving take as long as deciding
         group = self._cluster.pod_groups.get(attempt.entry.key)
         if group is None:
-            attempt.break_off(f'podgroup.scheduling.k8s.io "{attempt.entry.key.name}" not found')
+            attempt.break_off(_not_found(attempt.entry.key))
             return ORDINARY
         attempt.group = group
         pods = attempt.pods
@@ -371,6 +377,10 @@ class GroupCycles:
             member.reason, member.message = SCHEDULER_ERROR, message
             attempt.break_off(f"failed to schedule other pod from a pod group: {message}")
             self._end(attempt, now)
+
+
+def _not_found(key: GroupKey) -> str:
+    return f'podgroup.scheduling.k8s.io "{key.name}" not found'
 
 
 def _nobody(key: GroupKey) -> PodGroup:

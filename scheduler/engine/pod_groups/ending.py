@@ -25,7 +25,7 @@ from scheduler.engine.pod_groups.plan import Plan
 from scheduler.engine.pod_groups.planning import PlanAnswer
 from scheduler.engine.pod_groups.preemption import failed_group
 from scheduler.engine.pod_groups.reservations import Reservations
-from scheduler.engine.pod_groups.results import GroupAttempt, Member, verdict
+from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied, verdict
 from scheduler.engine.pod_groups.tree_search import TreeSearch
 from scheduler.engine.queue import Queue
 from scheduler.framework.status import PluginError
@@ -146,7 +146,7 @@ class Endings:
         """Enough pods have a node: they go on to Permit, some at a time. Then the others are told why they failed."""
         pods = attempt.pods
         if not attempt.said:
-            if self.lost(attempt):
+            if self.lost(attempt) or self._has_too_few(attempt):
                 attempt.ended, attempt.next = None, -1  # begin again from the start with the next slice
                 return False
             attempt.said = True
@@ -175,6 +175,16 @@ class Endings:
                 left -= 1
                 self._failed(member, member.reason, member.message, member.nominated, now)
         return self._close(attempt, [member for member in pods if not member.fits], now)
+
+    def _has_too_few(self, attempt: GroupAttempt) -> bool:
+        """Whether pods have gone since the attempt was decided, or more are asked for, so that the others would wait in
+        vain."""
+        groups, tree = self._cluster.pod_groups, attempt.tree
+        starting = [attempt.group] if tree is None else [leaf.group for leaf in tree.starting]
+        return not attempt.members or any(
+            (group := groups.get(one.key)) is None or unsatisfied(group, groups.scheduled(group.key), 0)
+            for one in starting
+        )
 
     def _failed(self, member: Member, reason: str, message: str, nominated: str | None, now: float) -> None:
         queued = member.queued

@@ -56,6 +56,11 @@ class Gathering:
         self.look(key)
         return False
 
+    def group_changed(self, key: GroupKey) -> None:
+        """A group's object was added or updated, or that of a group below it was deleted."""
+        self._doubt(key)
+        self.look(key)
+
     def look(self, key: GroupKey) -> None:
         """Something about the group has changed: if there are enough now, all that wait are let go."""
         if self._groups.trees.wanted:
@@ -70,7 +75,7 @@ class Gathering:
             self.released.extend(waiting)
 
     def leaves(self, key: GroupKey, uid: str) -> None:
-        """A pod is bound, as the API shows, or gives back what it holds."""
+        """A pod is bound, as the API shows, or gives back what it holds, or is gone."""
         key = self._key_of(key, uid)
         waiting, gone = self._waiting.get(key), self._let_go.get(key)
         if waiting is not None:
@@ -87,8 +92,8 @@ class Gathering:
         tree = self._trees.setdefault(root, TreeCount(self._groups))
         self._roots[uid] = root
         more = tree.add(uid) or len(tree.pods) == 1
-        if not tree.enough and more:
-            tree.enough = tree.ready(root)
+        if tree.in_doubt or (more and not tree.enough):
+            tree.look(root)
         if tree.enough and root not in self._waiting:
             self._let_go.setdefault(root, set()).add(uid)
             return True
@@ -98,8 +103,14 @@ class Gathering:
 
     def _look_at_tree(self, root: GroupKey, tree: TreeCount) -> None:
         if root in self._waiting:
-            tree.enough = tree.ready(root)
+            tree.look(root)
             self._release(root, tree)
+
+    def _doubt(self, key: GroupKey) -> None:
+        """There may be too few of a group's tree by now: it is looked at again before another pod of it is bound."""
+        tree = self._trees.get(self._groups.trees.root_of(key) or key) if self._trees else None
+        if tree is not None:
+            tree.in_doubt = True
 
     def _release(self, root: GroupKey, tree: TreeCount) -> None:
         if tree.enough:
@@ -111,6 +122,7 @@ class Gathering:
         """With which group a pod waits: with the root of its tree, whatever has become of that."""
         root = self._roots.pop(uid, None)
         if root is None:
+            self._doubt(key)  # it was bound, and is gone
             return key
         tree = self._trees[root]
         tree.drop(uid)

@@ -66,16 +66,7 @@ class Reservations:
 
         `answer`: of extenders, if the search waited for them.
         """
-        plan = attempt.plan
-        if (
-            attempt.ended is not Ended.REJECTED
-            or attempt.kept
-            or attempt.enough
-            or attempt.short
-            or not attempt.members
-            or not attempt.group.gang
-            or (plan is not None and plan.waits)
-        ):
+        if not self._may_need_room(attempt):
             return self._let_go(attempt, now)
         framework = self._queue.frameworks[attempt.pods[0].queued.pod.scheduler_name]
         if framework.profile.reservation is None:
@@ -89,6 +80,25 @@ class Reservations:
             return False
         if attempt.drained is not None and attempt.draining is not None and not attempt.draining.lost:
             return self._keep(attempt, plugin, wanted, attempt.drained, now)
+        self._search(attempt, framework, now, answer)
+        return False  # to find it, and to throw the copy of the cluster away, is enough for one turn
+
+    def _may_need_room(self, attempt: GroupAttempt) -> bool:
+        """Whether it is a gang that failed since there is too little room now, and that makes none by preemption."""
+        plan = attempt.plan
+        return (
+            attempt.ended is Ended.REJECTED
+            and not (attempt.kept or attempt.enough or attempt.short)
+            and bool(attempt.members)
+            and attempt.group.gang
+            and (plan is None or not plan.waits)
+        )
+
+    def _search(self, attempt: GroupAttempt, framework: Framework, now: float, answer: PlanAnswer | None) -> None:
+        """Do a slice of the search for room. Once it is over, the attempt has what was found.
+
+        `answer`: as of `over`.
+        """
         draining, attempt.drained, attempt.keeping = attempt.draining, None, None
         if draining is None or draining.lost:
             extenders = self._attempts.extenders_about(member.queued.pod for member in attempt.pods)
@@ -101,13 +111,10 @@ class Reservations:
         if question is not None:
             attempt.asking = question.question
             self._outbox.add(question)
-            return False
-        if found is None:
-            if attempt.searched < self._budget.whole * _LONGEST_SEARCH:
-                return False
-            found = "where it would start takes too long to find"
-        attempt.drained = found
-        return False  # to throw the copy of the cluster away was enough for one turn
+        elif found is not None:
+            attempt.drained = found
+        elif attempt.searched >= self._budget.whole * _LONGEST_SEARCH:
+            attempt.drained = "where it would start takes too long to find"
 
     def _let_go(self, attempt: GroupAttempt, now: float) -> bool:
         """Free some of what a search has that is not wanted any more; whether nothing is left."""

@@ -275,6 +275,11 @@ class GroupAttempt(Struct, eq=False):
         self.ended, self.reasons, self.early = Ended.REJECTED, [reason] if reason else [], early
         self.enough = False
 
+    def fail_at_once(self, reason: str) -> None:
+        """It has failed before any of its pods was tried: each is told the same."""
+        self.fail(reason, early=True)
+        self.untried = self.message
+
     def from_start(self) -> None:
         """Begin again with the first pod. Nothing is held."""
         self.ended, self.reasons, self.early, self.enough = None, [], False, False

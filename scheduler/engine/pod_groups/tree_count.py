@@ -6,7 +6,7 @@ from scheduler.state.pod_groups import PodGroups
 
 
 class TreeCount:
-    """Of one tree. All groups are looked at only when one of them has got enough pods."""
+    """Of one tree. All groups are looked at only when one of them has got enough pods, or when that is in doubt."""
 
     def __init__(self, groups: PodGroups) -> None:
         self._groups = groups
@@ -14,6 +14,8 @@ class TreeCount:
         """UIDs of pods that could be bound and have no node in the API, and their groups."""
         self.enough = False
         """Whether there were enough when it was looked at last."""
+        self.in_doubt = False
+        """There may be fewer by now, or more may be asked for: it has to be looked at again."""
         self._of: dict[GroupKey, int] = {}
 
     def add(self, uid: str) -> bool:
@@ -30,8 +32,16 @@ class TreeCount:
     def drop(self, uid: str) -> None:
         """A pod is bound, or gives back what it holds."""
         group = self.pods.pop(uid, None)
-        if group is not None:
-            self._of[group] -= 1
+        if group is None:
+            return
+        self._of[group] -= 1
+        state = self._groups.state(group)
+        if state is None or uid not in state.assigned:
+            self.in_doubt = True
+
+    def look(self, root: GroupKey) -> None:
+        """See whether there are enough."""
+        self.enough, self.in_doubt = self.ready(root), False
 
     def ready(self, key: GroupKey, levels: int = LEVELS) -> bool:
         """Whether enough pods of a group, or enough groups of it, could be bound or are."""

@@ -186,6 +186,11 @@ class TreeSearch(TreeWalk):
         part = self.parts.get(self.root.key)
         return part is not None and part.ended is self._attempt.ended
 
+    @property
+    def starting(self) -> Iterable[TreeNode]:
+        """The pod groups that fit, of a tree that does."""
+        return self._fitting_leaves(self.root, self.parts)
+
     def conditions(self, plan: Plan) -> Iterable[tuple[PodGroup, str, str, str]]:
         """(group, status, reason, message) of each pod group. `plan`: what comes of preemption."""
         for leaf in self.root.leaves:

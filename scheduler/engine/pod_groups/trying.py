@@ -77,24 +77,9 @@ class Tries:
             attempt.spent += ORDINARY
             return steps  # this pod is tried again in the next domain
         attempt.next += 1
-        member.decision = step
-        if not len(step.feasible):
-            member.reason, member.message = UNSCHEDULABLE, fit_error(step)
-            member.plugins = step.unschedulable_plugins()
-            member.nominated = "" if member.message == NO_NODES else None
-            self._attempts.settle(step)
-        else:
-            further = attempt.further
-            row = None if further is None else other_row(step, self._cluster, further)
-            refused = self._assume(queued, step, now, attempt.entry.key, row)
-            if isinstance(refused, PluginError):
-                self._broke(attempt, member, refused)
-                return steps
-            if refused is not None:
-                member.reason, member.plugins = UNSCHEDULABLE, frozenset((refused.plugin,))
-                member.message = f"0/1 nodes are available: 1 {printable(refused.reason.text)}."
-                member.nominated = ""
-            member.fits = refused is None
+        self._take(attempt, member, step, now)
+        if attempt.ended is not None:
+            return steps
         why = unsatisfied(
             attempt.group, self._cluster.pod_groups.scheduled(attempt.group.key), len(attempt.members) - attempt.next
         )
@@ -102,6 +87,26 @@ class Tries:
             attempt.fail(why)
             attempt.untried = attempt.message
         return steps
+
+    def _take(self, attempt: GroupAttempt, member: Member, decision: Decision, now: float) -> None:
+        """Assume a pod on one of the nodes that were found for it, if any were, and note what comes of that."""
+        member.decision = decision
+        if not len(decision.feasible):
+            member.reason, member.message = UNSCHEDULABLE, fit_error(decision)
+            member.plugins = decision.unschedulable_plugins()
+            member.nominated = "" if member.message == NO_NODES else None
+            self._attempts.settle(decision)
+            return
+        further = attempt.further
+        row = None if further is None else other_row(decision, self._cluster, further)
+        refused = self._assume(member.queued, decision, now, attempt.entry.key, row)
+        member.fits = refused is None
+        if isinstance(refused, PluginError):
+            self._broke(attempt, member, refused)
+        elif refused is not None:
+            member.reason, member.plugins = UNSCHEDULABLE, frozenset((refused.plugin,))
+            member.message = f"0/1 nodes are available: 1 {printable(refused.reason.text)}."
+            member.nominated = ""
 
     def _starts(self, attempt: GroupAttempt) -> bool:
         """Whether enough pods have a node by now."""

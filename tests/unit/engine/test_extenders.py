@@ -275,3 +275,20 @@ def test_a_pod_whose_extender_fails_gives_up_the_node_that_was_kept_for_it(opene
     (patch,) = of(done, PatchCondition)
     assert (patch.reason, patch.message, patch.nominated) == ("SchedulerError", "no answer", "")
     assert harness.engine.cluster.nominations.node_of("web") is None
+
+
+def test_a_pod_that_gives_up_the_node_kept_for_it_is_tried_at_once(opened: Opened) -> None:
+    """And no more than once: its backoff counts from then on. As in kube-scheduler, where that wakes the pod, too."""
+    harness = opened(FILTER, nodes=1)
+    web = pod("web", cpu="1")
+    harness.put(pod("low", cpu="1", priority=-1, nodeName="n1"), web)
+    of(harness.cycle(), Preempt)
+    harness.put(web | {"status": {"nominatedNodeName": "n1"}})
+    harness.gone("Pod", "low")
+    about_the_kept_node = asked(harness.cycles())
+    about_all = asked(answered(harness, about_the_kept_node, verdict(n1="not here")))
+    (patch,) = of(answered(harness, about_all, verdict(n1="not here")), PatchCondition)
+    assert patch.nominated == ""
+    harness.put(web)
+    answered(harness, asked(harness.cycles()), verdict(n1="not here"))
+    assert harness.cycles() == []

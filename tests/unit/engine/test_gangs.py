@@ -280,6 +280,26 @@ def test_the_group_goes_between_two_slices() -> None:
     assert len(bound(harness.cycles())) == 4
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_the_profile_goes_between_two_slices(full: bool) -> None:
+    """Whether its pods find nodes, or victims are looked for: nobody can decide about the gang any more."""
+    harness = Harness(budget=Budget(longest_slice=1))
+    harness.handle(Follows(NATIVE, True))
+    harness.put(*(node(f"n{i}", "2") for i in range(3)))
+    for i in range(3 if full else 0):
+        harness.put(pod(f"low-{i}", "2", scheduler="else", priority=-1, nodeName=f"n{i}"))
+    harness.put(group(min_count=3), *members(3))
+    groups = harness.engine.groups
+    while groups.attempt is None or not (groups.planning or harness.engine.cluster.assumed()):
+        harness.cycle()
+    harness.engine.reconfigure({}, 1.0, 10.0, harness.now)
+    said = harness.cycles()
+    assert {reason for _, reason, _ in conditions(said)} == {"SchedulerError"}
+    assert {*failures(said).values()} == {'profile not found for scheduler name "berth"'}
+    assert (len(harness.engine.queue), harness.engine.cluster.assumed()) == (0, 0)
+    settled(harness)
+
+
 def test_two_groups_are_not_tried_at_a_time() -> None:
     """Each alone would hold what the other one needs."""
     harness = Harness(budget=Budget(longest_slice=1))

@@ -7,6 +7,7 @@ import pytest
 
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Failed, Instruction, SetGroupCondition
+from scheduler.engine.pod_groups.gathering import Gathering
 from scheduler.engine.stimuli import Follows
 from scheduler.model.pod_group import COMPOSITE, NATIVE, GroupKey
 from scheduler.state.group_trees import MOST_GROUPS
@@ -231,6 +232,43 @@ def test_a_pod_that_goes_in_the_middle_has_all_tried_again() -> None:
     said += harness.cycles()
     assert sorted(bound(said)) == ["a-1", "b-0"]
     assert validate(harness.engine.cluster) == []
+
+
+def test_a_pod_does_not_follow_a_tree_that_has_too_few_by_then(gangs: Harness) -> None:
+    """All of it could be bound once. Then one pod was bound and deleted, and another one gave back what it held."""
+    gangs.put(composite("t", 3), *(group(name, 1, "t") for name in "ghk"), *(members(name, 2)[0] for name in "ghk"))
+    root, gathering = GroupKey("default", "t", COMPOSITE), Gathering(gangs.engine.cluster.pod_groups)
+    assert [gathering.arrives(root, f"{name}-0") for name in "ghk"] == [False, False, False]
+    assert list(gathering.released) == ["g-0", "h-0", "k-0"]
+    for name in "gh":
+        gathering.leaves(GroupKey("default", name, NATIVE), f"{name}-0")
+    gangs.gone("Pod", "g-0")
+    gangs.put(members("g", 2)[1])
+    gathering.released.clear()
+    assert [gathering.arrives(root, uid) for uid in ("g-1", "h-0")] == [False, False]
+    assert list(gathering.released) == ["g-1", "h-0"]
+
+
+@pytest.mark.parametrize("change", ["more groups", "more pods", "root gone", "group gone"])
+def test_a_pod_does_not_follow_a_tree_that_asks_for_more_by_then(gangs: Harness, change: str) -> None:
+    gangs.put(composite("t", 2), group("g", 1, "t"), group("h", 1, "t"), *members("g", 2), *members("h", 1))
+    root, gathering = GroupKey("default", "t", COMPOSITE), gangs.engine.binding.gathering
+    assert [gathering.arrives(root, uid) for uid in ("g-0", "h-0")] == [False, False]
+    assert list(gathering.released) == ["g-0", "h-0"]
+    match change:
+        case "more groups":
+            gangs.put(composite("t", 3))
+        case "more pods":
+            gangs.put(group("g", 3, "t"))
+        case "root gone":
+            gangs.lose("CompositePodGroup", "default", "t")
+        case _:
+            gangs.lose("PodGroup", "default", "h")
+    assert not gathering.arrives(root, "g-1")
+    assert list(gathering.released) == []
+    for name, uid in (("g", "g-0"), ("h", "h-0"), ("g", "g-1")):
+        gathering.leaves(GroupKey("default", name, NATIVE), uid)
+    assert gathering.entries() == 0
 
 
 def test_a_pod_that_comes_late_follows_its_tree_at_once(gangs: Harness) -> None:

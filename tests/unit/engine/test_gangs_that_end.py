@@ -12,6 +12,8 @@ from scheduler.model.pod_group import NATIVE
 from .conftest import Harness, node, pod
 from .test_gangs import bound, conditions, failures, group, member, members, settled, slices
 
+MANY_PODS = {"allocatable": {"cpu": "400", "memory": "32Gi", "pods": "400"}, "capacity": {"cpu": "400"}}
+
 
 @pytest.fixture
 def gangs(harness: Harness) -> Harness:
@@ -50,6 +52,44 @@ def test_pods_go_while_the_others_are_told(gangs: Harness) -> None:
         started += bound(said)
     assert len(gangs.engine.queue) + gangs.engine.cluster.assumed() == 297
     settled(gangs)
+
+
+@pytest.fixture
+def decided(gangs: Harness) -> Harness:
+    """A gang of 300 that fits, but its pods are sent on in the next turn only."""
+    gangs.put(node("n1", "400") | {"status": MANY_PODS}, group(min_count=300), *members(300))
+    cycles = gangs.engine.groups
+    while cycles.attempt is None or not cycles.attempt.decided:
+        assert bound(gangs.cycle()) == []
+    assert gangs.engine.cluster.assumed() == 300
+    return gangs
+
+
+def test_a_pod_goes_once_its_gang_is_decided(decided: Harness) -> None:
+    """The others are too few now: they do not hold their room for minutes, and nobody is told that the gang starts."""
+    decided.gone("Pod", "train-7")
+    said = decided.cycles()
+    assert {status for status, _, _ in conditions(said)} == {"False"}
+    assert (bound(said), decided.engine.cluster.assumed()) == ([], 0)
+    decided.put(member("late"))
+    decided.tick(2.0)  # it backs off
+    assert len([name for said in slices(decided) for name in bound(said)]) == 300
+    settled(decided)
+
+
+def test_the_minimum_is_raised_once_the_gang_is_decided(decided: Harness) -> None:
+    decided.put(group(min_count=301))
+    said = decided.cycles()
+    assert {status for status, _, _ in conditions(said)} == {"False"}
+    assert (bound(said), decided.engine.cluster.assumed()) == ([], 0)
+
+
+def test_all_pods_go_once_their_gang_is_decided(decided: Harness) -> None:
+    for i in range(300):
+        decided.gone("Pod", f"train-{i}")
+    assert conditions(decided.cycles()) == []
+    assert (len(decided.engine.queue), decided.engine.cluster.assumed()) == (0, 0)
+    settled(decided)
 
 
 def test_a_slice_that_breaks(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
