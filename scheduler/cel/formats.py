@@ -33,6 +33,18 @@ def _regex_error(text: str, regex: str, *examples: str) -> str:
     return f"{text} (e.g. {shown}regex used for validation is '{regex}')"
 
 
+def _matching(pattern: str, most: int, text: str, *examples: str) -> Callable[[str], list[str]]:
+    """The check of texts that a pattern describes. `text`: the pattern in words."""
+    mismatch = _regex_error(text, pattern, *examples)
+    expression = re.compile(pattern, re.ASCII)
+
+    def errors(given: str) -> list[str]:
+        found = _too_long(given, most)
+        return found if expression.fullmatch(given) else [*found, mismatch]
+
+    return errors
+
+
 def _too_long(text: str, most: int) -> list[str]:
     return [f"must be no more than {most} characters"] if len(text.encode()) > most else []
 
@@ -51,18 +63,9 @@ def _label(text: str) -> list[str]:
     return [*errors, _regex_error(_LABEL_TEXT, _LABEL, "my-name", "123-abc")]
 
 
-def _subdomain(text: str) -> list[str]:
-    errors = _too_long(text, 253)
-    if re.fullmatch(_SUBDOMAIN, text, re.ASCII):
-        return errors
-    return [*errors, _regex_error(_SUBDOMAIN_TEXT, _SUBDOMAIN, "example.com")]
-
-
-def _label_1035(text: str) -> list[str]:
-    errors = _too_long(text, 63)
-    if re.fullmatch(_LABEL_1035, text, re.ASCII):
-        return errors
-    return [*errors, _regex_error(_1035_TEXT, _LABEL_1035, "my-name", "abc-123")]
+_subdomain = _matching(_SUBDOMAIN, 253, _SUBDOMAIN_TEXT, "example.com")
+_label_1035 = _matching(_LABEL_1035, 63, _1035_TEXT, "my-name", "abc-123")
+_label_value = _matching(_VALUE, 63, _VALUE_TEXT, "MyValue", "my_value", "12345")
 
 
 def _qualified(text: str) -> list[str]:
@@ -84,13 +87,6 @@ def _qualified(text: str) -> list[str]:
     if not re.fullmatch(_NAME, name, re.ASCII):
         errors.append(f"name part {_regex_error(_NAME_TEXT, _NAME, 'MyName', 'my.name', '123-abc')}")
     return errors
-
-
-def _label_value(text: str) -> list[str]:
-    errors = _too_long(text, 63)
-    if re.fullmatch(_VALUE, text, re.ASCII):
-        return errors
-    return [*errors, _regex_error(_VALUE_TEXT, _VALUE, "MyValue", "my_value", "12345")]
 
 
 def _uri(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -75,9 +75,6 @@ class _Flags:
     multi: bool = False
     dot_all: bool = False
     lazy: bool = False
-
-    def copy(self) -> "_Flags":
-        return _Flags(self.fold, self.multi, self.dot_all, self.lazy)
 
 
 @lru_cache(maxsize=16)
@@ -186,11 +183,12 @@ class _Parser:
 
     def _group(self, parts: list[Tree], depth: int) -> None:
         start = self.at
-        outer = self._flags.copy()
+        outer = replace(self._flags)
         if self.text.startswith("(?", self.at):
             named = _NAMED.match(self.text, self.at)
             if named is not None:
-                self._name(named)
+                if _GROUP_NAME.fullmatch(named[1]) is None:
+                    raise PatternError("invalid named capture", named[0])
                 self.at = named.end()
             elif self.text.startswith(("(?P<", "(?<"), self.at) and not self.text.startswith(("(?<=", "(?<!"), self.at):
                 raise PatternError("invalid named capture", self.text[start:])
@@ -204,10 +202,6 @@ class _Parser:
         self.at += 1
         self._flags = outer
         parts.append(inner)
-
-    def _name(self, named: "re.Match[str]") -> None:
-        if _GROUP_NAME.fullmatch(named[1]) is None:
-            raise PatternError("invalid named capture", named[0])
 
     def _set_flags(self) -> bool:
         """`(?i)` for the rest of the group, which ends here, or `(?i:` for a group of its own."""
@@ -231,8 +225,7 @@ class _Parser:
             else:
                 break
         else:
-            raise PatternError("missing closing )" if at >= len(self.text) else "invalid or unsupported Perl syntax",
-                               self.text)  # fmt: skip
+            raise PatternError("missing closing )", self.text)
         raise PatternError("invalid or unsupported Perl syntax", self.text[start:at])
 
     def _escape(self, parts: list[Tree]) -> None:
@@ -331,8 +324,8 @@ class _Parser:
         while self.text[self.at : self.at + 1] != "]" or first:
             if self.at >= len(self.text):
                 raise PatternError("missing closing ]", self.text[start:])
-            if self.text[self.at] == "-" and not first and self.text[self.at + 1 : self.at + 2] != "]":
-                self._stray_dash(start)
+            if self.text[self.at :] == "-" and not first:
+                raise PatternError("missing closing ]", self.text[start:])
             first = False
             known = self._posix() or (self._known_class() if self.text[self.at] == "\\" else None)
             if known is not None:
@@ -341,11 +334,6 @@ class _Parser:
             ranges.append(self._range(start))
         self.at += 1
         return Chars(tuple(ranges), negated, self._flags.fold, more=tuple(more))
-
-    def _stray_dash(self, start: int) -> None:
-        following = self.text[self.at + 1 : self.at + 2]
-        if not following:
-            raise PatternError("missing closing ]", self.text[start:])
 
     def _posix(self) -> Chars | None:
         if not self.text.startswith("[:", self.at):

@@ -122,7 +122,7 @@ def _float(letter: str, value: float, precision: int) -> str:
         mantissa, _, exponent = f"{value:.{precision}e}".partition("e")
         digits = str(abs(int(exponent))).rjust(2, "0")
         raised = digits.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-        sign = "⁻" if exponent[0] == "-" else "⁰"[:0]
+        sign = "⁻" if exponent[0] == "-" else ""
         return f"{mantissa}\u202f×\u202f10{sign}{raised}"
     return f"{value:,.{precision}f}"
 

@@ -117,13 +117,13 @@ def _zone(name: str) -> tzinfo:
         raise EvaluationError(f"unknown time zone {name}") from error
 
 
-def part(when: Timestamp, function: str, zone: str | None = None) -> int:
-    """What `getFullYear` and its like give, in UTC or the time zone."""
+def part(when: Timestamp, zone: str = "UTC", *, function: str) -> int:
+    """What `getFullYear` and its like give for a time in a time zone."""
     seconds, nanos = divmod(when.nanos, SECOND)
     if function == "getMilliseconds":
-        _zone(zone or "UTC")
+        _zone(zone)
         return nanos // 10**6
-    moment, there, years = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds), _zone(zone or "UTC"), 0
+    moment, there, years = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds), _zone(zone), 0
     try:
         moment = moment.astimezone(there)
     except OverflowError:  # it is year 0 or 10000 there; the calendar repeats itself every 400 years
