@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(rf"(?:{_NAME.pattern})?")
 _SUBDOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
 _KEY = re.compile(rf"(?:(?=[^/]{{1,253}}/){_SUBDOMAIN}/)?{_NAME.pattern}")
-"""What `is_qualified_name` says, in one look."""
+"""A legal label key, as `is_qualified_name` describes it."""
 
 
 class SelectorError(ValueError):
@@ -155,7 +155,7 @@ class LabelSelector(Struct, frozen=True, dict=True):
 
     @once
     def conditions(self) -> tuple[Condition, ...] | None:
-        """The same, as one condition for each key; None: no labels meet it."""
+        """The requirements as one condition for each key; None: no labels meet them."""
         return None if self.nothing else conditions_of(self.requirements)
 
     @once
@@ -188,7 +188,7 @@ class LabelSelector(Struct, frozen=True, dict=True):
         known["_by_key"] = by_key
 
     def beside(self, others: tuple[Requirement, ...]) -> "LabelSelector":
-        """With a few other requirements. What was worked out of a large selector is not worked out again."""
+        """This selector with a few more requirements. What was worked out of a large one is not worked out again."""
         made = LabelSelector(others + self.requirements)
         if len(self.requirements) > _MANY:
             by_key = None if self._by_key is None else self._by_key.beside(others)
