@@ -6,7 +6,7 @@ from scheduler.state.pod_groups import PodGroups
 
 
 class TreeCount:
-    """Of one tree. All groups are looked at only when one of them has got enough pods."""
+    """Counts the pods of one tree. All groups are looked at only when one of them has got enough pods."""
 
     def __init__(self, groups: PodGroups) -> None:
         self._groups = groups
