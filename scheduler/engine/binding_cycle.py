@@ -67,7 +67,8 @@ class BindingCycles(BindingPods):
         if leaving is not None:
             self._unreserve(leaving, None, now)  # the API shows it again, after it had shown that it was gone
         plugins = framework.binding_plugins(pod, row, node, self.waiting_pods, binders)
-        cycle = self._cycles[pod.uid] = BindingCycle(queued, node, decision, plugins, queued.first_active or now, now)
+        cycle = BindingCycle(queued, node, decision, plugins, queued.first_active or now, now)
+        self._put(cycle)
         if group is not None:
             cycle.group, cycle.stop = group, State.PERMITTING
         nominated = self._cluster.nominations.drop(pod.uid)
@@ -152,15 +153,17 @@ class BindingCycles(BindingPods):
 
         The pods that are withdrawn do not count against the others.
         """
-        row = self._cluster.nodes.row_of(node) if self._cycles else None
-        if row is None:
+        there = self._on_node.get(node)
+        if there is None:
             return
         look = LastLook(self._cluster, self._queue.frameworks, node)
         going: list[Pod] = []
-        for placement in self._cluster.placements_on(row):
-            cycle = self._cycles.get(placement.pod.uid) if placement.assumed else None
-            why = "" if cycle is None else look.objection(cycle.queued.pod, going)
-            if cycle is None or not why:
+        for uid, cycle in list(there.items()):
+            placement = self._cluster.placement(uid) if uid in there else None
+            if placement is None or not placement.assumed:
+                continue
+            why = look.objection(cycle.queued.pod, going)
+            if not why:
                 continue
             self._take(cycle, Event.UNFIT, why, now)
             if cycle.state is State.BIND_POSTING:
@@ -348,7 +351,7 @@ class BindingCycles(BindingPods):
 
     def _finish(self, cycle: BindingCycle, cause: Any, now: float) -> None:
         pod = cycle.queued.pod
-        del self._cycles[pod.uid]
+        self._drop(cycle)
         self._story(cycle)
         by = cycle.plugins.plugin if cause is BindResult.DONE else story_writer.OURS
         story_writer.bound(cycle.queued, cycle.node, by, now)

@@ -35,6 +35,8 @@ class BindingPods:
         self._queue = queue
         self._outbox = outbox
         self._cycles: dict[str, BindingCycle] = {}
+        self._on_node: dict[str, dict[str, BindingCycle]] = {}
+        """The same by the node's name: a tenant may have placed thousands of other pods there."""
         self.waiting_pods = WaitingPods()
         """Pods that wait on Permit."""
         self.spoken_for = self.waiting_pods.spoken_for
@@ -90,6 +92,22 @@ class BindingPods:
         self._story(cycle)
         return cycle.state in MAY_BE_BOUND
 
+    def _put(self, cycle: BindingCycle) -> None:
+        uid = cycle.queued.pod.uid
+        self._cycles[uid] = cycle
+        there = self._on_node.get(cycle.node)
+        if there is None:
+            there = self._on_node[cycle.node] = {}
+        there[uid] = cycle
+
+    def _drop(self, cycle: BindingCycle) -> None:
+        uid = cycle.queued.pod.uid
+        del self._cycles[uid]
+        there = self._on_node[cycle.node]
+        del there[uid]
+        if not there:
+            del self._on_node[cycle.node]
+
     def _story(self, cycle: BindingCycle) -> Story:
         if not cycle.noted:
             cycle.noted = True
@@ -116,7 +134,7 @@ class BindingPods:
             cycle.plugins.wrote(cause.written, cause.status if isinstance(cause, PreBindWriteFailed) else None)
         self._story(cycle)
         self.left_deciding += cycle.state is State.GROUP_DECIDING
-        del self._cycles[pod.uid]
+        self._drop(cycle)
         if cycle.group is not None:
             self.gathering.leaves(cycle.group, pod.uid)
         version, given = self._cluster.storage.version, self._cluster.devices.log.version

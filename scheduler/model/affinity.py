@@ -1,6 +1,7 @@
 """Inter-pod affinity terms (kube-scheduler `framework/types.go`, AffinityTerm)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -8,8 +9,12 @@ from msgspec.structs import force_setattr
 from scheduler.model import wire
 from scheduler.model.large_selectors import label_selector_in_parts
 from scheduler.model.once import Once, once
-from scheduler.model.parts import Parts
+from scheduler.model.parts import Parts, some_of, whole
 from scheduler.model.selectors import Labels, LabelSelector, parse_label_selector
+
+_MANY = 64
+"""Of more terms on a key, the hash is worked out with the rest."""
+Grouped = TypeVar("Grouped")
 
 
 class AffinityTerm(Struct, frozen=True, gc=False):
@@ -59,10 +64,13 @@ class Terms(Once[AffinityTerm]):
     @once
     def by_key(self) -> Mapping[str, Once[AffinityTerm]]:
         """Topology key → its terms."""
-        found: dict[str, list[AffinityTerm]] = {}
-        for term in self:
-            found.setdefault(term.topology_key, []).append(term)
-        return {key: Once(terms) for key, terms in found.items()}
+        return whole(_by_key(self, Once))
+
+    def working_out(self) -> Parts[None]:
+        """Work out what is asked of them later, some terms at a time: there may be 50,000, each by another key."""
+        self.__dict__["by_key"] = yield from _by_key(self, Once)
+        _ = hash(self)
+        yield len(self) // 8
 
 
 class WeightedTerms(Once[WeightedTerm]):
@@ -71,7 +79,22 @@ class WeightedTerms(Once[WeightedTerm]):
     @once
     def by_sign(self) -> "tuple[Mapping[str, WeightedTerms], Mapping[str, WeightedTerms]]":
         """Topology key → its terms: of those that attract, and of those that repel."""
-        return _by_key(one for one in self if one.weight > 0), _by_key(one for one in self if one.weight < 0)
+        return whole(self._by_sign())
+
+    def working_out(self) -> Parts[None]:
+        """Work out what is asked of them later, some terms at a time, as `Terms.working_out` does."""
+        self.__dict__["by_sign"] = by_sign = yield from self._by_sign()
+        for by_key in by_sign:
+            for of_key in by_key.values():
+                if len(of_key) > _MANY:
+                    _ = hash(of_key.terms), hash(of_key.weights)
+                    yield len(of_key) // 4
+        _ = hash(self)
+        yield len(self) // 4
+
+    def _by_sign(self) -> "Parts[tuple[Mapping[str, WeightedTerms], Mapping[str, WeightedTerms]]]":
+        attract, repel = [one for one in self if one.weight > 0], [one for one in self if one.weight < 0]
+        return (yield from _by_key(attract, WeightedTerms)), (yield from _by_key(repel, WeightedTerms))
 
     @once
     def terms(self) -> Once[AffinityTerm]:
@@ -84,11 +107,19 @@ class WeightedTerms(Once[WeightedTerm]):
         return Once([one.weight for one in self])
 
 
-def _by_key(terms: Iterable[WeightedTerm]) -> Mapping[str, WeightedTerms]:
-    found: dict[str, list[WeightedTerm]] = {}
-    for one in terms:
-        found.setdefault(one.term.topology_key, []).append(one)
-    return {key: WeightedTerms(of_key) for key, of_key in found.items()}
+def _by_key(terms: Sequence[Any], make: Callable[[list[Any]], Grouped]) -> Parts[dict[str, Grouped]]:
+    """Topology key → what is made of its terms, in their order."""
+    found: dict[str, list[Any]] = {}
+    for some in some_of(terms):
+        for one in some:
+            term = one.term if isinstance(one, WeightedTerm) else one
+            found.setdefault(term.topology_key, []).append(one)
+        yield len(some)
+    made: dict[str, Grouped] = {}
+    for keys in some_of(list(found)):
+        made |= {key: make(found[key]) for key in keys}
+        yield len(keys)
+    return made
 
 
 def parse_affinity_term(term: wire.PodAffinityTerm, namespace: str, path: str) -> AffinityTerm:

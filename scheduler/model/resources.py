@@ -6,6 +6,7 @@ max(init, Σ containers + sidecars) + overhead, pod-level resources replace the 
 kubelet reports allocated or actual resources the largest of the three counts.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from scheduler.model.mistakes import as_json
 from scheduler.model.quantity import QuantityError, is_absurd, milli_units, parse_nano, units
-from scheduler.model.selectors import is_qualified_name
+from scheduler.model.selectors import NAME, SUBDOMAIN, is_qualified_name
 from scheduler.model.wire import Amounts
 
 Nano = dict[str, int]
@@ -28,6 +29,9 @@ _REMEMBERED_LENGTH = 80
 
 _FEW = 1_000
 """A pod that asks for more resources than these has none of their names remembered."""
+
+_OF_A_VENDOR = re.compile(rf"(?!requests\.)(?=[^/]{{1,244}}/){SUBDOMAIN}/{NAME}")
+"""Most names for which `_is_scalar` says yes, in one look: with `requests.` before them, they are legal label keys."""
 
 CORE = ("cpu", "memory", "ephemeral-storage")
 
@@ -143,9 +147,9 @@ def in_units(nano: Nano) -> dict[str, int]:
 
 def _many_in_units(nano: Nano) -> dict[str, int]:
     """Do what `in_units` does for thousands of names. They are not remembered: they would displace everybody else's."""
-    counted = _is_scalar.__wrapped__
+    usual, counted = _OF_A_VENDOR.fullmatch, _is_scalar.__wrapped__
     rounded = {amount: units(amount) for amount in set(nano.values())}
-    found = {name: rounded[amount] for name, amount in nano.items() if name in CORE or counted(name)}
+    found = {name: rounded[amount] for name, amount in nano.items() if usual(name) or name in CORE or counted(name)}
     if "cpu" in found:
         found["cpu"] = milli_units(nano["cpu"])
     return found

@@ -28,10 +28,12 @@ _MANY_VALUES = 250
 A_REQUIREMENT, PART = 2, 250
 """Steps of reading a requirement, and of one part."""
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
-_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_VALUE = re.compile(rf"(?:{_NAME.pattern})?")
-_SUBDOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
-_KEY = re.compile(rf"(?:(?=[^/]{{1,253}}/){_SUBDOMAIN}/)?{_NAME.pattern}")
+NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+SUBDOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
+"""Patterns of a label's name, which values are like, too, and of the DNS name before it."""
+_NAME = re.compile(NAME)
+_VALUE = re.compile(rf"(?:{NAME})?")
+_KEY = re.compile(rf"(?:(?=[^/]{{1,253}}/){SUBDOMAIN}/)?{NAME}")
 """A legal label key, as `is_qualified_name` describes it."""
 
 

@@ -292,14 +292,9 @@ def _work_out(near: Terms, far: Terms, rather: WeightedTerms) -> Iterator[int]:
         if steps >= _PART:
             yield steps
             steps = 0
-    _ = near.by_key, far.by_key, hash(near), hash(far)
-    yield steps + (len(near) + len(far)) // 2
-    for by_key in rather.by_sign:
-        for of_key in by_key.values():
-            if len(of_key) > _MANY:
-                _ = hash(of_key.terms), hash(of_key.weights)
-    _ = hash(rather)
-    yield 1 + len(rather)
+    yield steps
+    for terms in (near, far, rather):
+        yield from terms.working_out()
 
 
 def _items(term: Term) -> int:

@@ -14,7 +14,7 @@ OnNode = Sequence[tuple[Sequence[str], int]]
 
 _MANY = 1000
 """A row with more names of images than these is kept by itself, so that its change costs no look at each of them."""
-_ROWS_PER_STEP = 16
+_ROWS_PER_STEP = 12
 """Each of these rows is asked for an image that somebody asks for: so many rows take about a microsecond."""
 _MOST_ABSENT = 1 << 15
 """Images that no row has are remembered up to this number: more than the largest legal pod can name."""

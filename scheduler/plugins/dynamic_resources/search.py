@@ -23,7 +23,7 @@ PlacesOf = Callable[[Pool], TakenPlaces | None]
 """What of a large pool need not be looked at; None: all of it has to be."""
 
 INVALID_POOLS = "invalid resource pools were encountered"
-_STEPS = 2
+_STEPS = 3
 """What going on with one generator takes, roughly."""
 _STEPS_AT_ONCE = 500
 """Beyond so many steps, looking through devices is interrupted."""

@@ -152,7 +152,7 @@ def go_on(found: Found, cluster: Cluster) -> None:
         choice = _choose(claim, undecided, found, cluster)
         found.choices.append(choice)
         progress.to_provision.append((claim, undecided & (choice.chosen == NONE)))
-        cluster.effort.charge(20 + 2 * len(choice.volumes) + 5 * across * len(found.choices))
+        cluster.effort.charge(20 + 3 * len(choice.volumes) + 5 * across * len(found.choices))
     _provision(cluster, found)
 
 

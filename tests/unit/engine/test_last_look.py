@@ -13,6 +13,7 @@ from scheduler.framework.binding import Hold
 from scheduler.framework.plugin import PODS_HERE
 from scheduler.framework.status import Rejections
 from tests.builders import configuration, profile
+from tests.unit.work import lines
 
 from .conftest import Harness, node, pod
 from .test_points import plugin
@@ -174,3 +175,20 @@ def test_all_pods_of_a_node_share_the_cost_of_a_look() -> None:
     asked.clear()
     harness.put(changed(cpu="90"))
     assert 0 < len(asked) <= 6
+
+
+def _put_small(harness: Harness, numbers: range) -> int:
+    """Lines of Python for pods that somebody else has placed on n1."""
+    made = [pod(f"s{i}", cpu="0", scheduler="other", nodeName="n1", meta={"uid": f"s{i}"}) for i in numbers]
+    return lines(lambda: harness.put(*made))[0]
+
+
+def test_a_crowd_on_another_node_costs_nothing(harness: Harness) -> None:
+    """A tenant may place thousands of pods there. For each, only those are looked at that are being bound there."""
+    document = changed()
+    document["status"]["allocatable"]["pods"] = "10000"
+    harness.put(document, node("n2"), pod("p", cpu="600m", nodeSelector={"kubernetes.io/hostname": "n2"}))
+    assert harness.binds() == {"p": "n2"}
+    first = _put_small(harness, range(100))
+    _put_small(harness, range(100, 1_500))
+    assert _put_small(harness, range(1_500, 1_600)) < 1.5 * first

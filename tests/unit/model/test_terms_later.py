@@ -50,6 +50,11 @@ def _spread(count: int) -> list[dict[str, Any]]:
     ]
 
 
+def _keys(count: int) -> list[dict[str, Any]]:
+    """Each by a topology key of its own, and with nothing else: a pod holds 50,000 of these."""
+    return [{"topologyKey": f"k{i}"} for i in range(count)]
+
+
 LARGE = {"matchExpressions": [{"key": f"k{i}", "operator": "DoesNotExist"} for i in range(500)]}
 """A selector that is read in parts itself."""
 ASKS: dict[str, dict[str, Any]] = {
@@ -59,6 +64,12 @@ ASKS: dict[str, dict[str, Any]] = {
         "affinity": {
             "podAffinity": {PREFERRED: _weighted("podAffinityTerm", _not_in(200))},
             "podAntiAffinity": {PREFERRED: _weighted("podAffinityTerm", _not_in(200))},
+        }
+    },
+    "keys of their own": {
+        "affinity": {
+            "podAffinity": {PREFERRED: _weighted("podAffinityTerm", _keys(1_500))},
+            "podAntiAffinity": {REQUIRED: _keys(2_000)},
         }
     },
     "large among small": {
@@ -126,6 +137,8 @@ def test_terms_are_the_same_whenever_they_are_read(name: str) -> None:
     assert later.shape.complete
     assert max(parts) <= PART
     assert len(parts) > 2
+    for found, kept in ((later.shape.anti_affinity_terms, "by_key"), (later.shape.preferred_pod_terms, "by_sign")):
+        assert kept in found.__dict__ or len(found) <= 200
     assert asked.shape.spread == placed.shape.spread
     assert asked.shape.complete
     for field in FIELDS:
