@@ -12,7 +12,6 @@ import ssl
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 import msgspec
@@ -21,10 +20,9 @@ from scheduler.apiserver.audit import Trail
 from scheduler.apiserver.patch import json_patch
 from scheduler.apiserver.resources import Registry, Resource
 from scheduler.apiserver.selectors import label_selector
-from scheduler.apiserver.status import StatusError, internal
+from scheduler.apiserver.status import JsonObject, StatusError, internal
 from scheduler.apiserver.storage import Store
 
-JsonObject = dict[str, Any]
 REPLY_LIMIT = 8 * 1024 * 1024
 
 
@@ -115,7 +113,7 @@ class Admission:
 
     def _namespace_selected(self, hook: JsonObject, request: AdmissionRequest, obj: JsonObject) -> bool:
         selects = label_selector(hook.get("namespaceSelector") or {})
-        if request.resource.kind == "Namespace" and not request.resource.custom:
+        if request.resource.is_a("Namespace"):
             return selects(obj["metadata"].get("labels") or {})
         if not request.resource.namespaced:
             return True

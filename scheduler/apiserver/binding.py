@@ -5,13 +5,12 @@ Upstream: pkg/registry/core/pod/storage/storage.go (BindingREST).
 
 from __future__ import annotations
 
-from typing import Any
-
 from scheduler.apiserver.names import node_name_errors
 from scheduler.apiserver.plugins import Plugins
 from scheduler.apiserver.resources import Registry, Resource
 from scheduler.apiserver.status import (
     FieldError,
+    JsonObject,
     StatusError,
     bad_request,
     conflict,
@@ -22,8 +21,6 @@ from scheduler.apiserver.status import (
 )
 from scheduler.apiserver.storage import Store, Stored
 from scheduler.apiserver.strategy import set_condition
-
-JsonObject = dict[str, Any]
 
 
 def storage_mismatch(resource: Resource, stored: Stored, message: str) -> StatusError:

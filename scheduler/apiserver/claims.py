@@ -6,20 +6,10 @@ came: whether there are such devices, and to whom else they were given, the API 
 
 from __future__ import annotations
 
-from typing import Any
-
-from scheduler.apiserver.resources import Resource
-from scheduler.apiserver.status import FieldError, duplicate, forbidden_field, invalid_value, required
-
-JsonObject = dict[str, Any]
+from scheduler.apiserver.status import FieldError, JsonObject, duplicate, forbidden_field, invalid_value, required
 
 MOST_USERS = 256
 _FIELD = "status.reservedFor"
-
-
-def is_claim(resource: Resource) -> bool:
-    """Whether it is this resource, and not a custom one of the same kind."""
-    return resource.kind == "ResourceClaim" and not resource.custom
 
 
 def status_rules(new: JsonObject, old: JsonObject) -> list[FieldError]:

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.apiserver.resources import Registry, Resource
-from scheduler.apiserver.status import FieldError, invalid_value, not_supported, required
+from scheduler.apiserver.status import FieldError, JsonObject, invalid_value, not_supported, required
 from scheduler.apiserver.storage import Store
 from scheduler.apiserver.strategy import set_condition
 
-JsonObject = dict[str, Any]
 Schema = Mapping[str, Any]
 
 

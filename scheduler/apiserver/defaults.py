@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from scheduler.apiserver import eventview, podgroups, quantity
-from scheduler.apiserver.status import bad_request
-
-JsonObject = dict[str, Any]
+from scheduler.apiserver.status import JsonObject, bad_request
 
 
 def quantities(kind: str, amounts: JsonObject | None) -> None:

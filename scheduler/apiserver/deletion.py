@@ -11,11 +11,9 @@ from typing import Any
 
 from scheduler.apiserver.given import GIVEN
 from scheduler.apiserver.resources import Registry, Resource
-from scheduler.apiserver.status import bad_request, conflict, forbidden
+from scheduler.apiserver.status import JsonObject, bad_request, conflict, forbidden
 from scheduler.apiserver.storage import Store, Stored
 from scheduler.apiserver.strategy import timestamp
-
-JsonObject = dict[str, Any]
 
 IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
@@ -67,11 +65,11 @@ class Deletion:
         check_preconditions(resource, stored, options)
         grace = _grace(resource, stored.obj, options)
         metadata = stored.obj["metadata"]
-        is_namespace = resource.kind == "Namespace" and not resource.custom
+        is_namespace = resource.is_a("Namespace")
         if is_namespace and stored.key in IMMORTAL:
             raise forbidden("", "namespaces", stored.key, "this namespace may not be deleted")
         held = bool(metadata.get("finalizers")) or is_namespace
-        graceful = resource.kind == "Pod" and not resource.custom
+        graceful = resource.is_a("Pod")
         if options.dry_run:
             marked_obj = _marked(resource, stored.obj, grace) if graceful or held else stored.obj
             return Deleted(Stored(stored.key, marked_obj, stored.revision), gone=True)
@@ -120,27 +118,27 @@ def lets_go(resource: Resource, obj: JsonObject) -> bool:
 def check_preconditions(resource: Resource, stored: Stored, options: DeleteOptions) -> None:
     """Refuse to delete another object than the one that was meant (rest.BeforeDelete)."""
     name = stored.obj["metadata"]["name"]
-    if options.uid and options.uid != stored.uid:
-        raise conflict(
-            resource.group,
-            resource.kind,
-            name,
-            f"the UID in the precondition ({options.uid}) does not match the UID in record ({stored.uid}). "
-            "The object might have been deleted and then recreated",
-        )
-    if options.revision and options.revision != str(stored.revision):
-        raise conflict(
-            resource.group,
-            resource.kind,
-            name,
-            f"the ResourceVersion in the precondition ({options.revision}) does not match the ResourceVersion in "
-            f"record ({stored.revision}). The object might have been modified",
-        )
+    if why := precondition_failed(stored, options):
+        raise conflict(resource.group, resource.kind, name, why)
+
+
+def precondition_failed(stored: Stored, options: DeleteOptions) -> str:
+    """Why the object is not the one that was meant; empty when it is."""
+    for asked, found, what, might in (
+        (options.uid, stored.uid, "UID", "deleted and then recreated"),
+        (options.revision, str(stored.revision), "ResourceVersion", "modified"),
+    ):
+        if asked and asked != found:
+            return (
+                f"the {what} in the precondition ({asked}) does not match the {what} in record ({found}). The object "
+                f"might have been {might}"
+            )
+    return ""
 
 
 def _grace(resource: Resource, obj: JsonObject, options: DeleteOptions) -> int:
     """Seconds until the object may go; only bound, running pods are given any."""
-    if resource.kind != "Pod" or resource.custom:
+    if not resource.is_a("Pod"):
         return 0
     spec = obj["spec"]
     phase = (obj.get("status") or {}).get("phase")
@@ -152,15 +150,15 @@ def _grace(resource: Resource, obj: JsonObject, options: DeleteOptions) -> int:
 
 def _marked(resource: Resource, obj: JsonObject, grace: int) -> JsonObject:
     metadata = dict(obj["metadata"])
-    graceful = resource.kind == "Pod" and not resource.custom
+    graceful = resource.is_a("Pod")
     if not metadata.get("deletionTimestamp") or grace:
         metadata["deletionTimestamp"] = timestamp(GIVEN.wall() + grace)
-    if resource.kind != "Namespace" or resource.custom:
+    if not resource.is_a("Namespace"):
         metadata["deletionGracePeriodSeconds"] = grace
     # Already marked: only the time may shrink, which is no new generation.
     if metadata.get("generation") and graceful and not obj["metadata"].get("deletionTimestamp"):
         metadata["generation"] += 1
     marked = {**obj, "metadata": metadata}
-    if resource.kind == "Namespace" and not resource.custom:
+    if resource.is_a("Namespace"):
         marked["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
     return marked

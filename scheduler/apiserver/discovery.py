@@ -5,11 +5,8 @@ Upstream: k8s.io/apiserver pkg/endpoints/discovery.
 
 from __future__ import annotations
 
-from typing import Any
-
 from scheduler.apiserver.resources import ALL_VERBS, Registry, Resource
-
-JsonObject = dict[str, Any]
+from scheduler.apiserver.status import JsonObject
 
 VERSION = {
     "major": "1",
@@ -97,10 +94,6 @@ def _group(name: str, versions: list[str]) -> JsonObject:
     return {"name": name, "versions": listed, "preferredVersion": listed[0]}
 
 
-def _all_groups(registry: Registry) -> dict[str, list[str]]:
-    return {**registry.group_versions(), **{group: ["v1"] for group, _, _ in REVIEWS}}
-
-
 def document(registry: Registry, path: str, address: str) -> JsonObject | None:
     """The discovery document at a path, or None."""
     parts = [part for part in path.split("/") if part]
@@ -112,7 +105,7 @@ def document(registry: Registry, path: str, address: str) -> JsonObject | None:
             "versions": ["v1"],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
         }
-    groups = _all_groups(registry)
+    groups = {**registry.group_versions(), **{group: ["v1"] for group, _, _ in REVIEWS}}
     if parts == ["apis"]:
         return {
             "kind": "APIGroupList",

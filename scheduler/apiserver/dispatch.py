@@ -21,6 +21,7 @@ from scheduler.apiserver.resources import Registry, Resource
 from scheduler.apiserver.rest import Target, Writes, is_dry_run, read_object
 from scheduler.apiserver.selectors import Selection
 from scheduler.apiserver.status import (
+    JsonObject,
     NothingServedError,
     bad_request,
     decoding,
@@ -32,10 +33,7 @@ from scheduler.apiserver.status import (
 )
 from scheduler.apiserver.storage import Store, Stored
 
-JsonObject = dict[str, Any]
 Query = Mapping[str, str]
-
-
 _OPTIONS = {"update": "UpdateOptions", "patch": "PatchOptions"}
 
 
@@ -159,7 +157,7 @@ class Dispatch:
                 return self._bind(info.namespace, info.name, _read_options(body, "Binding"), query, trail)
             if info.plural == "pods" and info.subresource == "eviction":
                 eviction = _read_options(body, "Eviction")
-                _check_namespace(info, eviction)
+                _check_namespace(info.namespace, eviction)
                 self._evictions.evict(info.namespace, info.name, eviction, query)
                 return _json(201, success(code=201))
         if info.group == "authentication.k8s.io" and info.plural == "tokenreviews":
@@ -171,9 +169,7 @@ class Dispatch:
         return None
 
     def _bind(self, namespace: str, name: str, binding: JsonObject, query: Query, trail: Trail) -> Answer:
-        found = (binding.get("metadata") or {}).get("namespace", "")
-        if found and found != namespace:
-            raise wrong_namespace()
+        _check_namespace(namespace, binding)
         pod = self._bindings.bind(namespace, name, binding, is_dry_run(query))
         if pod is not None:
             # Tests count bindings by pod UID, which the path doesn't tell.
@@ -221,7 +217,7 @@ class Dispatch:
         return Answer(200, msgspec.json.encode(head)[:-1] + b',"items":[' + listed + b"]}")
 
 
-def _check_namespace(info: RequestInfo, obj: JsonObject) -> None:
+def _check_namespace(namespace: str, obj: JsonObject) -> None:
     found = (obj.get("metadata") or {}).get("namespace", "")
-    if found and found != info.namespace:
+    if found and found != namespace:
         raise wrong_namespace()

@@ -5,11 +5,9 @@ Upstream: pkg/apis/events/v1/conversion.go.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-JsonObject = dict[str, Any]
+from scheduler.apiserver.status import JsonObject
 
 # events.k8s.io name → core name; what is absent here has one name in both.
 _TO_CORE = {

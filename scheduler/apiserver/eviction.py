@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.apiserver.deletion import DeleteOptions, Deletion
+from scheduler.apiserver.deletion import DeleteOptions, Deletion, precondition_failed
 from scheduler.apiserver.resources import Registry
 from scheduler.apiserver.selectors import label_selector
-from scheduler.apiserver.status import StatusError, bad_request, forbidden, not_found
+from scheduler.apiserver.status import JsonObject, StatusError, bad_request, forbidden, not_found
 from scheduler.apiserver.storage import Store, Stored
 from scheduler.apiserver.strategy import set_condition, timestamp
-
-JsonObject = dict[str, Any]
 
 MAX_DISRUPTED_PODS = 2000
 _NO = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -170,13 +168,6 @@ def _is_free(pod: JsonObject, budget: JsonObject) -> bool:
 def _precondition(pod: Stored, options: DeleteOptions) -> None:
     """The eviction's own check, which names the kind instead of the resource."""
     name = pod.obj["metadata"]["name"]
-    for asked, found, what, might in (
-        (options.uid, pod.uid, "UID", "deleted and then recreated"),
-        (options.revision, str(pod.revision), "ResourceVersion", "modified"),
-    ):
-        if asked and asked != found:
-            text = (
-                f'Operation cannot be fulfilled on Pod "{name}": the {what} in the precondition ({asked}) does not '
-                f"match the {what} in record ({found}). The object might have been {might}"
-            )
-            raise StatusError(409, "Conflict", text, {"name": name, "kind": "Pod"})
+    if why := precondition_failed(pod, options):
+        text = f'Operation cannot be fulfilled on Pod "{name}": {why}'
+        raise StatusError(409, "Conflict", text, {"name": name, "kind": "Pod"})

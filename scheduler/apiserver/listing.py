@@ -9,7 +9,7 @@ import base64
 import json
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -46,6 +46,14 @@ def flag(query: Query, name: str) -> bool:
     return name in query and query[name].lower() not in {"false", "0", "f"}
 
 
+def _number(query: Query, name: str) -> int:
+    """A parameter that is a whole number; 0 when unset."""
+    text = query.get(name, "")
+    if text and not text.isdecimal():
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    return int(text or 0)
+
+
 def version(query: Query, watching: bool = False) -> int | None:
     """The resourceVersion parameter: None when unset."""
     text = query.get("resourceVersion", "")
@@ -59,54 +67,33 @@ def version(query: Query, watching: bool = False) -> int | None:
     return int(text)
 
 
-def _invalid_options(*errors: FieldError) -> StatusError:
-    return invalid("meta.k8s.io", "ListOptions", "", errors)
-
-
 def check_options(query: Query, watching: bool) -> None:
     """Refuse combinations of parameters that the API refuses (ValidateListOptions)."""
-    match, revision = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
-    errors = []
-    if watching:
-        if "sendInitialEvents" in query:
-            if match != "NotOlderThan":
-                errors.append(
-                    forbidden_field(
-                        "resourceVersionMatch",
-                        "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                    )
-                )
-        elif match:
-            errors.append(
-                forbidden_field(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                )
-            )
-    elif "sendInitialEvents" in query:
-        errors.append(forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    if match and not watching:
-        if not revision:
-            errors.append(
-                forbidden_field(
-                    "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
-                )
-            )
-        if query.get("continue"):
-            errors.append(
-                forbidden_field("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
-            )
-        if match not in {"Exact", "NotOlderThan"}:
-            errors.append(not_supported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]))
-        if match == "Exact" and revision == "0":
-            errors.append(
-                forbidden_field(
-                    "resourceVersionMatch",
-                    'resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
-                )
-            )
+    errors = list(_wrong_options(query, watching))
     if errors:
-        raise _invalid_options(*errors)
+        raise invalid("meta.k8s.io", "ListOptions", "", errors)
+
+
+def _wrong_options(query: Query, watching: bool) -> Iterator[FieldError]:
+    field = "resourceVersionMatch"
+    match, revision = query.get(field, ""), query.get("resourceVersion", "")
+    initial = "sendInitialEvents" in query
+    if initial and not watching:
+        yield forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    if watching:
+        if initial and match != "NotOlderThan":
+            yield forbidden_field(field, f"sendInitialEvents requires setting {field} to NotOlderThan")
+        elif match and not initial:
+            yield forbidden_field(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
+    elif match:
+        if not revision:
+            yield forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided")
+        if query.get("continue"):
+            yield forbidden_field(field, f"{field} is forbidden when continue is provided")
+        if match not in {"Exact", "NotOlderThan"}:
+            yield not_supported(field, match, ["Exact", "NotOlderThan", ""])
+        if match == "Exact" and revision == "0":
+            yield forbidden_field(field, f'{field} "exact" is forbidden for resourceVersion "0"')
 
 
 def watch_options(query: Query, store: Store, longest: float) -> WatchOptions:
@@ -114,9 +101,7 @@ def watch_options(query: Query, store: Store, longest: float) -> WatchOptions:
     check_options(query, watching=True)
     since = version(query, watching=True)
     wants_initial = flag(query, "sendInitialEvents") if "sendInitialEvents" in query else since in {None, 0}
-    seconds = query.get("timeoutSeconds", "")
-    if seconds and not seconds.isdecimal():
-        raise bad_request(f'strconv.ParseInt: parsing "{seconds}": invalid syntax')
+    seconds = _number(query, "timeoutSeconds")
     if since in {None, 0} and not wants_initial:
         since = store.revision
     return WatchOptions(
@@ -124,7 +109,7 @@ def watch_options(query: Query, store: Store, longest: float) -> WatchOptions:
         initial_events=wants_initial,
         bookmarks=flag(query, "allowWatchBookmarks"),
         announces_end=flag(query, "sendInitialEvents"),
-        timeout=float(seconds) if seconds and int(seconds) else longest,
+        timeout=float(seconds or longest),
     )
 
 
@@ -156,10 +141,7 @@ class Lists:
     def select(self, resource: Resource, selection: Selection, query: Query) -> tuple[list[Stored], dict[str, Any]]:
         """The selected objects of one page, and the list's metadata."""
         check_options(query, watching=False)
-        limit_text = query.get("limit", "")
-        if limit_text and not limit_text.isdecimal():
-            raise bad_request(f'strconv.ParseInt: parsing "{limit_text}": invalid syntax')
-        limit = int(limit_text or 0)
+        limit = _number(query, "limit")
         objects, revision, after = self._snapshot(resource, query)
         if after:
             start = bisect_left(objects, after, key=lambda stored: stored.key)

@@ -13,9 +13,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.apiserver.status import StatusError, bad_request, unprocessable
-
-JsonObject = dict[str, Any]
+from scheduler.apiserver.status import JsonObject, StatusError, bad_request, unprocessable
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

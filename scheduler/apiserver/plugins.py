@@ -5,15 +5,11 @@ Upstream: plugin/pkg/admission/{defaulttolerationseconds,priority,runtimeclass,p
 
 from __future__ import annotations
 
-from typing import Any
-
 from scheduler.apiserver import podgroups
 from scheduler.apiserver.priority_classes import priority_class
 from scheduler.apiserver.resources import Registry, Resource
-from scheduler.apiserver.status import StatusError, forbidden
+from scheduler.apiserver.status import JsonObject, StatusError, forbidden
 from scheduler.apiserver.storage import Store
-
-JsonObject = dict[str, Any]
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"

@@ -13,6 +13,7 @@ from scheduler.apiserver.priority_classes import priority_class
 from scheduler.apiserver.resources import Resource
 from scheduler.apiserver.status import (
     FieldError,
+    JsonObject,
     StatusError,
     duplicate,
     forbidden,
@@ -20,8 +21,6 @@ from scheduler.apiserver.status import (
     not_supported,
     required,
 )
-
-JsonObject = dict[str, Any]
 
 GATE = "GenericWorkload"
 PROTECTION = "scheduling.k8s.io/podgroup-protection"
@@ -39,11 +38,6 @@ POD_GROUPS = Resource(
     unconditional=False,
     dropped=("schedulingConstraints", "resourceClaims", "preemptionPolicy", "parentCompositePodGroupName"),
 )
-
-
-def is_group(resource: Resource) -> bool:
-    """Whether it is this resource, and not a custom one of the same kind."""
-    return resource.kind == "PodGroup" and not resource.custom
 
 
 def set_defaults(obj: JsonObject) -> None:

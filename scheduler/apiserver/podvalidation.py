@@ -6,13 +6,18 @@ Upstream: pkg/apis/core/validation/validation.go (ValidatePodSpec, ValidatePodUp
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from scheduler.apiserver import names, podgroups
 from scheduler.apiserver.quantity import canonical, nano, text_of
-from scheduler.apiserver.status import FieldError, duplicate, forbidden_field, invalid_value, not_supported, required
-
-JsonObject = dict[str, Any]
+from scheduler.apiserver.status import (
+    FieldError,
+    JsonObject,
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 UPDATABLE = (
@@ -37,7 +42,8 @@ def _key(key: str, field: str) -> list[FieldError]:
     return [invalid_value(field, key, text) for text in names.qualified_name_errors(key)]
 
 
-def _requirement(requirement: JsonObject, field: str) -> list[FieldError]:
+def _requirement(requirement: JsonObject, field: str, *, compares: bool = True) -> list[FieldError]:
+    """One expression of a selector. `compares`: whether it may compare numbers, as expressions on nodes may."""
     errors = []
     operator, values = requirement.get("operator", ""), requirement.get("values") or []
     if operator in {"In", "NotIn"}:
@@ -48,7 +54,7 @@ def _requirement(requirement: JsonObject, field: str) -> list[FieldError]:
             errors.append(
                 forbidden_field(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
             )
-    elif operator in {"Gt", "Lt"}:
+    elif compares and operator in {"Gt", "Lt"}:
         if len(values) != 1:
             errors.append(required(f"{field}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
     else:
@@ -127,20 +133,7 @@ def label_selector(selector: JsonObject | None, field: str) -> list[FieldError]:
     errors.extend(labels(selector.get("matchLabels"), f"{field}.matchLabels"))
     for index, expression in enumerate(selector.get("matchExpressions") or []):
         at = f"{field}.matchExpressions[{index}]"
-        operator, values = expression.get("operator", ""), expression.get("values") or []
-        if operator in {"In", "NotIn"}:
-            if not values:
-                errors.append(required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        elif operator in {"Exists", "DoesNotExist"}:
-            if values:
-                errors.append(
-                    forbidden_field(
-                        f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                    )
-                )
-        else:
-            errors.append(invalid_value(f"{at}.operator", operator, "not a valid selector operator"))
-        errors.extend(_key(expression.get("key", ""), f"{at}.key"))
+        errors.extend(_requirement(expression, at, compares=False))
         errors.extend(_values(expression, at))
     return errors
 

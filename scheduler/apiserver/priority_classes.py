@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-JsonObject = dict[str, Any]
+from scheduler.apiserver.status import JsonObject
 
 
 def priority_class(spec: JsonObject, classes: dict[str, JsonObject]) -> JsonObject | None:

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from scheduler.apiserver.status import JsonObject
+
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _PREFIX = b"k8s\x00"
 _LENGTH_DELIMITED = 2
 
-JsonObject = dict[str, Any]
 Fields = Mapping[int, tuple[str, Any]]
 """Field number → (name in JSON, fields of the message there; None for a string, _MICRO_TIME for a moment)."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
@@ -59,7 +59,7 @@ class Resource:
 
     @cached_property
     def item_prefix(self) -> bytes:
-        """The same inside a list: built-in kinds leave kind and apiVersion out there."""
+        """How the JSON of an object begins inside a list: built-in kinds leave kind and apiVersion out there."""
         return self.prefix if self.custom else b"{"
 
     @cached_property
@@ -76,6 +76,10 @@ class Resource:
     def selectable(self) -> Mapping[str, tuple[str, ...]]:
         """Field labels this resource can be selected by, with their paths."""
         return {**META_FIELDS, **self.fields}
+
+    def is_a(self, kind: str) -> bool:
+        """Whether it is this kind of Kubernetes' own, and not a custom one of the same name."""
+        return self.kind == kind and not self.custom
 
     def key(self, namespace: str, name: str) -> str:
         """The object's key; ordered as etcd orders it."""
@@ -112,20 +116,25 @@ EVENTS_V1_FIELDS = {
 }
 
 
-def _core() -> Iterator[Resource]:
-    def core(plural: str, kind: str, namespaced: bool = True, **more: Any) -> Resource:
-        return Resource("", "v1", plural, kind, namespaced, **more)
-
-    yield core(
-        "namespaces",
-        "Namespace",
-        False,
-        short=("ns",),
-        status=True,
-        returns_deleted=True,
-        fields=_paths("status.phase"),
-    )
-    yield core(
+_ALL: dict[str, Any] = {"categories": ("all",)}
+_WORKLOAD: dict[str, Any] = {**_ALL, "status": True, "generation": True}
+_core = partial(Resource, "", "v1")
+_storage = partial(Resource, "storage.k8s.io", "v1")
+_devices = partial(Resource, "resource.k8s.io", "v1")
+_hooks = partial(
+    Resource,
+    "admissionregistration.k8s.io",
+    "v1",
+    namespaced=False,
+    generation=True,
+    unconditional=False,
+    categories=("api-extensions",),
+)
+_rbac = partial(Resource, "rbac.authorization.k8s.io", "v1", create_on_update=True)
+_RETURNED: dict[str, Any] = {"returns_deleted": True}
+BUILT_IN: tuple[Resource, ...] = (
+    _core("namespaces", "Namespace", False, short=("ns",), status=True, fields=_paths("status.phase"), **_RETURNED),
+    _core(
         "nodes",
         "Node",
         False,
@@ -133,45 +142,31 @@ def _core() -> Iterator[Resource]:
         status=True,
         keeps_status_on_create=True,
         fields=_paths("spec.unschedulable"),
-    )
-    yield core(
-        "pods",
-        "Pod",
-        short=("po",),
-        categories=("all",),
-        status=True,
-        generation=True,
-        returns_deleted=True,
-        fields=POD_FIELDS,
-    )
-    yield core("services", "Service", short=("svc",), categories=("all",), status=True, returns_deleted=True)
-    yield core(
+    ),
+    _core("pods", "Pod", True, short=("po",), fields=POD_FIELDS, **_WORKLOAD, **_RETURNED),
+    _core("services", "Service", True, short=("svc",), status=True, **_ALL, **_RETURNED),
+    _core(
         "replicationcontrollers",
         "ReplicationController",
+        True,
         short=("rc",),
-        categories=("all",),
-        status=True,
-        generation=True,
         fields=_paths("status.replicas"),
-    )
-    yield core("events", "Event", short=("ev",), create_on_update=True, fields=EVENT_FIELDS)
-    yield core("persistentvolumes", "PersistentVolume", False, short=("pv",), status=True, returns_deleted=True)
-    yield core("persistentvolumeclaims", "PersistentVolumeClaim", short=("pvc",), status=True, returns_deleted=True)
-    yield core("configmaps", "ConfigMap", short=("cm",))
-    yield core("secrets", "Secret", fields=_paths("type"))
-    yield core("serviceaccounts", "ServiceAccount", short=("sa",), returns_deleted=True)
-    yield core("resourcequotas", "ResourceQuota", short=("quota",), status=True, returns_deleted=True)
-    yield core("limitranges", "LimitRange", short=("limits",), create_on_update=True)
-    yield core("endpoints", "Endpoints", short=("ep",), create_on_update=True)
-
-
-def _groups() -> Iterator[Resource]:
-    workload: dict[str, Any] = {"categories": ("all",), "status": True, "generation": True}
-    yield Resource("apps", "v1", "deployments", "Deployment", True, short=("deploy",), **workload)
-    yield Resource("apps", "v1", "replicasets", "ReplicaSet", True, short=("rs",), **workload)
-    yield Resource("apps", "v1", "statefulsets", "StatefulSet", True, short=("sts",), **workload)
-    yield Resource("apps", "v1", "daemonsets", "DaemonSet", True, short=("ds",), **workload)
-    yield Resource(
+        **_WORKLOAD,
+    ),
+    _core("events", "Event", True, short=("ev",), create_on_update=True, fields=EVENT_FIELDS),
+    _core("persistentvolumes", "PersistentVolume", False, short=("pv",), status=True, **_RETURNED),
+    _core("persistentvolumeclaims", "PersistentVolumeClaim", True, short=("pvc",), status=True, **_RETURNED),
+    _core("configmaps", "ConfigMap", True, short=("cm",)),
+    _core("secrets", "Secret", True, fields=_paths("type")),
+    _core("serviceaccounts", "ServiceAccount", True, short=("sa",), **_RETURNED),
+    _core("resourcequotas", "ResourceQuota", True, short=("quota",), status=True, **_RETURNED),
+    _core("limitranges", "LimitRange", True, short=("limits",), create_on_update=True),
+    _core("endpoints", "Endpoints", True, short=("ep",), create_on_update=True),
+    *(
+        Resource("apps", "v1", f"{kind.lower()}s", kind, True, short=(short,), **_WORKLOAD)
+        for kind, short in (("Deployment", "deploy"), ("ReplicaSet", "rs"), ("StatefulSet", "sts"), ("DaemonSet", "ds"))
+    ),
+    Resource(
         "policy",
         "v1",
         "poddisruptionbudgets",
@@ -181,58 +176,26 @@ def _groups() -> Iterator[Resource]:
         status=True,
         generation=True,
         unconditional=False,
-    )
-    storage: dict[str, Any] = {"group": "storage.k8s.io", "version": "v1"}
-    yield Resource(
-        plural="storageclasses", kind="StorageClass", namespaced=False, short=("sc",), returns_deleted=True, **storage
-    )
-    yield Resource(
-        plural="csinodes",
-        kind="CSINode",
-        namespaced=False,
-        unconditional=False,
-        returns_deleted=True,
-        **storage,
-    )
-    yield Resource(
-        plural="csidrivers", kind="CSIDriver", namespaced=False, unconditional=False, returns_deleted=True, **storage
-    )
-    yield Resource(
-        plural="csistoragecapacities", kind="CSIStorageCapacity", namespaced=True, unconditional=False, **storage
-    )
-    yield Resource(
-        plural="volumeattachments",
-        kind="VolumeAttachment",
-        namespaced=False,
-        status=True,
-        unconditional=False,
-        returns_deleted=True,
-        **storage,
-    )
-    devices: dict[str, Any] = {"group": "resource.k8s.io", "version": "v1"}
-    returned: dict[str, Any] = {"returns_deleted": True, **devices}
-    yield Resource(plural="deviceclasses", kind="DeviceClass", namespaced=False, generation=True, **returned)
-    yield Resource(plural="resourceclaims", kind="ResourceClaim", namespaced=True, status=True, **returned)
-    yield Resource(plural="resourceclaimtemplates", kind="ResourceClaimTemplate", namespaced=True, **returned)
-    yield Resource(
-        plural="resourceslices",
-        kind="ResourceSlice",
-        namespaced=False,
+    ),
+    _storage("storageclasses", "StorageClass", False, short=("sc",), **_RETURNED),
+    _storage("csinodes", "CSINode", False, unconditional=False, **_RETURNED),
+    _storage("csidrivers", "CSIDriver", False, unconditional=False, **_RETURNED),
+    _storage("csistoragecapacities", "CSIStorageCapacity", True, unconditional=False),
+    _storage("volumeattachments", "VolumeAttachment", False, status=True, unconditional=False, **_RETURNED),
+    _devices("deviceclasses", "DeviceClass", False, generation=True, **_RETURNED),
+    _devices("resourceclaims", "ResourceClaim", True, status=True, **_RETURNED),
+    _devices("resourceclaimtemplates", "ResourceClaimTemplate", True, **_RETURNED),
+    _devices(
+        "resourceslices",
+        "ResourceSlice",
+        False,
         generation=True,
         fields=_paths("spec.nodeName", "spec.driver", "spec.pool.name"),
-        **returned,
-    )
-    yield Resource(
-        plural="devicetaintrules",
-        kind="DeviceTaintRule",
-        namespaced=False,
-        status=True,
-        generation=True,
-        unconditional=False,
-        **devices,
-    )
-    yield Resource("coordination.k8s.io", "v1", "leases", "Lease", True, unconditional=False, create_on_update=True)
-    yield Resource(
+        **_RETURNED,
+    ),
+    _devices("devicetaintrules", "DeviceTaintRule", False, status=True, generation=True, unconditional=False),
+    Resource("coordination.k8s.io", "v1", "leases", "Lease", True, unconditional=False, create_on_update=True),
+    Resource(
         "events.k8s.io",
         "v1",
         "events",
@@ -243,19 +206,10 @@ def _groups() -> Iterator[Resource]:
         storage="events",
         view="events.k8s.io",
         fields=EVENTS_V1_FIELDS,
-    )
-    hooks: dict[str, Any] = {
-        "group": "admissionregistration.k8s.io",
-        "version": "v1",
-        "namespaced": False,
-        "generation": True,
-    }
-    for plural, kind in (
-        ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
-        ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
-    ):
-        yield Resource(plural=plural, kind=kind, unconditional=False, categories=("api-extensions",), **hooks)
-    yield Resource(
+    ),
+    _hooks("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
+    _hooks("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+    Resource(
         "apiextensions.k8s.io",
         "v1",
         "customresourcedefinitions",
@@ -266,19 +220,14 @@ def _groups() -> Iterator[Resource]:
         status=True,
         generation=True,
         unconditional=False,
-    )
-    yield Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, short=("pc",), generation=True)
-    yield Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, create_on_update=True)
-    rbac: dict[str, Any] = {"group": "rbac.authorization.k8s.io", "version": "v1", "create_on_update": True}
-    yield Resource(plural="roles", kind="Role", namespaced=True, **rbac)
-    yield Resource(plural="rolebindings", kind="RoleBinding", namespaced=True, **rbac)
-    yield Resource(plural="clusterroles", kind="ClusterRole", namespaced=False, **rbac)
-    yield Resource(plural="clusterrolebindings", kind="ClusterRoleBinding", namespaced=False, **rbac)
-
-
-BUILT_IN: tuple[Resource, ...] = (*_core(), *_groups())
-
-
+    ),
+    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, short=("pc",), generation=True),
+    Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, create_on_update=True),
+    _rbac("roles", "Role", True),
+    _rbac("rolebindings", "RoleBinding", True),
+    _rbac("clusterroles", "ClusterRole", False),
+    _rbac("clusterrolebindings", "ClusterRoleBinding", False),
+)
 _BY_PLURAL = {resource.plural: resource for resource in reversed(BUILT_IN)}
 """Where two kinds share a plural: the first of the table."""
 

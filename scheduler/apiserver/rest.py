@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.apiserver import crd, defaults, eventview, podgroups, strategy, validation
+from scheduler.apiserver import crd, defaults, eventview, strategy, validation
 from scheduler.apiserver.admission import Admission, AdmissionRequest
 from scheduler.apiserver.audit import Trail
 from scheduler.apiserver.binding import check_preconditions
@@ -23,6 +23,7 @@ from scheduler.apiserver.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRA
 from scheduler.apiserver.plugins import Plugins, default_tolerations
 from scheduler.apiserver.resources import Registry, Resource
 from scheduler.apiserver.status import (
+    JsonObject,
     StatusError,
     already_exists,
     bad_request,
@@ -39,7 +40,6 @@ from scheduler.apiserver.status import (
 )
 from scheduler.apiserver.storage import Store, Stored, with_revision
 
-JsonObject = dict[str, Any]
 Query = Mapping[str, str]
 
 CONFLICT_RETRIES = 5
@@ -57,7 +57,7 @@ class Target:
     trail: Trail
 
     def admission(self, operation: str, name: str | None = None) -> AdmissionRequest:
-        """The same, as admission sees it."""
+        """The write as admission sees it. `name`: of an object whose name the request did not say."""
         return AdmissionRequest(
             operation=operation,
             resource=self.resource,
@@ -177,9 +177,9 @@ class Writes:
             metadata.pop(name, None)
         with decoding(resource.version, resource.kind):
             self._default(resource, obj)
-            if resource.kind == "Pod" and not resource.custom:
+            if resource.is_a("Pod"):
                 self._plugins.create_pod(obj)
-            elif podgroups.is_group(resource):
+            elif resource.is_a("PodGroup"):
                 self._plugins.create_pod_group(resource, obj)
         request = target.admission("CREATE", metadata.get("name", ""))
         obj = await self._admission.mutate(request, obj, None, lambda changed: self._default(resource, changed))
@@ -364,7 +364,7 @@ class Writes:
         else:
             with decoding(resource.version, resource.kind):
                 self._default(resource, new)
-                if resource.kind == "Pod" and not resource.custom:
+                if resource.is_a("Pod"):
                     default_tolerations(new)
                 strategy.prepare_update(resource, new, before)
             new = await self._admission.mutate(request, new, before, lambda changed: self._default(resource, changed))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from scheduler.apiserver.audit import User
+from scheduler.apiserver.status import JsonObject
 
-JsonObject = dict[str, Any]
 # Decides whether a user may do a verb on (group, resource, namespace, name); resource may be `pods/binding`.
 Authorizer = Callable[[User, str, str, str, str, str], bool]
 

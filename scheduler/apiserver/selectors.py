@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from scheduler.apiserver.resources import Resource
-from scheduler.apiserver.status import StatusError, bad_request
+from scheduler.apiserver.status import JsonObject, StatusError, bad_request
 
-JsonObject = dict[str, Any]
 Labels = Mapping[str, str]
 Matches = Callable[[Labels], bool]
 

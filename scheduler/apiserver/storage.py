@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from scheduler.apiserver.eventview import rest_for_view
 from scheduler.apiserver.resources import Resource
+from scheduler.apiserver.status import JsonObject
 
-JsonObject = dict[str, Any]
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 
@@ -59,7 +59,7 @@ class Stored:
         return uid
 
     def at(self, revision: int) -> Stored:
-        """The same content under a later revision, as DELETED events carry it."""
+        """The object under a later revision, as DELETED events carry it."""
         return Stored(self.key, with_revision(self.obj, revision), revision)
 
 

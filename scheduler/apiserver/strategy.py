@@ -6,15 +6,13 @@ Upstream: pkg/registry/*/strategy.go (PrepareForCreate, PrepareForUpdate) and pk
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from scheduler.apiserver import podgroups
 from scheduler.apiserver.defaults import containers
 from scheduler.apiserver.given import GIVEN
 from scheduler.apiserver.quantity import nano
 from scheduler.apiserver.resources import Resource
-
-JsonObject = dict[str, Any]
+from scheduler.apiserver.status import JsonObject
 
 
 def timestamp(at: float | None = None) -> str:
@@ -144,9 +142,9 @@ def prepare_update(resource: Resource, new: JsonObject, old: JsonObject) -> None
     """An update through the main endpoint: the status stays, and a changed spec counts up the generation."""
     if resource.status:
         _keep(new, old, "status")
-    if resource.kind == "Namespace" and not resource.custom:
+    if resource.is_a("Namespace"):
         _keep(new, old, "spec")
-    if podgroups.is_group(resource):
+    if resource.is_a("PodGroup"):
         podgroups.drop_gated(resource, new)
     if (resource.generation or resource.custom) and _content(new) != _content(old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
@@ -167,13 +165,13 @@ def prepare_status_update(resource: Resource, new: JsonObject, old: JsonObject) 
         metadata = dict(new["metadata"])
         _keep(metadata, old["metadata"], "ownerReferences")
         result["metadata"] = metadata
-    if resource.kind == "Pod" and not resource.custom:
+    if resource.is_a("Pod"):
         status = result["status"] = dict(result.get("status") or {})
         if not status.get("qosClass") and "qosClass" in (old.get("status") or {}):
             status["qosClass"] = old["status"]["qosClass"]
         _keep_observed_generation(status, old.get("status") or {})
         show_condition_times(status, "lastProbeTime")
-    elif resource.kind == "Node" and not resource.custom and "status" in result:
+    elif resource.is_a("Node") and "status" in result:
         show_condition_times(result["status"], "lastHeartbeatTime")
     return result
 

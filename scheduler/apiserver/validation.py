@@ -6,21 +6,19 @@ Upstream: pkg/apis/core/validation/validation.go, events.go; k8s.io/apimachinery
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from scheduler.apiserver import claims, names, podgroups, podvalidation
 from scheduler.apiserver.quantity import nano, text_of
 from scheduler.apiserver.resources import Resource
 from scheduler.apiserver.status import (
     FieldError,
+    JsonObject,
     forbidden_field,
     invalid,
     invalid_value,
     not_supported,
     required,
 )
-
-JsonObject = dict[str, Any]
 
 STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 ANNOTATIONS_LIMIT = 256 * 1024
@@ -200,9 +198,9 @@ def create(resource: Resource, obj: JsonObject) -> None:
 def update(resource: Resource, new: JsonObject, old: JsonObject) -> None:
     """Refuse an update that breaks a rule or changes what is immutable."""
     errors = [*_metadata(resource, new["metadata"]), *_rules_of(resource, new)]
-    if resource.kind == "Pod" and not resource.custom:
+    if resource.is_a("Pod"):
         errors.extend(podvalidation.pod_update(new, old))
-    elif podgroups.is_group(resource):
+    elif resource.is_a("PodGroup"):
         errors.extend(podgroups.changes(new, old))
     if old["metadata"].get("deletionTimestamp"):
         errors.extend(_finalizers_while_deleting(new, old))
@@ -226,12 +224,12 @@ def _finalizers_while_deleting(new: JsonObject, old: JsonObject) -> list[FieldEr
 def status_update(resource: Resource, new: JsonObject, old: JsonObject) -> None:
     """Refuse a status write that breaks a rule."""
     errors = _metadata(resource, new["metadata"])
-    if resource.kind == "Pod" and not resource.custom:
+    if resource.is_a("Pod"):
         errors.extend(podvalidation.pod_status_update(new, old))
     elif resource.kind == "Node":
         errors.extend(_node(new))
-    elif podgroups.is_group(resource):
+    elif resource.is_a("PodGroup"):
         errors.extend(podgroups.status_rules(new))
-    elif claims.is_claim(resource):
+    elif resource.is_a("ResourceClaim"):
         errors.extend(claims.status_rules(new, old))
     _raise(resource, new, errors)

@@ -12,7 +12,8 @@ from scheduler.cel.gotext import shown
 from scheduler.cel.operators import no_overload
 from scheduler.cel.values import EMPTY, LISTS, MAPS, MISSING, NONE, Map, Optional, Uint, Value, go_type, type_name
 
-_KEYS = frozenset({str, int, bool, Uint, float})
+KEYS = frozenset({str, int, bool, Uint, float})
+"""The types of which the key of a lookup may be."""
 
 
 @dataclass(slots=True)
@@ -34,7 +35,7 @@ class Attribute:
     branches: "tuple[Attribute, Attribute] | None" = None
     device: bool = False
     tested: bool = False
-    """Of a choice: whether its value has a field is asked."""
+    """A choice only: the question is whether its value has a field, not what is in it."""
 
     def add(self, qualifier: Qualifier) -> None:
         """One more lookup; both branches of a choice get it."""
@@ -112,7 +113,9 @@ def no_such_key(key: Value) -> EvaluationError:
 
 
 def _of_device(qualifiers: list[Qualifier], more: int) -> Code | None:
-    """The usual chains, without a loop over their lookups: the driver, and an attribute or capacity by name."""
+    """The code of the chains that are usual (the driver; an attribute or a capacity by name), without a loop over their
+    lookups. None for any other chain. `more`: what it costs beyond its lookups.
+    """
     keys = [part.key for part in qualifiers]
     if any(part.code or part.optional or part.test or type(part.key) is not str for part in qualifiers):
         return None
@@ -164,7 +167,7 @@ def _looked_up(frame: Frame, part: Qualifier, value: Value, optional: bool) -> V
     try:
         if part.code is not None:
             key = part.code(frame)
-            if type(key) not in _KEYS:
+            if type(key) not in KEYS:
                 raise EvaluationError(f"invalid qualifier type: {go_type(key)}")
         found = find(value, key, lenient=optional or part.test)
     except AbortError:

@@ -6,11 +6,8 @@ from scheduler.cel.attribute import Attribute
 from scheduler.cel.cost import Price
 from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import Code, Frame
-from scheduler.cel.gotext import shown
 from scheduler.cel.operators import check_hashable, no_overload
 from scheduler.cel.values import FAILED, LISTS, NONE, Map, Optional, Uint, Value
-
-__all__ = ["Plan", "among_constants", "call", "logical", "not_strictly_false", "optional_or", "shown"]
 
 Implementation = Callable[..., Value]
 
@@ -46,10 +43,6 @@ class Plan:
         if self._attribute is not None:
             return self._attribute
         return Attribute(self.code())
-
-    def branch(self) -> Attribute:
-        """The same where it is one branch of a choice, which costs nothing itself."""
-        return self.chain()
 
     def resolved(self) -> Code:
         """The code where it is a key: the lookup costs, the variable does not."""

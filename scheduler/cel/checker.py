@@ -44,14 +44,14 @@ class Checked(NamedTuple):
 
 
 def checking(root: Node) -> Generator[float, None, Checked]:
-    """Write types and overloads into the tree, which `resolve` has to make final. A long expression in parts."""
+    """Write types and overloads into the tree, a part at a time. `resolve` has to make the types final."""
     checker = _Checker()
     yield from checker.check_in_parts(root)
     return Checked(checker.issues, checker.types)
 
 
 def _checked_first(node: Node) -> Iterable[Node]:
-    """Those in a node whose types are looked for first, in this order, and in no scope of their own."""
+    """The nodes within a node whose types are found before its own, in this order, and not in a scope of their own."""
     match node:
         case Call() if node.function != "_?._":
             return node.args
@@ -91,7 +91,7 @@ class _Checker:
         }
 
     def check_in_parts(self, root: Node) -> Generator[float, None, None]:
-        """As `check`; stops after some hundred nodes."""
+        """Do what `check` does; yield after some hundred nodes."""
         for number, node in enumerate(after_those(root, _checked_first), 1):
             if type(node) is Fold:
                 yield from self._fold(node)

@@ -30,11 +30,7 @@ _TRAVERSAL: Final = 0.1
 _REGEX: Final = 0.25
 
 Price = Callable[[Sequence[Value], Value], int]
-"""Of arguments and result. What failed to be had counts as 1 in size."""
-
-
-def _constant(args: Sequence[Value], result: Value) -> int:
-    return 1
+"""The price of a call by its arguments and its result. An argument that failed (FAILED) counts as 1 in size."""
 
 
 def _scan(size: int, factor: float = 1.0) -> int:

@@ -58,7 +58,6 @@ def _parameters(known: Type) -> set[str]:
     return {name for arg in known.args for name in _parameters(arg)}
 
 
-_KNOWN = ("bool", "bytes", "double", "duration", "int", "list", "map", "null_type", "string", "timestamp", "type")
 _TYPES = {
     "bool": types.BOOL,
     "bytes": types.BYTES,

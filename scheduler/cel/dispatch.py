@@ -1,14 +1,11 @@
 """Which code a call runs: that of its overload, or the first overload that takes the arguments there are."""
 
-from collections.abc import Callable
-
 from scheduler.cel import conversions, lists, network, operators, optionals, quantities, regex, strings, temporal, urls
+from scheduler.cel.calls import Implementation
 from scheduler.cel.declarations import Overload, functions
 from scheduler.cel.errors import EvaluationError
 from scheduler.cel.types import LIST, MAP, PARAMETER, Type, is_dyn
 from scheduler.cel.values import Value, type_name
-
-Implementation = Callable[..., Value]
 
 _OVERLOADS: dict[str, Implementation] = {
     **conversions.OVERLOADS,
@@ -31,8 +28,6 @@ _SINGLE: dict[str, Implementation] = {
     **strings.SINGLE,
 }
 """By the function's name: one code for all overloads, which looks at its arguments itself."""
-
-searching = regex.searching
 
 
 def implementation(function: str, overload: str, count: int) -> Implementation:

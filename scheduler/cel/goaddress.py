@@ -21,19 +21,19 @@ class UrlError(ValueError):
 
 def parse_request(text: str) -> Url:
     """A URL as it may be in a request: absolute, or an absolute path. Raises UrlError."""
-    return _shown(text, text, request=True)
+    return _shown(text, request=True)
 
 
 def parse(text: str) -> Url:
     """A URL, the fragment of which is cut off. Raises UrlError."""
-    return _shown(text.partition("#")[0], text.partition("#")[0], request=False)
+    return _shown(text.partition("#")[0], request=False)
 
 
-def _shown(text: str, named: str, request: bool) -> Url:
+def _shown(text: str, request: bool) -> Url:
     try:
         return _parse(text, request)
     except UrlError as error:
-        raise UrlError(f"parse {quoted(named)}: {error}") from None
+        raise UrlError(f"parse {quoted(text)}: {error}") from None
 
 
 def _parse(text: str, request: bool) -> Url:

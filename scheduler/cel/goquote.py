@@ -2,7 +2,7 @@
 
 from typing import Final
 
-_ESCAPES: Final = {7: "\\a", 8: "\\b", 12: "\\f", 10: "\\n", 13: "\\r", 9: "\\t", 11: "\\v", 34: '\\"', 92: "\\\\"}
+ESCAPES: Final = {7: "\\a", 8: "\\b", 12: "\\f", 10: "\\n", 13: "\\r", 9: "\\t", 11: "\\v", 34: '\\"', 92: "\\\\"}
 
 
 def quoted(text: str) -> str:
@@ -12,8 +12,8 @@ def quoted(text: str) -> str:
 
 def _quoted(character: str) -> str:
     code = ord(character)
-    if code in _ESCAPES:
-        return _ESCAPES[code]
+    if code in ESCAPES:
+        return ESCAPES[code]
     if code < 32 or code == 127:
         return f"\\x{code:02x}"
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is no text, as Python's surrogateescape has it

@@ -41,19 +41,11 @@ class Token(NamedTuple):
     position: int
 
 
-def tokens_of(text: str) -> tuple[list[Token], list[Issue]]:
-    """The tokens, ended by one of kind <EOF>, and what is no token at all."""
-    reading = lexing(text)
-    while True:
-        try:
-            next(reading)
-        except StopIteration as ended:
-            found: tuple[list[Token], list[Issue]] = ended.value
-            return found
-
-
 def lexing(text: str) -> Generator[float, None, tuple[list[Token], list[Issue]]]:
-    """As `tokens_of`; yields the steps of each character that a part took, some hundred tokens each."""
+    """The tokens, ended by one of kind <EOF>, and an issue for each place where no token begins.
+
+    Yields after some hundred tokens, with the steps that each character of the expression took meanwhile.
+    """
     tokens: list[Token] = []
     issues: list[Issue] = []
     position, match = 0, _TOKEN.match
@@ -77,7 +69,7 @@ def lexing(text: str) -> Generator[float, None, tuple[list[Token], list[Issue]]]
 
 
 def _wrong(text: str, position: int) -> int:
-    """Where what can't be a token ends: after the first character with which it can't go on."""
+    """Where text that begins no token ends: after the first character with which no token could go on."""
     opening = _OPENING.match(text, position)
     if opening is not None:
         quote = opening[1]

@@ -6,7 +6,7 @@ from functools import cmp_to_key
 from scheduler.cel.effort import LIMIT, METER, over_limit
 from scheduler.cel.errors import EvaluationError
 from scheduler.cel.gotext import shown
-from scheduler.cel.operators import add, compare, no_overload
+from scheduler.cel.operators import COMPARABLE, add, compare, no_overload
 from scheduler.cel.values import (
     LISTS,
     MAPS,
@@ -21,7 +21,6 @@ from scheduler.cel.values import (
     type_name,
 )
 
-_COMPARABLE = frozenset({bool, bytes, float, Duration, int, str, Timestamp, Uint})
 _RECEIVERS = frozenset({str, Duration, Timestamp})
 """cel-go asks values of these types themselves, and their error does not name the function."""
 _KINDS = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
@@ -97,7 +96,7 @@ def _distinct(values: list[Value]) -> list[Value]:
         raise over_limit()
     unique: list[Value] = []
     for value in values:
-        if not any(equal(value, other) is True for other in unique):
+        if not _has(unique, value):
             unique.append(value)
     return unique
 
@@ -111,22 +110,15 @@ def _sorted_by(values: list[Value], keys: list[Value]) -> list[Value]:
     if len(keys) * len(keys) * 2 > LIMIT:
         raise over_limit()
     kind = type(keys[0])
-    if kind not in _COMPARABLE:
+    if kind not in COMPARABLE:
         raise EvaluationError("list elements must be comparable")
     if any(type(key) is not kind for key in keys) and len(keys) > 1:
         raise EvaluationError("list elements must have the same type")
 
     def order(one: int, two: int) -> int:
-        return _order(keys[one], keys[two])
+        return _compared(keys[one], keys[two]) or 0
 
     return [values[index] for index in sorted(range(len(keys)), key=cmp_to_key(order))]
-
-
-def _order(left: Value, right: Value) -> int:
-    try:
-        return compare(left, right)
-    except EvaluationError:
-        return 0
 
 
 def _sort(values: Value) -> Value:
@@ -147,7 +139,7 @@ def _unsortable(value: Value, function: str) -> EvaluationError:
 
 def _is_sorted(values: list[Value]) -> bool:
     for index, value in enumerate(values):
-        if type(value) not in _COMPARABLE:
+        if type(value) not in COMPARABLE:
             raise no_overload()
         if index and _compared(values[index - 1], value) == 1:
             return False
@@ -155,6 +147,7 @@ def _is_sorted(values: list[Value]) -> bool:
 
 
 def _compared(left: Value, right: Value) -> int | None:
+    """-1, 0 or 1, or None for what has no order, such as NaN."""
     try:
         return compare(left, right)
     except EvaluationError:
@@ -177,7 +170,7 @@ def _extreme(name: str, better: int) -> Callable[[list[Value]], Value]:
     def found(values: list[Value]) -> Value:
         result: Value = MISSING
         for value in values:
-            if type(value) not in _COMPARABLE:
+            if type(value) not in COMPARABLE:
                 raise no_overload()
             if result is MISSING or _compared(result, value) == better:
                 result = value

@@ -6,7 +6,7 @@ from scheduler.cel.calls import bare
 from scheduler.cel.effort import stopped
 from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import UNSET, Code, Frame
-from scheduler.cel.values import LISTS, MAPS, GrowingList, GrowingMap, Value, go_type
+from scheduler.cel.values import LISTS, MAPS, GrowingList, GrowingMap, Map, Value, go_type
 
 
 class _Failed:
@@ -78,16 +78,10 @@ def loop(over: Code, slots: tuple[int, int, int], parts: tuple[Code, Code, Code]
         if type(value) is GrowingList:
             return list(value)
         if type(value) is GrowingMap:
-            value = _finished(value)
+            return Map(value.items, value.names)
         return value
 
     return run
-
-
-def _finished(value: GrowingMap) -> Value:
-    from scheduler.cel.values import Map
-
-    return Map(value.items, value.names)
 
 
 def _items(ranged: Value, pairs: bool) -> Iterable[tuple[Value, Value]]:

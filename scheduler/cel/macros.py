@@ -8,6 +8,7 @@ ACCUMULATOR = "@result"
 _UNUSED = "#unused"
 _OTHER_ACCUMULATOR = "__result__"
 _MOST_COPIED = 20_000
+_NO_NAME = "argument must be a simple name"
 
 
 class MacroError(Exception):
@@ -67,14 +68,12 @@ def _one(args: list[Node], complaint: str) -> tuple[str, str]:
 
 
 def _two(args: list[Node]) -> tuple[str, str]:
-    names = [arg.name if type(arg) is Name else None for arg in args[:2]]
-    for arg, name in zip(args[:2], names, strict=True):
-        if name is None:
-            raise MacroError(arg.position, "argument must be a simple name")
-    if names[0] == names[1]:
-        raise MacroError(args[1].position, f"duplicate variable name: {names[0]}")
-    complaint = "argument must be a simple name"
-    return _variable(args[0], complaint), _variable(args[1], complaint)
+    first, second = args[:2]
+    if type(first) is not Name or type(second) is not Name:
+        raise MacroError((second if type(first) is Name else first).position, _NO_NAME)
+    if first.name == second.name:
+        raise MacroError(second.position, f"duplicate variable name: {first.name}")
+    return _variable(first, _NO_NAME), _variable(second, _NO_NAME)
 
 
 def _accumulated(at: int) -> Name:
@@ -164,7 +163,7 @@ def _optional_call(at: int, name: str, args: list[Node]) -> Node:
 
 
 def _sort_by(at: int, target: Node, args: list[Node]) -> Node:
-    if type(target) not in (ListLiteral, Select, Name, Fold, Call) and not isinstance(target, Call):
+    if type(target) not in (ListLiteral, Select, Name, Fold, Call):
         complaint = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
         raise MacroError(target.position, complaint)
     name = "@__sortBy_input__"
@@ -173,11 +172,9 @@ def _sort_by(at: int, target: Node, args: list[Node]) -> Node:
 
 
 _MACROS: dict[tuple[str, int], _Macro] = {
-    ("all", 2): lambda at, target, args: _every(at, target, _one(args, "argument must be a simple name"), args[1]),
-    ("exists", 2): lambda at, target, args: _any(at, target, _one(args, "argument must be a simple name"), args[1]),
-    ("exists_one", 2): lambda at, target, args: _exactly_one(
-        at, target, _one(args, "argument must be a simple name"), args[1]
-    ),
+    ("all", 2): lambda at, target, args: _every(at, target, _one(args, _NO_NAME), args[1]),
+    ("exists", 2): lambda at, target, args: _any(at, target, _one(args, _NO_NAME), args[1]),
+    ("exists_one", 2): lambda at, target, args: _exactly_one(at, target, _one(args, _NO_NAME), args[1]),
     ("all", 3): lambda at, target, args: _every(at, target, _two(args), args[2]),
     ("exists", 3): lambda at, target, args: _any(at, target, _two(args), args[2]),
     ("exists_one", 3): lambda at, target, args: _exactly_one(at, target, _two(args), args[2]),

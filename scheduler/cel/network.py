@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 
-from scheduler.cel.errors import EvaluationError
+from scheduler.cel.errors import EvaluationError, works
 from scheduler.cel.goquote import quoted
 from scheduler.cel.operators import no_overload
 from scheduler.cel.values import Address, Prefix, Value
@@ -163,17 +163,6 @@ def _mapped(ip: IPv4Address | IPv6Address) -> bool:
     return isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None
 
 
-def _valid(parse: Callable[[str], Value]) -> Callable[[str], bool]:
-    def check(text: str) -> bool:
-        try:
-            parse(text)
-        except EvaluationError:
-            return False
-        return True
-
-    return check
-
-
 def _canonical(text: str) -> bool:
     return address_text(_address(text).ip) == text
 
@@ -239,7 +228,7 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
     "ip_is_link_local_multicast": lambda address: _link_local_multicast(address.ip),
     "ip_is_link_local_unicast": lambda address: _link_local(address.ip),
     "ip_is_global_unicast": lambda address: _is_global_unicast(address.ip),
-    "is_ip": _valid(_address),
+    "is_ip": works(_address),
     "ip_to_string": lambda address: address_text(address.ip),
     "string_to_cidr": _prefix,
     "cidr_contains_ip_string": _contains_text,
@@ -249,6 +238,6 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
     "cidr_ip": lambda prefix: Address(prefix.ip),
     "cidr_prefix_length": lambda prefix: prefix.bits,
     "cidr_masked": _masked,
-    "is_cidr": _valid(_prefix),
+    "is_cidr": works(_prefix),
     "cidr_to_string": lambda prefix: f"{address_text(prefix.ip)}/{prefix.bits}",
 }

@@ -104,20 +104,13 @@ def subtract(left: Value, right: Value) -> Value:
         if other is Duration:
             return times.shifted(left, _span(-right.nanos).nanos)
         if other is Timestamp:
-            return _between(left, right)
+            return _span(left.nanos - right.nanos)
         raise no_overload()
     if kind not in _SUBTRACT:
         raise refused(left, "_-_")
     if kind is not other:
         raise no_overload()
     return _SUBTRACT[kind](left, right)
-
-
-def _between(left: Timestamp, right: Timestamp) -> Duration:
-    nanos = left.nanos - right.nanos
-    if INT_MIN <= nanos <= INT_MAX:
-        return Duration(nanos)
-    raise EvaluationError("integer overflow")
 
 
 _SUBTRACT: dict[type, Callable[[Value, Value], Value]] = {
@@ -204,7 +197,8 @@ def negated(value: Value) -> bool:
     return not value
 
 
-_COMPARABLE = frozenset({bool, bytes, float, Duration, int, str, Timestamp, Uint})
+COMPARABLE = frozenset({bool, bytes, float, Duration, int, str, Timestamp, Uint})
+"""The types that have an order."""
 _NUMBERS = frozenset({int, Uint, float})
 
 
@@ -239,7 +233,7 @@ def _compare_numbers(left: Value, right: Value) -> int:
 
 def _ordered(name: str, outcomes: frozenset[int]) -> Callable[[Value, Value], bool]:
     def operate(left: Value, right: Value) -> bool:
-        if type(left) not in _COMPARABLE:
+        if type(left) not in COMPARABLE:
             raise refused(left, name)
         return compare(left, right) in outcomes
 

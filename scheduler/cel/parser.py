@@ -50,17 +50,6 @@ def _expecting(*more: str) -> str:
     return "{" + ", ".join((*(sign for sign in _SIGNS if sign in _STARTS or sign in more), *_VALUES)) + "}"
 
 
-def parse(text: str) -> Node:
-    """The tree of an expression. Raises SyntaxIssueError."""
-    reading = parsing(*lexer.tokens_of(text))
-    while True:
-        try:
-            next(reading)
-        except StopIteration as ended:
-            root: Node = ended.value
-            return root
-
-
 def parsing(tokens: list[Token], issues: list[Issue]) -> Reading[Node]:
     """The tree of an expression's tokens; stops after some hundred of them. `issues`: what is no token.
 

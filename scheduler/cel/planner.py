@@ -6,11 +6,12 @@ What is constant is computed here, once; `PlanError` says that it can't be.
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final
 
-from scheduler.cel import calls, cost, dispatch, loops
-from scheduler.cel.attribute import Attribute, Qualifier, device_of, variable
+from scheduler.cel import calls, cost, dispatch, loops, regex
+from scheduler.cel.attribute import KEYS, Attribute, Qualifier, device_of, variable
 from scheduler.cel.calls import Plan
 from scheduler.cel.errors import AbortError, EvaluationError
 from scheduler.cel.frame import Code, Frame
+from scheduler.cel.gotext import shown
 from scheduler.cel.operators import check_hashable
 from scheduler.cel.tree import (
     PART,
@@ -26,12 +27,11 @@ from scheduler.cel.tree import (
     Select,
     after_those,
 )
-from scheduler.cel.values import NONE, Map, Optional, Uint, Value, go_type
+from scheduler.cel.values import NONE, Map, Optional, Value, go_type
 
 _CONVERSIONS: Final = frozenset(
     {"bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"}
 )
-_QUALIFIERS: Final = frozenset({str, int, bool, Uint, float})
 
 
 class PlanError(Exception):
@@ -46,7 +46,7 @@ def planning(root: Node) -> Generator[float, None, tuple[Code, int]]:
 
 
 def _planned_first(node: Node) -> Iterable[Node]:
-    """Those in a node that are planned first, in this order, and in no scope of their own."""
+    """The nodes within a node that are planned before it, in this order, and not in a scope of their own."""
     match node:
         case Call() | ListLiteral() | MapLiteral():
             return node.parts()
@@ -146,7 +146,7 @@ class _Planner:
     def _searching(function: str, pattern: Value) -> calls.Implementation:
         """A constant pattern is compiled when the program is made."""
         try:
-            return dispatch.searching(function, pattern)
+            return regex.searching(function, pattern)
         except ValueError as error:
             raise PlanError(str(error)) from None
 
@@ -155,7 +155,7 @@ class _Planner:
         chain = args[0].chain()
         key = args[1]
         if key.constant:
-            if type(key.value) not in _QUALIFIERS:
+            if type(key.value) not in KEYS:
                 raise PlanError(f"invalid qualifier type: {go_type(key.value)}")
             chain.add(Qualifier(key.value, optional=optional))
         else:
@@ -242,8 +242,8 @@ def _list_code(elements: list[Code], optional: frozenset[int], price: int) -> Co
             value = element(frame)
             if index in optional:
                 if type(value) is not Optional:
-                    shown = calls.shown(value)
-                    raise EvaluationError(f"cannot initialize optional list element from non-optional value {shown}")
+                    given = shown(value)
+                    raise EvaluationError(f"cannot initialize optional list element from non-optional value {given}")
                 if value is NONE:
                     continue
                 value = value.value
@@ -263,7 +263,7 @@ def _map_code(entries: list[tuple[Code, Code, bool]], price: int) -> Code:
             check_hashable(key)
             if optional:
                 if type(value) is not Optional:
-                    names = f"'{calls.shown(key)}' from non-optional value {calls.shown(value)}"
+                    names = f"'{shown(key)}' from non-optional value {shown(value)}"
                     raise EvaluationError(f"cannot initialize optional entry {names}")
                 if value is NONE:
                     continue
@@ -277,7 +277,7 @@ def _map_code(entries: list[tuple[Code, Code, bool]], price: int) -> Code:
 _SPECIAL: dict[str, Callable[[list[Plan]], Plan]] = {
     "_&&_": lambda args: Plan(code=calls.logical([arg.code() for arg in args], until=False)),
     "_||_": lambda args: Plan(code=calls.logical([arg.code() for arg in args], until=True)),
-    "_?_:_": lambda args: Plan(Attribute(args[0].code(), branches=(args[1].branch(), args[2].branch()))),
+    "_?_:_": lambda args: Plan(Attribute(args[0].code(), branches=(args[1].chain(), args[2].chain()))),
     "@not_strictly_false": lambda args: Plan(code=calls.not_strictly_false(args[0].code())),
     "or": lambda args: Plan(code=calls.optional_or(args[0].code(), args[1].code(), unwrap=False)),
     "orValue": lambda args: Plan(code=calls.optional_or(args[0].code(), args[1].code(), unwrap=True)),

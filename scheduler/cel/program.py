@@ -23,7 +23,7 @@ _REMEMBERED: Final = 500_000
 _LEAST: Final = 64
 _STEPS_PER_CHARACTER: Final = 8
 _STAGE: Final = 0.75
-"""Steps of each character in each of the six stages."""
+"""Steps that each character takes in each of the six stages."""
 _MOST_BEGUN: Final = 16
 """Expressions that are half compiled; more of them, and the oldest one of whoever has most begins anew."""
 
@@ -119,7 +119,7 @@ class Program:
         return self.evaluate(device).matches
 
     def evaluate(self, device: DeviceView, most: int | None = None) -> Evaluation:
-        """The same with what it cost. An error that is raised has `cost` and `steps` as well.
+        """Whether the device is selected, and what the answer cost. An error that is raised has `cost` and `steps` too.
 
         `most`: about how many steps it may take. One that would take more is ended by EffortError.
         """

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from scheduler.cel.errors import EvaluationError
+from scheduler.cel.errors import EvaluationError, works
 from scheduler.cel.quantity import Quantity, QuantityError
 from scheduler.cel.values import Value
 from scheduler.cel.version import Version, VersionError
@@ -13,14 +13,6 @@ def _quantity(text: str) -> Quantity:
         return Quantity.parse(text)
     except QuantityError as error:
         raise EvaluationError(str(error)) from None
-
-
-def _is_quantity(text: str) -> bool:
-    try:
-        Quantity.parse(text)
-    except QuantityError:
-        return False
-    return True
 
 
 def _integer(value: Quantity) -> int:
@@ -41,14 +33,6 @@ def _version(text: str, normalize: bool = False) -> Version:
         raise EvaluationError(str(error)) from None
 
 
-def _is_version(text: str, normalize: bool = False) -> bool:
-    try:
-        _version(text, normalize)
-    except EvaluationError:
-        return False
-    return True
-
-
 def _normalized(text: str) -> str:
     """Without a leading v and leading zeros, and with the parts that are missing."""
     parts = text.removeprefix("v").split(".", 2)
@@ -67,7 +51,7 @@ def _normalized(text: str) -> str:
 
 OVERLOADS: dict[str, Callable[..., Value]] = {
     "string_to_quantity": _quantity,
-    "is_quantity_string": _is_quantity,
+    "is_quantity_string": works(_quantity),
     "quantity_sign": lambda value: (value.nano > 0) - (value.nano < 0),
     "quantity_is_greater_than": lambda left, right: left.nano > right.nano,
     "quantity_is_less_than": lambda left, right: left.nano < right.nano,
@@ -81,8 +65,8 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
     "quantity_sub_int": lambda left, right: left.minus(Quantity.of(right)),
     "string_to_semver": _version,
     "string_bool_to_semver": _version,
-    "is_semver_string": _is_version,
-    "is_semver_string_bool": _is_version,
+    "is_semver_string": works(_version),
+    "is_semver_string_bool": works(_version),
     "semver_is_greater_than": lambda left, right: left.compare(right) == 1,
     "semver_is_less_than": lambda left, right: left.compare(right) == -1,
     "semver_compare_to": lambda left, right: left.compare(right),

@@ -27,7 +27,7 @@ class Pattern:
     """A compiled pattern."""
 
     def __init__(self, text: str) -> None:
-        compiler = _Compiler(text)
+        compiler = _Compiler()
         self._start = compiler.emit(parse(text), compiler.add((_MATCH, -1, -1, None)))
         self._program = compiler.program
 
@@ -117,9 +117,8 @@ def _holds(kind: str, text: str, at: int) -> bool:
 
 
 class _Compiler:
-    def __init__(self, text: str) -> None:
+    def __init__(self) -> None:
         self.program: list[_Instruction] = []
-        self._text = text
 
     def add(self, instruction: _Instruction) -> int:
         """Append an instruction; returns where it is."""

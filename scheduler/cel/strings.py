@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from scheduler.cel.effort import METER, over_limit
 from scheduler.cel.errors import EvaluationError
+from scheduler.cel.goquote import ESCAPES
 from scheduler.cel.gotext import shown
 from scheduler.cel.operators import no_overload
 from scheduler.cel.template import formatted
@@ -32,10 +33,6 @@ def _index_of(text: str, part: str, start: int = 0) -> int:
     if not part:
         return min(start, len(text))
     return -1 if start >= len(text) else text.find(part, start)
-
-
-def _last_index_of(text: str, part: str) -> int:
-    return text.rfind(part)
 
 
 def _last_index_from(text: str, part: str, start: int) -> int:
@@ -92,11 +89,6 @@ def _join(values: list[Value], separator: str = "") -> str:
     return separator.join(values)
 
 
-def _quote(text: str) -> str:
-    plain = {7: "\\a", 8: "\\b", 12: "\\f", 10: "\\n", 13: "\\r", 9: "\\t", 11: "\\v", 92: "\\\\", 34: '\\"'}
-    return f'"{text.translate(plain)}"'
-
-
 def _tested(test: Callable[[str, str], bool]) -> Callable[[Value, Value], bool]:
     def run(text: Value, part: Value) -> bool:
         if type(text) is not str or type(part) is not str:
@@ -110,7 +102,7 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
     "string_char_at_int": _char_at,
     "string_index_of_string": _index_of,
     "string_index_of_string_int": _index_of,
-    "string_last_index_of_string": _last_index_of,
+    "string_last_index_of_string": str.rfind,
     "string_last_index_of_string_int": _last_index_from,
     "string_lower_ascii": lambda text: text.translate(_LOWER),
     "string_upper_ascii": lambda text: text.translate(_UPPER),
@@ -122,7 +114,7 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
     "string_substring_int_int": _substring_range,
     "string_trim": lambda text: text.strip(_SPACE),
     "string_format": formatted,
-    "strings_quote": _quote,
+    "strings_quote": lambda text: f'"{text.translate(ESCAPES)}"',
     "list_join": _join,
     "list_join_string": _join,
 }

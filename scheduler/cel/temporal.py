@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from scheduler.cel import times
-from scheduler.cel.values import Timestamp, Value
+from scheduler.cel.values import Value
 
 _PARTS = {
     "getFullYear": "year",
@@ -20,17 +20,9 @@ _PARTS = {
 }
 
 
-def _in_utc(when: Timestamp, function: str) -> int:
-    return times.part(when, function)
-
-
-def _in_zone(when: Timestamp, zone: str, function: str) -> int:
-    return times.part(when, function, zone)
-
-
 OVERLOADS: dict[str, Callable[..., Value]] = {}
 for _function, _name in _PARTS.items():
-    OVERLOADS[f"timestamp_to_{_name}"] = partial(_in_utc, function=_function)
-    OVERLOADS[f"timestamp_to_{_name}_with_tz"] = partial(_in_zone, function=_function)
+    OVERLOADS[f"timestamp_to_{_name}"] = partial(times.part, function=_function)
+    OVERLOADS[f"timestamp_to_{_name}_with_tz"] = OVERLOADS[f"timestamp_to_{_name}"]
     OVERLOADS[f"duration_to_{_name}"] = partial(times.span_part, function=_function)
 OVERLOADS["timestamp_to_seconds_tz"] = OVERLOADS["timestamp_to_seconds_with_tz"]

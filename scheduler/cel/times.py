@@ -124,7 +124,7 @@ def _local(seconds: int, zone_name: str) -> tuple[datetime, int]:
         return utc.replace(year=utc.year + years).astimezone(there), years
 
 
-def part(when: Timestamp, function: str, zone_name: str = "UTC") -> int:
+def part(when: Timestamp, zone_name: str = "UTC", *, function: str) -> int:
     """What `getFullYear` and its like give in a time zone. Raises EvaluationError."""
     seconds, nanos = divmod(when.nanos, SECOND)
     moment, years = _local(seconds, zone_name)

@@ -8,7 +8,7 @@ from scheduler.cel.values import Value
 PART = 0.15
 """Steps of each character of an expression that a part of a stage takes, about."""
 TOGETHER = 400
-"""So many nodes or tokens are one part."""
+"""How many nodes or tokens make one part of a stage."""
 
 
 class Node:
@@ -185,7 +185,7 @@ class Fold(Node):
         self.condition, self.step, self.result = loop
 
     def parts(self) -> Iterator[Node]:
-        """All five."""
+        """What it loops over, its initial value, its condition, its step and its result."""
         yield from (self.over, self.initial, self.condition, self.step, self.result)
 
     def copied(self, part: Callable[[Node], Node]) -> Node:
@@ -196,7 +196,7 @@ class Fold(Node):
 
 
 def after_those(root: Node, inner: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:
-    """The node and those below it, each after those that `inner` finds in it."""
+    """The node and the nodes below it that `inner` finds, each after the ones found in it."""
     waiting = [(root, iter(inner(root)))]
     while waiting:
         node, rest = waiting[-1]

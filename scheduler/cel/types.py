@@ -60,17 +60,13 @@ def type_of(named: Type) -> Type:
 
 def is_dyn(known: Type) -> bool:
     """Whether anything may be in its place."""
-    return known is DYN or known is ANY or known in (DYN, ANY)
-
-
-def is_optional(known: Type) -> bool:
-    """Whether it is an optional_type."""
-    return known.kind == OPAQUE and known.name == "optional_type"
+    return known in (DYN, ANY)
 
 
 def unwrapped(known: Type) -> tuple[Type, bool]:
     """What is in an optional type, and whether it is one."""
-    return (known.args[0], True) if is_optional(known) else (known, False)
+    wrapped = known.kind == OPAQUE and known.name == "optional_type"
+    return known.args[0] if wrapped else known, wrapped
 
 
 def shown(known: Type) -> str:

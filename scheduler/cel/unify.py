@@ -143,7 +143,7 @@ def _no_more_specific(one: Type, other: Type) -> bool:
 
 
 def equivalent(one: Type, other: Type) -> bool:
-    """The same but for the names of type parameters."""
+    """Whether two types are the same, whatever their type parameters are called."""
     return (
         one.kind == other.kind
         and len(one.args) == len(other.args)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from scheduler.cel.errors import EvaluationError
 from scheduler.cel.formats import OVERLOADS as FORMATS
 from scheduler.cel.goaddress import UrlError, host_and_port, parse, parse_request, query_of
-from scheduler.cel.values import Url, Value, map_from
+from scheduler.cel.values import Map, Url, Value
 
 
 def _url(text: str) -> Url:
@@ -32,6 +32,6 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
     "url_get_hostname": lambda url: host_and_port(url.host)[0],
     "url_get_port": lambda url: host_and_port(url.host)[1],
     "url_get_escaped_path": lambda url: url.path,
-    "url_get_query": lambda url: map_from(query_of(url.query)),
+    "url_get_query": lambda url: Map(query_of(url.query)),
     **FORMATS,
 }

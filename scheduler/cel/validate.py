@@ -5,7 +5,7 @@ from scheduler.cel.errors import EvaluationError
 from scheduler.cel.pattern import PatternError, parse
 from scheduler.cel.source import Issue
 from scheduler.cel.tree import Call, ListLiteral, Literal, MapLiteral, Node, walk
-from scheduler.cel.types import DYN, Type, is_optional, shown
+from scheduler.cel.types import DYN, Type, shown, unwrapped
 from scheduler.cel.unify import equivalent
 
 
@@ -57,7 +57,7 @@ def _homogeneous(root: Node) -> list[Issue]:
 def _elements(node: ListLiteral) -> list[Issue]:
     expected: Type | None = None
     for index, element in enumerate(node.elements):
-        known = _inner(element.type) if index in node.optional else element.type
+        known = unwrapped(element.type)[0] if index in node.optional else element.type
         if expected is None:
             expected = known
         elif not equivalent(expected, known):
@@ -70,7 +70,7 @@ def _entries(node: MapLiteral) -> list[Issue]:
     keys: Type | None = None
     values: Type | None = None
     for key, value, optional in node.entries:
-        known = _inner(value.type) if optional else value.type
+        known = unwrapped(value.type)[0] if optional else value.type
         if keys is None or values is None:
             keys, values = key.type, known
             continue
@@ -79,10 +79,6 @@ def _entries(node: MapLiteral) -> list[Issue]:
         if not equivalent(values, known):
             issues.append(_differs(value, values, known))
     return issues
-
-
-def _inner(known: Type) -> Type:
-    return known.args[0] if is_optional(known) else known
 
 
 def _differs(node: Node, expected: Type, known: Type) -> Issue:

@@ -3,7 +3,7 @@
 An unsigned integer is a `Uint`, a map a `Map`, and there are classes for what Kubernetes adds.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final, TypeAlias
@@ -181,11 +181,6 @@ class GrowingMap(Map):
     """A map that a loop collects into: inserting changes it."""
 
     __slots__ = ()
-
-
-def map_from(values: Mapping[str, Value]) -> Map:
-    """A map with strings for keys."""
-    return Map(dict(values))
 
 
 _NAMES: Final[dict[type, str]] = {

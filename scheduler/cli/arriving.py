@@ -10,6 +10,7 @@ from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch, batches, refuse_twins
 from scheduler.whatif.documents import Document
 from scheduler.whatif.gangs.workloads import groups_made, in_groups
+from scheduler.whatif.templates import KINDS
 from scheduler.whatif.world import World
 
 _PROBLEMS = 8
@@ -46,6 +47,5 @@ class Asked:
             made_here = batches(found, self._there, self._framework, self._namespace, self._usual)
             earlier, self.batches = self.batches, [*self.batches, *made_here]
             refuse_twins(made_here, earlier, self._there)
-            known = manifest.KINDS
             counted = zip(found, made_here, strict=True)
-            self.notes += [f"{b.owner}: counted as {count(b.count, 'pod')}" for w, b in counted if w.kind not in known]
+            self.notes += [f"{b.owner}: counted as {count(b.count, 'pod')}" for w, b in counted if w.kind not in KINDS]

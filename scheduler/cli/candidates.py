@@ -46,7 +46,7 @@ def lines(words: Sequence[str]) -> list[str]:
     elif incomplete.startswith("-"):
         found, files = list(_options(command)), False
     elif getattr(command, "commands", None):
-        found, files = [(name, _short(each)) for name, each in command.commands.items()], False
+        found, files = [(name, _line(each.help)) for name, each in command.commands.items()], False
     else:
         arguments = [each for each in command.params if each.param_type_name == "argument"]
         found, files = [], any(each.name in _FILES for each in arguments)
@@ -93,10 +93,6 @@ def _values(option: Any) -> Iterator[tuple[str, str]]:
     kind = option.type_descriptor.annotation
     if isinstance(kind, type) and issubclass(kind, Enum):
         yield from ((str(each.value), "") for each in kind)
-
-
-def _short(command: Any) -> str:
-    return _line(command.help)
 
 
 def _line(text: str | None) -> str:

@@ -1,7 +1,6 @@
 """`berth config`: what a configuration comes to, and what is wrong with it. Neither needs a cluster."""
 
 import sys
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -9,7 +8,7 @@ import typer
 from scheduler.cli import config_output as out
 from scheduler.cli.errors import FOUND, InputError, about
 from scheduler.cli.inputs import configuration, named, world
-from scheduler.cli.output import Output, as_data
+from scheduler.cli.output import DataOutput, Output, as_data
 from scheduler.framework.effective import effective
 from scheduler.plugins.registry import registry
 from scheduler.whatif.lint.checks import lint as checked
@@ -24,13 +23,6 @@ app = typer.Typer(
 DEFAULTS = "the defaults"
 
 
-class Form(StrEnum):
-    """Forms of a configuration."""
-
-    YAML = "yaml"
-    JSON = "json"
-
-
 @app.command()
 def view(
     file: Annotated[
@@ -43,7 +35,7 @@ def view(
     config: Annotated[
         str | None, typer.Option("--config", help="The same file, given as `berth run` takes it.")
     ] = None,
-    output: Annotated[Form, typer.Option("-o", "--output", help="The form of the answer.")] = Form.YAML,
+    output: Annotated[DataOutput, typer.Option("-o", "--output", help="The form of the answer.")] = DataOutput.YAML,
 ) -> None:
     """Print the effective configuration: every default filled in, and the plugins of each profile by extension point.
 
@@ -55,7 +47,7 @@ def view(
     settings = configuration(path)
     with about(named(path) if path else "configuration"):
         found = effective(settings, registry())
-    as_data(found, Output(output))
+    as_data(found, output)
 
 
 @app.command()

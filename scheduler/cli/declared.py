@@ -24,7 +24,7 @@ class Option:
 
 
 def typed(command: Command) -> Command:
-    """The same function, with typer's options for ours."""
+    """The command with typer's options in place of ours."""
     import typer
 
     def replaced(parameter: inspect.Parameter) -> inspect.Parameter:

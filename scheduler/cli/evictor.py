@@ -4,11 +4,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from scheduler.cli import services
 from scheduler.cli.declared import Option
+from scheduler.cli.output import Output, as_data, as_table
 
 if TYPE_CHECKING:
     from scheduler.whatif.promises import Plan
 
-from scheduler.cli.output import Output, as_data, as_table
+_OPTIONS = {"changed_share": "max-changed", "changed_window": "window"}
+_PROBLEMS = 8
 
 
 def evictor(
@@ -75,13 +77,12 @@ def evictor(
     With --dry-run the exit code is 0 when all promises are kept, 1 when some are broken, 2 when the input is wrong.
     """
     # Heavy imports wait until the command is known, so that the others start at once.
-    from scheduler.cli.errors import FOUND, InputError, about, complain
-    from scheduler.cli.inputs import configuration, named, world
+    from scheduler.cli.errors import FOUND, InputError, complain
+    from scheduler.cli.inputs import profiles, world
     from scheduler.engine.eviction.settings import OWNER_BACKOFF_MOST, Settings
-    from scheduler.framework.profiles import annotated, build
+    from scheduler.framework.profiles import annotated
     from scheduler.kube.config import connect
     from scheduler.model.kinds import Decoder
-    from scheduler.plugins.registry import registry
 
     services.log_at(log_level, quiet=dry_run)
     listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
@@ -106,9 +107,7 @@ def evictor(
     except ValueError as error:
         field, _, what = str(error).partition(": ")
         raise InputError(f"--{_OPTIONS.get(field, field.replace('_', '-'))}: {what}") from None
-    settings = configuration(config)
-    with about(named(config) if config else "configuration"):
-        frameworks = build(settings, registry())
+    settings, frameworks = profiles(config)
     path = kubeconfig or settings.client_connection.kubeconfig or None
     if dry_run:
         from scheduler.cli.history import past
@@ -132,10 +131,6 @@ def evictor(
     connection = connect(path, context)
     ours = namespace or connection.namespace or "default"
     return run_service(keep_promises(connection, frameworks, careful, namespace=ours, lease=lease, listen=listen))
-
-
-_OPTIONS = {"changed_share": "max-changed", "changed_window": "window"}
-_PROBLEMS = 8
 
 
 def _print(made: "Plan", output: Output) -> None:

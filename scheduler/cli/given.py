@@ -6,13 +6,12 @@ All that is wrong with any of them is told at once. A live cluster is only asked
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from scheduler.cli.errors import Faults, InputError, about, complain
-from scheduler.cli.inputs import configuration, documents, judged, named, world
+from scheduler.cli.errors import Faults, complain
+from scheduler.cli.inputs import documents, judged, named, profiles, world
 from scheduler.framework.config import SchedulerConfiguration
-from scheduler.framework.profiles import annotated, build
+from scheduler.framework.profiles import annotated
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
 from scheduler.whatif.documents import Document, plain
 from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.world import World
@@ -49,11 +48,7 @@ def given(
     frameworks: dict[str, Framework] = {}
     settings: SchedulerConfiguration | None = None
     with faults.noting():
-        settings = configuration(config)
-        with about(named(config) if config else "configuration"):
-            frameworks = build(settings, registry())
-        if scheduler is not None and scheduler not in frameworks:
-            raise InputError(f"--scheduler: {shown(scheduler)}: expected one of the profiles {', '.join(frameworks)}")
+        settings, frameworks = profiles(config, scheduler)
     held: dict[str, list[Document]] = {}
     for file in files:
         with faults.noting():

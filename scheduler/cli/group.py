@@ -72,7 +72,9 @@ def find_group(asked: Named, namespace: str | None, world: World, where: str, us
     """A group of a cluster, with its pods; of a group of groups, one of those below it. Raises InputError."""
     known = {key for state in world.cluster.pod_groups if (key := state.key) and state.object is not None}
     inside = namespace or usual
-    fitting = [key for key in known if key.name == asked.name and (asked.api or _one_of_pods(key.api)) == key.api]
+    # Groups of groups are meant only where that is said.
+    apis = {asked.api} if asked.api else {NATIVE, COSCHEDULING}
+    fitting = [key for key in known if key.name == asked.name and key.api in apis]
     here = [key for key in fitting if key.namespace == inside]
     found = here or ([] if namespace else fitting)
     if len({key.namespace for key in found}) > 1:
@@ -91,14 +93,10 @@ def find_group(asked: Named, namespace: str | None, world: World, where: str, us
     return gang
 
 
-def _one_of_pods(api: str) -> str:
-    """The same, unless it is a group of groups: these are meant only where that is said."""
-    return NATIVE if api == COMPOSITE else api
-
-
 def _gang(key: GroupKey, world: World) -> Gang | None:
     """A group with its pods; of a group of groups the first one below it of which pods wait, or else that has any."""
-    below = [gang for leaf in world.cluster.pod_groups.trees.below(key) if (gang := gang_of(leaf, world)) is not None]
+    cluster = world.cluster
+    below = [gang for leaf in cluster.pod_groups.trees.below(key) if (gang := gang_of(leaf, cluster)) is not None]
     return max(below, key=lambda gang: (bool(gang.waiting), bool(gang.running)), default=None)
 
 
@@ -122,7 +120,7 @@ def group_from_file(
             batch = Batch(workload, world, namespace, usual)
             if batch.count and batch.pod(0).scheduling_group == keys[0]:
                 notes += [*add_members(batch, world), *batch.notes]
-    gang = gang_of(keys[0], world)
+    gang = gang_of(keys[0], world.cluster)
     assert gang is not None
     return gang
 
@@ -163,7 +161,7 @@ def member_note(pod: Pod, world: World, framework: Framework) -> str:
     key = world.cluster.pod_groups.of(pod)
     if key is None:
         return ""
-    gang = gang_of(key, world)
+    gang = gang_of(key, world.cluster)
     if gang is None:
         return f"it belongs to the pod group {key}, which is not there"
     said = f"it belongs to the pod group {key}, of which {_together(gang)}"

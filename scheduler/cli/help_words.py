@@ -24,7 +24,7 @@ _NUMBERS = ("int", "float")
 
 
 def explain_values(command: Any) -> Any:
-    """The same command or group, whose help names no type of Python and keeps no line break of the source."""
+    """The command or group, changed so that its help names no type of Python and keeps no line break of the source."""
     for parameter in command.params:
         if parameter.metavar is None:
             parameter.display_type_rich = partial(_given, _word(parameter))

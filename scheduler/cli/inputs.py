@@ -13,6 +13,7 @@ from scheduler.framework.config import SchedulerConfiguration, decode, default_c
 from scheduler.whatif.documents import Document, ObjectError, parse, readable
 
 if TYPE_CHECKING:
+    from scheduler.framework.runtime import Framework
     from scheduler.model.kinds import Decoder
     from scheduler.whatif.world import World
 
@@ -113,7 +114,7 @@ def documents_of(path: str, faults: Faults) -> list[Document]:
 
 
 def judged(path: str) -> list[Document]:
-    """The same, where the API server would take them all.
+    """The API objects of a file, where the API server would take them all.
 
     Raises InputError with a line for everything that it would refuse.
     """
@@ -160,6 +161,26 @@ def configuration(path: str | None) -> SchedulerConfiguration:
     text = content(path)
     with about(named(path)):
         return decode(parse(text))
+
+
+def profiles(
+    path: str | None, wanted: str | None = None, usual: SchedulerConfiguration | None = None
+) -> "tuple[SchedulerConfiguration, dict[str, Framework]]":
+    """A configuration, and what each of its profiles decides by. `usual`: the configuration where there is no file.
+
+    Raises InputError, also if no profile is called `wanted`.
+    """
+    from scheduler.framework.profiles import build  # most commands that read files decide nothing
+    from scheduler.plugins.registry import registry
+
+    settings = usual if path is None and usual is not None else configuration(path)
+    with about(named(path) if path else "configuration"):
+        frameworks = build(settings, registry())
+    if wanted is not None and wanted not in frameworks:
+        from scheduler.whatif.judging.schema import shown
+
+        raise InputError(f"--scheduler: {shown(wanted)}: expected one of the profiles {', '.join(frameworks)}")
+    return settings, frameworks
 
 
 def lines(path: str) -> Iterator[bytes]:

@@ -1,7 +1,6 @@
 """A live cluster as a `World`: one paged list of each kind that a decision reads, and no watch."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Sequence
 from urllib.parse import urlencode
 
@@ -9,6 +8,7 @@ import msgspec
 
 from scheduler.cli.errors import InputError, complain
 from scheduler.cli.options import NO_LIMIT, seconds
+from scheduler.cli.output import progress
 from scheduler.kube.client import Client
 from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
@@ -45,19 +45,13 @@ def listed(
     """What the API server has, how to call it in messages, and the namespace that the context names.
 
     `classes`: list PriorityClasses and ResourceClaimTemplates too, which only a pod from a file needs. `groups`: list
-    PodGroups too, which only waiting pods need.
-    `timeout`: of each request.
+    PodGroups too, which only waiting pods need. `timeout`: of each request.
 
     Raises kube.ConfigError for unusable settings, InputError when nodes and pods can't be listed.
     """
     limit, kinds = seconds(timeout), _kinds(classes=classes, groups=groups)
     connection = connect(kubeconfig, context)
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        with Console(stderr=True).status(f"Listing nodes and pods of {connection.host}"):
-            world = asyncio.run(_world(connection, decoder, kinds, limit))
-    else:
+    with progress(f"Listing nodes and pods of {connection.host}"):
         world = asyncio.run(_world(connection, decoder, kinds, limit))
     return world, connection.host, connection.namespace or "default"
 

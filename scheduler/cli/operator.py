@@ -121,7 +121,6 @@ def operator(
 
 
 def _print(found: dict[str, Any], output: Output) -> None:
-
     from scheduler.report.wording import printable
 
     if output is not Output.TABLE:

@@ -3,6 +3,8 @@
 import os
 import stat
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -30,6 +32,13 @@ class PageOutput(StrEnum):
     HTML = "html"
 
 
+class DataOutput(StrEnum):
+    """For machines, and for kubectl to apply."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
 def private(path: str) -> BinaryIO:
     """A new file that only its owner may read, so that nobody has it open who could read an older one.
 
@@ -42,11 +51,23 @@ def private(path: str) -> BinaryIO:
     return os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-def as_data(answer: Any, output: Output | PageOutput) -> None:
+@contextmanager
+def progress(text: str) -> Iterator[Callable[[str], None]]:
+    """Show what is being done while the block runs, and what the given function is told; on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text) as status:
+        yield status.update
+
+
+def as_data(answer: Any, output: Output | PageOutput | DataOutput) -> None:
     """Print an answer for machines: as YAML where that is asked for, else as JSON."""
     import msgspec
 
-    if output in (Output.YAML, PageOutput.YAML):
+    if output == Output.YAML:
         sys.stdout.write(yaml_of(msgspec.to_builtins(answer)))
         return
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")

@@ -15,7 +15,7 @@ from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.commands import Written
 from scheduler.whatif.documents import Document, ObjectError
 from scheduler.whatif.manifest import Workload
-from scheduler.whatif.templates import path_of
+from scheduler.whatif.templates import KINDS, path_of
 from scheduler.whatif.world import World
 
 _LISTED = 8
@@ -93,7 +93,7 @@ def from_file(
         found = manifest.workloads(held)
         if not found:
             strange = manifest.without_pods(held)
-            raise ObjectError("\n".join(strange) or f"holds no pod: expected one of {', '.join(manifest.KINDS)}")
+            raise ObjectError("\n".join(strange) or f"holds no pod: expected one of {', '.join(KINDS)}")
         chosen = [each for each in found if name is None or each.name == name.rpartition("/")[2]]
         if len(chosen) != 1:
             known = _list([each.name for each in found])
@@ -114,7 +114,7 @@ def from_file(
     placed = world.placed.get(pod.key)
     if placed is not None:
         world.take(placed)
-    alone = len(held) == 1 and file != STDIN and chosen[0].kind in manifest.KINDS
+    alone = len(held) == 1 and file != STDIN and chosen[0].kind in KINDS
     written = _written(file, chosen[0], world, namespace, usual) if alone else None
     return Asked(replace(pod, node_name=""), placed.node_name if placed else None, written)
 

@@ -2,14 +2,13 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from scheduler.cli import services
 from scheduler.cli.errors import FOUND, InputError
-from scheduler.cli.output import Output, as_data, yaml_of
+from scheduler.cli.output import DataOutput, as_data, yaml_of
 from scheduler.cli.policy_inputs import read_policies
 from scheduler.policy import keys
 from scheduler.policy.exempt import NAMESPACES
@@ -21,13 +20,6 @@ from scheduler.whatif.judging.schema import shown
 
 LONGEST_RELEASE = 53
 """Characters, as Helm has it."""
-
-
-class Form(StrEnum):
-    """What kubectl applies."""
-
-    YAML = "yaml"
-    JSON = "json"
 
 
 def compile_policies(
@@ -45,7 +37,7 @@ def compile_policies(
     reserve_prefix: services.ReservedToo = None,
     reserve_known: services.ReserveKnown = True,
     stamp: services.Stamp = True,
-    output: Annotated[Form, typer.Option("-o", "--output", help="The form of the objects.")] = Form.YAML,
+    output: Annotated[DataOutput, typer.Option("-o", "--output", help="The form of the objects.")] = DataOutput.YAML,
 ) -> int:
     """Write policies as the API server's own admission policies (Kubernetes 1.36 and newer), which need no webhook.
 
@@ -63,8 +55,8 @@ def compile_policies(
         for place, here in _by_namespace(read_policies(files, allowed), namespace)
     ]
     objects = [one for _, found in compiled for one in found.objects]
-    if output is Form.JSON:
-        as_data({"apiVersion": "v1", "kind": "List", "items": objects}, Output.JSON)
+    if output is DataOutput.JSON:
+        as_data({"apiVersion": "v1", "kind": "List", "items": objects}, output)
     else:
         for _, found in compiled:
             sys.stdout.writelines(_documents(found))

@@ -1,10 +1,10 @@
 """What policies would do to the objects of a live cluster: one paged list of each kind, and nothing written."""
 
 import asyncio
-import sys
 from typing import NamedTuple
 
 from scheduler.cli.errors import InputError, complain
+from scheduler.cli.output import progress
 from scheduler.kube.client import Client
 from scheduler.kube.config import connect
 from scheduler.kube.connection import Connection
@@ -51,12 +51,7 @@ def cluster_impact(
     except KindError as error:
         raise InputError(f"--kind {error}") from None
     connection = connect(kubeconfig, context)
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        with Console(stderr=True).status(f"Listing objects of {connection.host}"):
-            found = asyncio.run(_listed(connection, wanted, namespace, given is None, limit))
-    else:
+    with progress(f"Listing objects of {connection.host}"):
         found = asyncio.run(_listed(connection, wanted, namespace, given is None, limit))
     policies = _accepted(found, options.allowed_prefixes) if given is None else given
     if found.problems:

@@ -44,13 +44,11 @@ def run(
     # What is imported and listed first stays: looking through it a hundred times would free nothing.
     gc.set_threshold(*QUIET)
     # Heavy imports wait until the command is known, so that the others start at once.
-    from scheduler.cli.errors import InputError, about, misused
-    from scheduler.cli.inputs import STDIN, configuration, named
+    from scheduler.cli.errors import InputError, misused
+    from scheduler.cli.inputs import STDIN, profiles
     from scheduler.controller.launch import Files, schedule
     from scheduler.controller.reload import Loaded, ReloadError
-    from scheduler.framework.profiles import build
     from scheduler.kube.config import connect
-    from scheduler.plugins.registry import registry
     from scheduler.service.run import run_service
 
     if verify < 0:
@@ -58,18 +56,13 @@ def run(
     services.log_at(log_level)
     listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
 
-    def load() -> Loaded:
-        settings = configuration(config)
-        with about(named(config) if config else "configuration"):
-            return settings, build(settings, registry())
-
     def reload() -> Loaded:
         try:
-            return load()
+            return profiles(config)
         except InputError as error:
             raise ReloadError(str(error)) from None
 
-    settings, frameworks = load()
+    settings, frameworks = profiles(config)
     connection = connect(kubeconfig or settings.client_connection.kubeconfig or None, context)
     gc.freeze()
     files = Files(None if config == STDIN else config, reload)

@@ -10,14 +10,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from scheduler.cli.errors import FOUND, InputError, about, complain
-from scheduler.cli.inputs import configuration, named
+from scheduler.cli.errors import FOUND, InputError, complain
+from scheduler.cli.inputs import profiles
 from scheduler.cli.options import ConfigFile, Context, Kubeconfig, RequestTimeout, SchedulerName, seconds
 from scheduler.cli.output import Output, yaml_of
-from scheduler.framework.profiles import annotated, build
+from scheduler.framework.profiles import annotated
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
 from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.shadow.answer import Compared, Summary
 from scheduler.whatif.shadow.record import Change
@@ -98,11 +97,7 @@ def shadow(
 
 def _profile(config: str | None, scheduler: str | None, of: str) -> tuple[Framework, Decoder, str | None]:
     """The profile to try, what reads pods for it, and the kubeconfig of its configuration. Raises InputError."""
-    settings = configuration(config)
-    with about(named(config) if config else "configuration"):
-        frameworks = build(settings, registry())
-    if scheduler is not None and scheduler not in frameworks:
-        raise InputError(f"--scheduler: {shown(scheduler)}: expected one of the profiles {', '.join(frameworks)}")
+    settings, frameworks = profiles(config, scheduler)
     framework = frameworks.get(scheduler or of) or next(iter(frameworks.values()))
     if settings.extenders:
         addresses = ", ".join(extender.url_prefix for extender in settings.extenders)

@@ -1,8 +1,6 @@
 """`berth simulate`: what would happen, on a cluster or a trace."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +11,7 @@ from msgspec.structs import replace
 from scheduler.cli.arriving import Asked
 from scheduler.cli.errors import FOUND, Faults, InputError, about
 from scheduler.cli.given import given
-from scheduler.cli.inputs import configuration, content, named
+from scheduler.cli.inputs import content, named, profiles
 from scheduler.cli.options import (
     ClusterFiles,
     ConfigFile,
@@ -24,12 +22,11 @@ from scheduler.cli.options import (
     SchedulerName,
     Validate,
 )
-from scheduler.cli.output import PageOutput, as_data, as_table
-from scheduler.cli.removable import chosen_by, print_removable
-from scheduler.framework.profiles import build
+from scheduler.cli.output import PageOutput, as_data, as_table, progress
+from scheduler.cli.removable import print_removable
+from scheduler.cli.which import labelled
 from scheduler.framework.spelling import near_names
 from scheduler.model.mistakes import misfit
-from scheduler.plugins.registry import registry
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.outcome import Outcome
@@ -122,7 +119,7 @@ def simulate(
             raise InputError(f"--removable tries all nodes of a cluster: {others}")
         if output is PageOutput.HTML:
             raise InputError("-o: html: expected table, json or yaml with --removable")
-        chosen = chosen_by(selector)
+        chosen = labelled(selector)
     if trace is not None:
         if files or drain or cluster:
             raise InputError("--trace plays a trace on its own nodes: -f, --drain and --cluster don't go with it")
@@ -195,26 +192,12 @@ def _trace(
                 others.append(msgspec.json.decode(raw, type=Recorded))
             except msgspec.DecodeError as error:
                 raise ObjectError(f"expected what python -m bench.trace writes: {misfit(error)}") from None
-    settings = configuration(config) if config else TRACE_PROFILES
-    with about(named(config) if config else "configuration"):
-        frameworks = build(settings, registry())
-    with _progress() as progress:
-        answer = study(found, frameworks, load, fill, progress)
-        more = recorded(found, others, next(iter(frameworks.values())), progress)
+    _, frameworks = profiles(config or None, usual=TRACE_PROFILES)
+    with progress("reading the trace") as tell:
+        answer = study(found, frameworks, load, fill, tell)
+        more = recorded(found, others, next(iter(frameworks.values())), tell)
     _print(replace(answer, profiles=[*more, *answer.profiles]), output)
     return 0
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Where the run is, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("reading the trace") as status:
-        yield status.update
 
 
 def _print(answer: Outcome | Study, output: PageOutput, *, only_mine: bool = True) -> None:

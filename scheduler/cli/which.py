@@ -1,6 +1,6 @@
 """Which pods a command is about, when it is about several: those that wait, of a namespace, an owner or a selector."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from scheduler.apiserver.selectors import parse_labels
 from scheduler.apiserver.status import StatusError
@@ -32,6 +32,15 @@ def owner(argument: str) -> tuple[str, str] | None:
     return (kind, name) if kind is not None else None
 
 
+def labelled(selector: str | None) -> Callable[[Mapping[str, str]], bool]:
+    """Whether labels are those of `--selector`; without one, all are. Raises InputError."""
+    try:
+        matches = parse_labels(selector) if selector else None
+    except (ValueError, StatusError) as error:
+        raise InputError(f"--selector: {shown(selector)}: {error}") from None
+    return matches or (lambda labels: True)
+
+
 def waiting(world: World, *, namespace: str | None, of: tuple[str, str] | None, selector: str | None) -> list[Pod]:
     """The pods that wait; `namespace` None: of all namespaces. Raises InputError."""
     found = _of(world.waiting.values(), namespace, of, selector)
@@ -56,16 +65,11 @@ def anybody(world: World, selector: str) -> bool:
 
 
 def _of(pods: Iterable[Pod], namespace: str | None, of: tuple[str, str] | None, selector: str | None) -> list[Pod]:
-    try:
-        matches = parse_labels(selector) if selector else None
-    except (ValueError, StatusError) as error:
-        raise InputError(f"--selector: {shown(selector)}: {error}") from None
+    matches = labelled(selector)
     return [
         pod
         for pod in pods
-        if (namespace is None or pod.namespace == namespace)
-        and (of is None or _owned(pod, of))
-        and (matches is None or matches(pod.labels))
+        if (namespace is None or pod.namespace == namespace) and (of is None or _owned(pod, of)) and matches(pod.labels)
     ]
 
 

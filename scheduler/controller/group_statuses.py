@@ -48,7 +48,7 @@ not take a request before it has answered the one before."""
 MOST = 20_000
 """Groups for which something may wait to be written."""
 FEW = 200
-"""As many may wait of any namespace, however many wait in all."""
+"""How many groups of any namespace may wait, however many wait in all."""
 REMEMBERED = 1_000
 """Groups of which it is kept what the API answered last. The watch shows the same a moment later."""
 TRIES = 3

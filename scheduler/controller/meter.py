@@ -155,7 +155,7 @@ class Meter:
         return {"verified": int(sum(found.values())) - given_up, "differing": differing, "given_up": given_up}
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
-        """As Engine.handle."""
+        """Measure and do what `Engine.handle` does."""
         kind = type(stimulus)
         if kind is Cycle:
             return self._cycle(now)

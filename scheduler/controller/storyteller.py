@@ -65,7 +65,7 @@ class Storyteller:
             timeline.leader = self._elector.term.holder
 
     def _stands_by(self) -> str:
-        """That another replica has more to tell, if so."""
+        """Says that another replica has more to tell, if so."""
         if self._scheduler.leading or self._elector is None:
             return ""
         return f". This replica stands by: ask the leader, {self._elector.term.holder or 'once there is one'}"

@@ -28,7 +28,7 @@ log = structlog.get_logger("objects")
 
 
 class UnshownClaims:
-    """Those of one scheduler. `devices` gives its columns as they are now."""
+    """The claims of one scheduler that the API does not show yet. `devices` gives its columns as they are now."""
 
     def __init__(self, client: Client, devices: Callable[[], Devices], receive: Callable[[Stimulus], None]) -> None:
         self._client = client

@@ -1,12 +1,13 @@
 """The story itself, act by act. Each says what it wants of the cluster; what comes of it is the scheduler's doing."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from scheduler.demo import devices, words
 from scheduler.demo.cast import DEVICES, DISK, REPORT_CPU, TRAINER_IMAGE
 from scheduler.demo.gang import gang
 from scheduler.demo.governed import governed
-from scheduler.demo.objects import GATE, GPU, HOSTNAME, PAUSE, ZONE, Object, affinity, near, pod
+from scheduler.demo.objects import GATE, GPU, HOSTNAME, ZONE, Object, affinity, near, pod
 from scheduler.demo.pending import free_by_asking_less, free_by_uncordoning
 from scheduler.demo.play import PATIENCE, Play
 
@@ -167,16 +168,10 @@ ACTS: tuple[Callable[[Play], Awaitable[None]], ...] = (
 )
 
 
-def _pod(play: Play, name: str, cpu: int, memory: int, *, packed: bool = False, **spec: object) -> Object:
+def _pod(play: Play, name: str, cpu: int, memory: int, *, packed: bool = False, **spec: Any) -> Object:
     setting = play.setting
-    found: Object = pod(
-        name,
-        setting.packer if packed else setting.scheduler,
-        cpu=max(cpu // setting.scale, 1),
-        memory=max(memory // setting.scale, 1),
-        **{"image": PAUSE, **spec},  # type: ignore[arg-type]
-    )
-    return found
+    scheduler = setting.packer if packed else setting.scheduler
+    return pod(name, scheduler, cpu=max(cpu // setting.scale, 1), memory=max(memory // setting.scale, 1), **spec)
 
 
 def _gated(play: Play, key: str) -> bool:

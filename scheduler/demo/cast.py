@@ -39,7 +39,7 @@ class Setting:
 
     @property
     def profiles(self) -> tuple[str, str]:
-        """Both schedulerNames."""
+        """The schedulerNames of the two profiles."""
         return self.scheduler, self.packer
 
     @property

@@ -1,11 +1,9 @@
 """An act with a gang: eight workers that start together or not at all, first with too little room, then with enough."""
 
-from collections.abc import Iterator
-
 import msgspec
 
 from scheduler.demo import words
-from scheduler.demo.objects import PAUSE, Object, pod
+from scheduler.demo.objects import Object, pod
 from scheduler.demo.play import PATIENCE, Play
 from scheduler.kube.errors import ApiError
 from scheduler.kube.resources import POD_GROUPS
@@ -61,10 +59,7 @@ async def gang(play: Play) -> None:
     before = {name: play.witness.last(f"{play.setting.namespace}/{name}") for name in names}
     puts: dict[str, str | None] = dict.fromkeys(names, "")
     await play.show("pending", f"{GROUP} waits as a whole", lines, pod=names[FIT], puts=puts, beats=4.0)
-    await play.patch_node(node, {"spec": {"unschedulable": False}})
-    title = f"The maintenance of {node} is over: uncordon {node}"
-    lines = [f"PATCH spec.unschedulable: false. Now all {SIZE} fit, and are bound together."]
-    await play.show("change", title, lines, node=node, cordons={node: False})
+    await play.uncordon(node, f" Now all {SIZE} fit, and are bound together.")
     for name in names:
         await play.show_outcome(name, after=before[name], beats=0.4)
 
@@ -96,7 +91,7 @@ async def _create(play: Play, cpu: int) -> None:
 
 def _worker(play: Play, name: str, cpu: int) -> Object:
     member = {"podGroupName": GROUP}
-    return pod(name, play.setting.scheduler, cpu=cpu, memory=16, image=PAUSE, schedulingGroup=member)
+    return pod(name, play.setting.scheduler, cpu=cpu, memory=16, schedulingGroup=member)
 
 
 def _plan(play: Play) -> tuple[str, int] | None:
@@ -108,15 +103,10 @@ def _plan(play: Play) -> tuple[str, int] | None:
     free = {node.name: node.allocatable.get("cpu", 0) - mirror.used(node.name) for node in open_nodes}
     for cpu in range(_MOST, _LEAST, -_STEP):
         takes = {name: max(left, 0) // cpu for name, left in free.items()}
-        for name in _by_room(takes):
+        for name in sorted(takes, key=lambda name: (-takes[name], name)):
             if sum(takes.values()) - takes[name] == FIT and sum(takes.values()) >= SIZE:
                 return play.short(name), cpu
     return None
-
-
-def _by_room(takes: dict[str, int]) -> Iterator[str]:
-    """Nodes, those that take most first."""
-    yield from sorted(takes, key=lambda name: (-takes[name], name))
 
 
 def _node(play: Play, name: str) -> Node:

@@ -52,15 +52,16 @@ class Mirror:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def pod(self, namespace: str, name: str) -> Pod | None:
+        """A pod, if the server has it."""
         return self.pods.get(f"{namespace}/{name}")
 
     def on(self, node: str) -> Iterator[Pod]:
         """The pods of one node, in the order of their names."""
         return iter(sorted((pod for pod in self.pods.values() if pod.node_name == node), key=lambda pod: pod.key))
 
-    def used(self, node: str, resource: str = "cpu") -> int:
-        """What the pods of a node ask for."""
-        return sum(pod.shape.requests.get(resource, 0) for pod in self.on(node))
+    def used(self, node: str) -> int:
+        """The milli-cores that the pods of a node ask for."""
+        return sum(pod.shape.requests.get("cpu", 0) for pod in self.on(node))
 
     async def until(self, claim: Callable[[], bool], what: str, seconds: float) -> None:
         """Return once the claim holds; it is looked at after each change.

@@ -58,7 +58,6 @@ def pod(
     *,
     cpu: int,
     memory: int,
-    app: str | None = None,
     claim: str | None = None,
     image: str = PAUSE,
     **spec: Any,
@@ -81,7 +80,7 @@ def pod(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": {APP: app or name.rsplit("-", 1)[0]}},
+        "metadata": {"name": name, "labels": {APP: name.rsplit("-", 1)[0]}},
         "spec": {
             "schedulerName": scheduler,
             "terminationGracePeriodSeconds": 0,

@@ -29,10 +29,7 @@ async def free_by_uncordoning(play: Play, report: Object) -> None:
     if change is None:
         await _stays(play, verdict)
         return
-    node = play.short(change.node)
-    await play.patch_node(node, {"spec": {"unschedulable": False}})
-    title = f"The maintenance of {node} is over: uncordon {node}"
-    await play.show("change", title, ["PATCH spec.unschedulable: false."], node=node, cordons={node: False})
+    await play.uncordon(play.short(change.node))
     await play.show_outcome(name, after=verdict)
 
 

@@ -54,8 +54,9 @@ class Play:
         self.recording = Recording()
         self.created: dict[str, float] = {}
         self._audience = audience
+        self.explain_group = explain_group
+        """What `berth explain podgroup/NAME` says of a group of ours, asked of the running scheduler's cache."""
         self._explain = explain
-        self._explain_group = explain_group
         self._pace = pace
 
     # --- telling --------------------------------------------------------------------------------------------------
@@ -166,6 +167,12 @@ class Play:
         """Merge-patch a node (by its short name)."""
         await self.client.patch(NODES.path(name=self.setting.full(name)), msgspec.json.encode(patch))
 
+    async def uncordon(self, name: str, more: str = "") -> None:
+        """Open a node (by its short name) again, and show it. `more`: what else is to be said."""
+        await self.patch_node(name, {"spec": {"unschedulable": False}})
+        title, line = f"The maintenance of {name} is over: uncordon {name}", f"PATCH spec.unschedulable: false.{more}"
+        await self.show("change", title, [line], node=name, cordons={name: False})
+
     async def delete_pod(self, name: str) -> None:
         """Delete a pod of ours and wait until it is gone."""
         await self.client.delete(PODS.path(self.setting.namespace, name))
@@ -176,10 +183,6 @@ class Play:
     def explain(self, name: str) -> Explanation:
         """What `berth explain` says of a pod of ours, asked of the running scheduler's cache."""
         return self._explain(self._there(name))
-
-    def explain_group(self, name: str) -> GroupExplanation:
-        """What `berth explain podgroup/NAME` says of a group of ours, asked of the running scheduler's cache."""
-        return self._explain_group(name)
 
     def shorten(self, text: str) -> str:
         """A text with the story's short names."""

@@ -35,7 +35,7 @@ from scheduler.whatif.explain import explain
 from scheduler.whatif.explanation import Explanation
 from scheduler.whatif.gangs.answer import GroupExplanation
 from scheduler.whatif.gangs.explain import explain_group
-from scheduler.whatif.gangs.gang import gang_in
+from scheduler.whatif.gangs.gang import gang_of
 
 REAL_SCALE = 40
 """On nodes that are somebody's, the story's pods ask for this part of what they would."""
@@ -99,7 +99,7 @@ async def _tell(client: Client, setting: Setting, audience: Audience, options: O
 
             def ask_about_group(name: str) -> GroupExplanation:
                 cluster, key = scheduler.engine.cluster, GroupKey(setting.namespace, name)
-                gang = gang_in(key, cluster)
+                gang = gang_of(key, cluster)
                 assert gang is not None
                 return explain_group(gang, frameworks[setting.scheduler], cluster)
 

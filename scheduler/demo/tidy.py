@@ -69,11 +69,9 @@ class Tidy:
     async def _clean_devices(self) -> None:
         try:
             await devices.let_claims_go(self._client, self._setting)
-        except ApiError as error:
-            if error.status != 404:  # the API server does not serve devices
+        except (ApiError, Unreachable) as error:
+            if not (isinstance(error, ApiError) and error.status == 404):  # 404: the server has no devices
                 self._notice(f"Could not delete the claims: {error}")
-        except Unreachable as error:
-            self._notice(f"Could not delete the claims: {error}")
         for path, what in devices.left(self._setting):
             await self._delete(path, what)
 

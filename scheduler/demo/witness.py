@@ -141,10 +141,10 @@ class Witness:
         self._told = told
         self._short = short
         self._read: dict[str, SeenDecision] = {}
-        """The latest decision on each pod: those of a gang are all made before it is said what becomes of them."""
+        """The latest decision on each pod. A whole gang is decided on before any of its pods is bound or has failed."""
 
     def watch(self, frameworks: Mapping[str, Framework]) -> dict[str, Framework]:
-        """The same frameworks under our eyes."""
+        """Frameworks that do the same, and whose decisions are recorded here."""
         return {name: Watched(framework.profile, self._listen) for name, framework in frameworks.items()}
 
     def observe(self, instruction: Instruction) -> None:

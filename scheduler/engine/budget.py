@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _AS_LONG = 16
-"""So many slices in a row have the same length."""
+"""How many slices in a row have the same length."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class GivenTwice:
             self._outbox.add(DeviceGivenTwice(placement.pod, note))
 
     def answered(self, stimulus: OfBindingCycle) -> None:
-        """It is known what has become of a Binding, or of something before it."""
+        """We know what has become of a Binding, or of something before it."""
         if self._posted and stimulus.uid in self._posted:
             pod, note = self._posted.pop(stimulus.uid)
             if isinstance(stimulus, Bound):

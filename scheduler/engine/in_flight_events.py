@@ -23,7 +23,7 @@ class InFlightEvents:
 
     def __init__(self) -> None:
         self.number = 0
-        """Of the latest event."""
+        """The number of the latest event."""
         self._latest: dict[int, _Latest] = {}
         """Keyed by the kind's identity: hashing a Flag takes longer than everything else that happens here."""
 

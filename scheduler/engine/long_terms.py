@@ -9,7 +9,7 @@ it. Terms of pods that have a node, or that a node is kept for, count for others
 from scheduler.model.shape import PodShape
 
 MOST_BYTES = 2 << 20
-"""Of what is written, as of the bounds in `scheduler/model/pod.py`."""
+"""The bound of what a pod has written, one of those in `scheduler/model/pod.py`."""
 
 
 class LongTerms:

@@ -42,7 +42,7 @@ class NoFit:
         return self.points is not None
 
     def of(self, pod: Pod) -> "NoFit":
-        """The same for another pod. Who rejected which node is left out: the message says what is to be known of it."""
+        """This outcome for another pod. Who rejected which node is left out: the message says what is known of it."""
         found = NoFit.__new__(NoFit)
         found.decision = Decision(pod, self.decision.nodes, self.decision.feasible, quick=True)
         found.result, found.plugins, found.message, found.points = self.result, self.plugins, self.message, self.points

@@ -20,7 +20,7 @@ from scheduler.state.cluster import Cluster
 _EACH = 8
 """Up to this many pods that were nominated for one node, others are asked about each; beyond, about all at once."""
 _AT_ONCE = 64
-"""So many nominations for a node are ended in one turn."""
+"""How many nominations for a node are ended in one turn."""
 _ENDED = 20
 """Steps of each."""
 

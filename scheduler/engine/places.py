@@ -31,7 +31,7 @@ class Cause(NamedTuple):
     """Why pods move from one place to another."""
 
     event: str
-    """As the queue_incoming_pods metric names it."""
+    """The name that the metric queue_incoming_pods has for it."""
     about: str = ""
     """The object of the event: "Node n4". Empty: the pod itself, or none."""
 

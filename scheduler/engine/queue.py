@@ -31,7 +31,7 @@ _PUT_OFF_AT_ONCE = 256
 _STORIES_AT_ONCE = 256
 """How many stories have their entries counted in one turn, after a large group has moved."""
 _KEPT_FOR_ASKED = 64
-"""Of the pods nominated for one node, this many are looked at closely; the others are woken."""
+"""How many of the pods nominated for one node are looked at closely; the others are woken."""
 
 
 class Queue(PendingWork):
@@ -205,7 +205,7 @@ class Queue(PendingWork):
         return self._popped(queued)
 
     def _pop_in_turn(self, now: float) -> QueuedPod | None:
-        """As `pop`, when there is more to do than to take the first active pod."""
+        """Do what `pop` does when there is more to do than to take the first active pod."""
         turns = self.turns
         if self._entering:
             self._reenter(now)

@@ -66,7 +66,7 @@ class QueuedPod(Struct, eq=False):
     plugins: frozenset[str] = frozenset()
     """The plugins that rejected it last."""
     flushed: bool = False
-    """It is tried next only because it waited long (WasFlushedFromUnschedulable)."""
+    """Whether it is tried next only because it waited long (WasFlushedFromUnschedulable)."""
     written: tuple[str, str, str] | None = None
     """(reason, message, nominated node) that we wrote to the API last."""
     equals: Any = None

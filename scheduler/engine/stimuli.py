@@ -137,7 +137,7 @@ class TakingOut(Struct, frozen=True):
 
 
 class TakenOut(Struct, frozen=True):
-    """It is known what became of that. `written`: what was stored, with the new resourceVersions."""
+    """We know what became of such writes (`TakingOut`). `written`: what was stored, with the new resourceVersions."""
 
     uid: str
     written: Versions

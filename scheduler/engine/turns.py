@@ -79,7 +79,7 @@ class Turns:
         self._came: tuple[str, float] = ("", -LATELY)
         """The namespace of the last pod that waited in no lane and was charged with nothing, and when it was popped."""
         self._came_before: tuple[str, float] = ("", -LATELY)
-        """The same of the last one of another namespace than that."""
+        """As `_came`, for the last such pod of another namespace than that one."""
 
     @property
     def idle(self) -> bool:

@@ -28,7 +28,7 @@ class Unread:
         self.ready: Callable[[Thing, float], None] = _nobody
         """Told of each object that is read, and when."""
         self.things: dict[str, Thing] = {}
-        """Those that wait, by their keys."""
+        """The objects that wait, by their keys."""
         self._lanes: Backlog[str] = Backlog()
         self._effort = Effort()
 

@@ -76,7 +76,7 @@ class Woken(Struct):
     event: ClusterEvent
     real: bool
     about: EventObject | None = None
-    """As in PendingEvent."""
+    """The object that the event is about, as in `PendingEvent`."""
 
 
 class Waiting:

@@ -69,7 +69,7 @@ class Patch:
     change: Mapping[str, Any]
     subresource: str = ""
     strategic: bool = False
-    """It is a strategic merge patch, which can take one entry out of a list by its key.
+    """Whether this is a strategic merge patch, which can take one entry out of a list by its key.
 
     If the object has changed since `resource_version`, it is made over the newest version: what it says is the same
     over any. The version keeps one that comes late from being carried out again.

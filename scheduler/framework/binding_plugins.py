@@ -92,7 +92,7 @@ def by_point(points: Mapping[str, Iterable[Any]], which: Iterable[str] = FROM_RE
 
 
 def for_shape(plugins: PluginsByPoint, shape: PodShape) -> PluginsByPoint:
-    """Those of them that pods of a shape concern."""
+    """The plugins that pods of a shape concern."""
     return {point: tuple([at for at in there if at.asked_about(shape)]) for point, there in plugins.items()}
 
 

@@ -51,7 +51,7 @@ class Decision(Struct):
     quick: bool = False
     """Found by what is kept for equal pods: only the best rows are known, not the scores, nor who rejected what."""
     passing: int = 0
-    """Of a quick or settled decision, how many rows pass all filters."""
+    """How many rows pass all filters, if the decision is quick or settled."""
     settled: bool = False
     """What became of it is known, and only that is kept."""
 

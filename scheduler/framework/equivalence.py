@@ -289,7 +289,7 @@ def _static(plugin: Any) -> bool:
 
 
 def _split(things: Iterable[Any], condition: Callable[[Any], bool]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Those that meet a condition, and the others."""
+    """The things that meet a condition, and the others."""
     things = tuple(things)
     return tuple(one for one in things if condition(one)), tuple(one for one in things if not condition(one))
 

@@ -15,7 +15,7 @@ from scheduler.state.column import Bools
 from scheduler.state.effort import Effort
 
 _PART = 2_500
-"""So many texts are made in one part."""
+"""How many texts are made in one part."""
 _MERGED_PER_STEP = 10
 
 
@@ -34,7 +34,7 @@ class SortedTexts:
         return self._over and len(self._runs) == 1
 
     def all(self, effort: Effort) -> list[str]:
-        """All of them, not to be changed.
+        """All texts, not to be changed.
 
         Raises SliceOver.
         """
@@ -66,7 +66,7 @@ class ManyReasons(Sequence[tuple[Reason, Bools]]):
         return chain((where for _, where in self.few), (self.where,))
 
     def at(self, few: Sequence[tuple[Reason, Bools]], where: Bools) -> "ManyReasons":
-        """The same texts, of other nodes."""
+        """These texts, of other nodes."""
         return ManyReasons(few, self.texts, where)
 
     def __len__(self) -> int:

@@ -137,7 +137,7 @@ class FailedGroup(NamedTuple):
 
     group: PodGroup
     pods: Sequence[Pod]
-    """Those that were tried, in that order."""
+    """The pods that were tried, in that order."""
     by_topology: bool = False
     """The group asks for a domain, and the profile heeds that."""
 

@@ -24,7 +24,7 @@ class Profile:
     args: Mapping[str, Any] = field(default_factory=dict)
     """In-tree plugin → its arguments."""
     placement_weights: Mapping[str, int] = field(default_factory=dict)
-    """As `weights`, at the point placement_score."""
+    """Plugin → its weight at the point placement_score."""
 
     def plugins(self, point: str) -> tuple[Any, ...]:
         return self.points.get(point, ())

@@ -422,7 +422,7 @@ def _on_node(profile: Profile, filters: FilterPlugins) -> frozenset[str]:
 
 
 _SHAPES = 1024
-"""Of so many shapes it is remembered which plugins they concern."""
+"""For how many shapes we remember which plugins they concern."""
 _NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
 
 

@@ -20,7 +20,7 @@ class Reason:
     text: str
     unresolvable: bool = False
     broken: bool = False
-    """It is no reason but an error: if the node gets so far, the attempt ends with it."""
+    """Whether it is an error, not a reason: if the node gets so far, the attempt ends with it."""
 
     @property
     def code(self) -> str:

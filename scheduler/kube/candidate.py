@@ -62,7 +62,7 @@ class Candidate(Elector):
         self._beats = 0
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """As an Elector's."""
+        """Wait to lead, do the work while we do, and release the Lease, as an Elector does. Raises LeaseLostError."""
         beating = asyncio.create_task(self._beat())
         try:
             async with Aside(self._connection) as aside:
@@ -73,7 +73,7 @@ class Candidate(Elector):
             beating.cancel()
 
     async def keep(self) -> None:
-        """As an Elector's; calls `on_dead` when the event loop is stuck, as a stuck loop can't do so itself."""
+        """Renew the Lease as an Elector does; call `on_dead` when the event loop is stuck and can't do so itself."""
         try:
             await super().keep()
         except LoopDeadError as error:

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from scheduler.kube.connection import Connection
-from scheduler.kube.errors import ApiError, ConfigError, Unreachable, described
+from scheduler.kube.errors import ApiError, Unreachable, described
 from scheduler.kube.exchange import Exchange
 from scheduler.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Places, Throttle
 from scheduler.kube.line import Response
@@ -86,7 +86,7 @@ class Client:
         self._fixed: list[tuple[str, str]] = []
         """What goes with every request."""
         self._headers = ""
-        """The same as lines."""
+        """The same headers as lines of a request."""
         self._lanes: dict[str, _LaneState] = {}
         self._rng = rng
         self._clock = clock
@@ -238,11 +238,7 @@ class Client:
             await self._refresh(force=False)
         left, headers = self._left(verb, lane), self._headers
         messages = [exchange.message(verb, path, headers, body, kind) for path, body, kind in requests]
-        try:
-            context = None if connection.tls is None else connection.tls.context()
-        except ConfigError as error:
-            raise Unreachable(f"no certificates: {described(error)}", sent=False) from error
-        return await exchange.send_many(messages, context, self._timeout, left, bodies=bodies)
+        return await exchange.send_many(messages, connection.context(), self._timeout, left, bodies=bodies)
 
     async def replace(self, path: str, body: bytes, *, lane: Lane = API) -> bytes:
         """PUT an object; its resourceVersion in the body makes it conditional."""
@@ -327,12 +323,9 @@ class Client:
                 if lane.accept:
                     lines = lines.replace(f"Accept: {JSON}\r\n", f"Accept: {lane.accept}\r\n", 1)
                 message = self._exchange.message(verb, target, lines, body, content_type)
-                context = None if connection.tls is None else connection.tls.context()
                 answer = await self._exchange.send(
-                    verb, message, context, seconds, left, patience=patience, on_send=on_send
+                    verb, message, connection.context(), seconds, left, patience=patience, on_send=on_send
                 )
-        except ConfigError as error:
-            raise Unreachable(f"no certificates: {described(error)}", sent=False) from error
         except Unreachable as error:
             if not error.timed_out:
                 connection.recheck_tls()  # TLS 1.3 tells of a refused client certificate only after the handshake
@@ -351,10 +344,7 @@ class Client:
             if self._proxied is not None:
                 return await self._proxied.open(target, self._fixed, idle)
             message = self._exchange.message("GET", target, self._headers, None, JSON)
-            context = None if connection.tls is None else connection.tls.context()
-            return await self._exchange.open(message, context, idle)
-        except ConfigError as error:
-            raise Unreachable(f"no certificates: {described(error)}", sent=False) from error
+            return await self._exchange.open(message, connection.context(), idle)
         except Unreachable as error:
             if not error.timed_out:
                 connection.recheck_tls()

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from scheduler.kube.credentials import Credentials, anonymous
-from scheduler.kube.errors import ConfigError, described
+from scheduler.kube.errors import ConfigError, Unreachable, described
 
 CHECK_SECONDS = 1.0
 Signature: TypeAlias = tuple[tuple[str, int, int, int], ...]
@@ -73,7 +73,7 @@ class Tls:
             self.recheck()
 
     def elsewhere(self, *, ca_file: str | None, verify: bool) -> Tls:
-        """For another server: the same client certificate, and other CAs that may have signed the server's."""
+        """The TLS of another server: the same client certificate, and other CAs that may have signed the server's."""
         return Tls(
             ca_file=ca_file, cert_file=self._cert_file, key_file=self._key_file, verify=verify, clock=self._clock
         )
@@ -139,6 +139,13 @@ class Connection:
         if self.credentials.due():
             self.credentials.renew()
         return self.credentials.header
+
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context to connect with; None: without TLS. Raises Unreachable if its files never worked."""
+        try:
+            return None if self.tls is None else self.tls.context()
+        except ConfigError as error:
+            raise Unreachable(f"no certificates: {described(error)}", sent=False) from error
 
     def recheck_tls(self) -> None:
         """Look whether certificates were rotated before the next connection."""

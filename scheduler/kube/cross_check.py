@@ -28,14 +28,14 @@ from scheduler.kube.wire import MALFORMED, ListMeta, Partial, Version, older, re
 EVERY_SECONDS = 20.0
 """Between two checks of a kind, less or more a quarter."""
 OBJECTS_PER_SECOND = 1250
-"""Of a kind that has more than 25,000 of them: 50,000 pods are compared every 40 s."""
+"""A kind with more than 25,000 objects is compared less often: 50,000 pods every 40 s."""
 SECONDS = 10.0
-"""For a page."""
+"""The timeout for a page."""
 PAGE_SIZE = 500
 SILENT_SECONDS = 5.0
 """How long a watch from which nothing comes may be behind a list; kube-apiserver's are behind by milliseconds."""
 BEHIND_SECONDS = 30.0
-"""The same for a watch that is heard: it may be slow."""
+"""How long a watch from which something comes may be behind a list: it may be slow."""
 LOOK_SECONDS = 0.5
 SPREAD = 0.25
 """The part of the time between two checks over which the pages of one are spread."""
@@ -113,7 +113,7 @@ class CrossCheck:
         """Known, and not listed."""
         self._rest: Iterator[Key] = iter(())
         self._still: Iterator[Key] = iter(())
-        """Of what differed, the keys that have to be looked at again in this round."""
+        """The keys of what differed that are still to be looked at in this round."""
 
     def soon(self, now: float) -> bool:
         """Check now, if that was not asked for too often lately; whether it will."""

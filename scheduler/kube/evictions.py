@@ -88,7 +88,7 @@ class _Reference(msgspec.Struct):
 
 
 class _Event(msgspec.Struct, rename="camel"):
-    """Of events.k8s.io/v1, and of v1, where two fields have other names."""
+    """An Event of events.k8s.io/v1, or of v1, where two fields have other names."""
 
     metadata: _Meta
     reason: str = ""
@@ -197,7 +197,7 @@ class _Records:
         self._of: Counter[str] = Counter()
 
     def add(self, raw: bytes | msgspec.Raw) -> None:
-        """Keep it, if it is one of ours."""
+        """Keep an Event, if an evictor wrote it about an eviction. Raises msgspec.MsgspecError."""
         read = _event.decode(raw)
         ours = CONTROLLER in (read.reporting_controller, read.reporting_component)
         about = read.about
@@ -208,7 +208,7 @@ class _Records:
             self._told.setdefault(about.uid, []).append(read)
 
     def evictions(self) -> list[PastEviction]:
-        """One for each pod."""
+        """What the Events tell, one entry for each pod."""
         return [_folded(each) for each in self._told.values() if any(OWNER in one.said for one in each)]
 
 

@@ -47,12 +47,12 @@ class _Statuses:
             line.all_answered()
 
     def _body(self) -> bytes:
-        """Of the answer that is complete now."""
+        """The body of the answer that is complete now."""
         return b""
 
 
 class _Whole(_Statuses):
-    """As `_Statuses`, with the bodies."""
+    """The answers to several requests that went out together, each with its body."""
 
     def __init__(self, line: Line, wanted: int) -> None:
         super().__init__(line, wanted)
@@ -107,7 +107,7 @@ class Line(asyncio.Protocol):
         return statuses.done
 
     def status(self) -> int:
-        """Of the answer at hand."""
+        """The HTTP status of the answer at hand."""
         return self._parser.get_status_code()
 
     def stays(self) -> bool:

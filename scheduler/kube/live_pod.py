@@ -6,7 +6,7 @@ import msgspec
 
 
 class LiveMeta(msgspec.Struct, rename="camel"):
-    """Which pod it is, and whether it is being deleted."""
+    """The metadata of a pod that say which one it is, and whether it is being deleted."""
 
     uid: str = ""
     resource_version: str = ""
@@ -14,7 +14,7 @@ class LiveMeta(msgspec.Struct, rename="camel"):
 
 
 class LiveSpec(msgspec.Struct, rename="camel"):
-    """Where it is."""
+    """The part of a pod's spec that says where it is."""
 
     node_name: str = ""
 

@@ -26,7 +26,7 @@ def varint(number: int) -> bytes:
 
 _LENGTHS = tuple(varint(length) for length in range(2048))
 _KEYS = tuple(bytes((field << 3 | _BYTES,)) for field in range(16))
-"""Of bytes. Looked up, since a pod's two bodies have forty of both."""
+"""The keys of fields that are bytes. Keys and lengths are looked up, since a pod's two bodies have forty of both."""
 
 
 def integer(field: int, number: int) -> bytes:
@@ -51,7 +51,7 @@ def text(field: int, value: str) -> bytes:
 
 kept_text = lru_cache(1024)(text)
 kept_integer = lru_cache(1024)(integer)
-"""The same for what is said again and again."""
+"""For texts and numbers that come again and again: their bytes are kept."""
 
 
 def envelope(api_version: str, kind: str, body: bytes) -> bytes:

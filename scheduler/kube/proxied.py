@@ -117,7 +117,7 @@ class Proxied:
                 headers=headers,
                 allow_redirects=False,
                 timeout=limits,
-                ssl=True if connection.tls is None else connection.tls.context(),
+                ssl=connection.context() or True,
                 proxy=connection.proxy,
                 server_hostname=connection.server_name,
             )

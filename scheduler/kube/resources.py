@@ -112,10 +112,10 @@ SCHEDULING: tuple[Resource, ...] = (
 )
 """What decisions are made from."""
 DEVICES: tuple[Resource, ...] = (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES, DEVICE_TAINT_RULES)
-"""The same for devices: a cluster may not have them, and nobody need be allowed to read them."""
+"""What decisions about devices are made from. A cluster may not have them, and need not let anybody read them."""
 GROUPS: tuple[Resource, ...] = (POD_GROUPS, COSCHEDULING_POD_GROUPS, COMPOSITE_POD_GROUPS)
-"""The same for pod groups: Kubernetes' own, off by default in its API server, those of scheduler-plugins, and groups of
-the former, an alpha feature."""
+"""What decisions about pod groups are made from: Kubernetes' own, off by default in its API server, those of
+scheduler-plugins, and groups of Kubernetes' own, an alpha feature. A cluster may not have them either."""
 WATCHED: tuple[Resource, ...] = (*SCHEDULING, *DEVICES, *GROUPS, METADATA_POLICIES)
 OWNERS: dict[tuple[str, str], Resource] = {
     (resource.group, resource.kind): resource

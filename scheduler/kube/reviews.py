@@ -32,7 +32,7 @@ KEEP_MOST = 1024
 PEER_RATE, PEER_BURST = 1.0, 10
 """New questions for one address: a second, and at once. A question that ends well is given back."""
 ALL_RATE, ALL_BURST = 10.0, 50
-"""For all addresses together."""
+"""New questions for all addresses together: a second, and at once."""
 PEERS_MOST = 1024
 TOLD_SECONDS = 60.0
 """Between two lines of the log about what was refused."""

@@ -33,7 +33,7 @@ TICK_SECONDS = 1.0
 REFUSED_SECONDS = 30.0
 """A refusal counts when it lasts: an API server that has just started refuses until it has read its own roles."""
 SURE_TICKS = 3
-"""So many ticks with an open stream before a Lease counts as over: after an outage the renewals come first."""
+"""Ticks with an open stream that it takes before a Lease counts as over: after an outage the renewals come first."""
 
 log = structlog.get_logger("schedulers")
 
@@ -119,7 +119,7 @@ class Schedulers:
     ) -> None:
         self.live: frozenset[str] | None = None
         self._ticks = 0
-        """With an open stream, in a row."""
+        """How many ticks in a row have found an open stream."""
         self._refused_since: float | None = None
         self._known = known
         self._on_change = on_change

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Signs:
-    """For how long the count has stood still, as seen by looks now and then. Give it the time, it keeps none."""
+    """Tells for how long a count has stood still, as far as looks now and then can see. It is given the time."""
 
     def __init__(self, count: Callable[[], int]) -> None:
         self._count = count

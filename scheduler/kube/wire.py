@@ -47,7 +47,7 @@ class Meta(msgspec.Struct, gc=False, rename="camel"):
 
 
 class MarkedMeta(Meta):
-    """The same with what people and programs have marked the object with."""
+    """An object's metadata with its labels and annotations."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None

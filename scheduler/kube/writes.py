@@ -82,7 +82,7 @@ def binding(pod: PodRef, node: str) -> tuple[str, bytes]:
 
 
 def protobuf_binding(pod: PodRef, node: str) -> bytes:
-    """The same body in protobuf (core/v1 Binding: metadata 1, target 2)."""
+    """The body of a Binding in protobuf (core/v1 Binding: metadata 1, target 2)."""
     metadata = text(1, pod.name) + kept_text(3, pod.namespace) + text(5, pod.uid)
     return envelope("v1", "Binding", message(1, metadata) + message(2, kept_text(1, "Node") + text(3, node)))
 
@@ -128,7 +128,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         return _encode(body)
 
     def protobuf(self) -> bytes:
-        """The same in protobuf (events.k8s.io/v1 Event, core/v1 ObjectReference, meta/v1 MicroTime)."""
+        """The body in protobuf (events.k8s.io/v1 Event, core/v1 ObjectReference, meta/v1 MicroTime)."""
         about = self.about
         seconds, micros = divmod(self.moment, 1_000_000)
         namespace = about.namespace
@@ -299,8 +299,7 @@ def eviction(pod: PodRef) -> tuple[str, bytes]:
 
 def deletion(pod: PodRef) -> tuple[str, bytes]:
     """DELETE this very pod; the server answers 409 when the name belongs to another by now."""
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
-    return pod_path(pod), _encode(options)
+    return object_deletion(PODS, pod.namespace, pod.name, pod.uid)
 
 
 async def bind(

@@ -82,7 +82,7 @@ class WeightedTerms(Once[WeightedTerm]):
         return whole(self._by_sign())
 
     def working_out(self) -> Parts[None]:
-        """As of `Terms`."""
+        """Work out what is asked of them later, some terms at a time, as `Terms.working_out` does."""
         self.__dict__["by_sign"] = by_sign = yield from self._by_sign()
         for by_key in by_sign:
             for of_key in by_key.values():

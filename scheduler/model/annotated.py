@@ -29,7 +29,7 @@ _TERMS = 1000
 
 
 class _NodeAffinity(wire.NodeAffinity):
-    """With the field that only the seed has."""
+    """Node affinity as the API has it, and the field that only the seed had."""
 
     also_required: wire.NodeSelector | None = msgspec.field(default=None, name=_ALSO_REQUIRED)
 
@@ -53,7 +53,7 @@ def affinity_of(annotations: bytes, own: bytes, namespace: str, usual: Mode) -> 
     Raises AnnotationError.
     """
     try:
-        held = _annotations_decoder.decode(annotations)
+        held = wire.texts_decoder.decode(annotations)
         text = held.get(AFFINITY)
         if text is None:
             return own
@@ -67,9 +67,6 @@ def affinity_of(annotations: bytes, own: bytes, namespace: str, usual: Mode) -> 
     if mode not in MODES:
         raise AnnotationError(f"annotation {MODE}: {as_json(mode)}: expected replace or add")
     return msgspec.json.encode(there | given)
-
-
-_annotations_decoder = msgspec.json.Decoder(dict[str, str])
 
 
 def _parsed(text: str, namespace: str) -> dict[str, Any]:

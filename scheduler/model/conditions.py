@@ -17,12 +17,13 @@ class Kind(Enum):
     """What a condition asks of the value of its key."""
 
     IN = auto()
-    """It is there and one of the values."""
+    """The key must be there, with one of the values."""
     NOT_IN = auto()
-    """It is none of the values; it may be absent."""
+    """The key may be absent, but may not have one of the values."""
     PRESENT = auto()
-    """It is there and none of the values, of which there may be none."""
+    """The key must be there, and may not have one of the values. There may be no values."""
     ABSENT = auto()
+    """The key may not be there."""
 
 
 class Condition(Struct, frozen=True, gc=False):
@@ -42,7 +43,7 @@ class Condition(Struct, frozen=True, gc=False):
 
     @property
     def asked(self) -> "list[_Asked]":
-        """The same as requirements."""
+        """The requirements that this condition stands for."""
         match self.kind:
             case Kind.IN:
                 return [_Asked(self.key, "In", self.values)]
@@ -176,7 +177,7 @@ class ByKey:
         self._rest: dict[str, Condition] = {}
         """The other conditions."""
         self._present = 0
-        """So many of the keys of other conditions must be there."""
+        """How many of the keys of the other conditions must be there."""
         self.add(conditions)
 
     def add(self, conditions: Sequence[Condition]) -> None:

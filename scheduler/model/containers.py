@@ -50,19 +50,19 @@ FIELDS = frozenset(
 )
 """The fields of a shape that are there once containers and volumes are read."""
 _PART = 64
-"""So many containers are read at once."""
+"""How many containers are read before others have a turn."""
 LARGE = 64 << 10
 """A container of more bytes is read at once: its 1,000 requests take some milliseconds."""
 _MANY = 64
-"""Pods with more containers and volumes take some tenths of a millisecond to read, where they may."""
+"""A pod with more containers and volumes than these takes some tenths of a millisecond to read."""
 _MUCH = 4 << 10
-"""So do those whose containers ask for so many bytes of resources and ports."""
+"""So does a pod whose containers have more than so many bytes of resources and ports."""
 _A_CONTAINER = 5
 """Steps that reading one takes, about; each of them adds as many to what is done for all together."""
 _OF_RESOURCES = 32
 """Reading so many bytes of what a container asks for is another step."""
 _BYTES = 64
-"""Of text that is split into containers or volumes, so many take a tenth of a microsecond."""
+"""So many bytes are split into containers or volumes in a tenth of a microsecond."""
 
 _resources_decoder = msgspec.json.Decoder(wire.ResourceRequirements)
 _amounts_decoder = msgspec.json.Decoder(wire.Amounts)
@@ -207,6 +207,7 @@ def _decoded(text: bytes, decoder: msgspec.json.Decoder[Thing]) -> Generator[int
 
 
 def resize_infeasible(status: wire.PodStatus) -> bool:
+    """Whether the kubelet says that it can't give the pod the resources to which it is to be resized."""
     return any(map(_says_infeasible, status.conditions or ()))
 
 

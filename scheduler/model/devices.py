@@ -15,7 +15,7 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 """The annotation of a claim that the scheduler has made for a pod's extended resources."""
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
-"""With the name of a class, the extended resource that stands for it without being named in it."""
+"""Followed by the name of a device class: an extended resource that the class serves without naming it."""
 MOST_DEVICES = 32
 """Devices of one claim (AllocationResultsMaxSize)."""
 MOST_ALTERNATIVES = 8

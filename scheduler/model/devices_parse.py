@@ -139,7 +139,7 @@ def _traits(device: devices_wire.Device, driver: str, interner: Interner) -> Dev
 
 
 def _attribute(said: devices_wire.Attribute) -> Attribute:
-    """(kind, value). For lists, whose gate is off by default: ("", whether there is one)."""
+    """Type and value, tried in the order of upstream's allocator. For lists, which are off by default: ("", any)."""
     if said.string_value is not None:
         return "string", said.string_value
     if said.int_value is not None:
@@ -264,7 +264,7 @@ def _request(said: devices_wire.Request) -> Request:
 
 
 def _device_request(said: devices_wire.DeviceRequest, name: str) -> DeviceRequest:
-    """With the API server's defaults, for claims that it has not seen."""
+    """A request as the API server would keep it: a claim that comes from elsewhere has no defaults yet."""
     mode = said.allocation_mode or EXACT_COUNT
     raw_tolerations = _raws(said.tolerations)
     asked = said.capacity.requests if said.capacity is not None else None

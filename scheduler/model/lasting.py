@@ -8,9 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-import msgspec
-
-from scheduler.model.wire import mentions
+from scheduler.model.wire import annotation
 
 EXPECTED_DURATION = "podberth.dev/expected-duration"
 """Annotation of a pod: how long it is expected to run, such as 90s, 15m or 1h30m."""
@@ -18,7 +16,6 @@ _TOKEN = b"expected-duration"
 _DURATION = re.compile(r"(?=\d)(?:(\d{1,6})h)?(?:(\d{1,8})m)?(?:(\d{1,9})s)?", re.ASCII)
 _LONGEST = 32
 """Longer texts are no durations, and are not kept."""
-_annotations = msgspec.json.Decoder(dict[str, str])
 
 
 class Lasting(NamedTuple):
@@ -30,7 +27,7 @@ class Lasting(NamedTuple):
     """Its owner expects it to end after so long."""
 
     def seconds(self, *, trusting: bool) -> int | None:
-        """It runs no longer than that; None: for nobody knows how long. `trusting`: what is only expected counts."""
+        """The longest that it can run; None: nobody knows. `trusting`: a time that is only expected counts."""
         known = [each for each in (self.enforced, self.expected if trusting else None) if each is not None]
         return min(known, default=None)
 
@@ -46,7 +43,7 @@ def lasting(restart_policy: str | None, deadline: int | None, expected: str | No
 
 def expected_text(annotations: bytes) -> str | None:
     """The annotation's value in a pod's annotations, None where it has none: then nothing is decoded."""
-    text = _annotations.decode(annotations).get(EXPECTED_DURATION) if mentions(annotations, _TOKEN) else None
+    text = annotation(annotations, EXPECTED_DURATION, _TOKEN)
     return text if text is None or len(text) <= _LONGEST else ""
 
 

@@ -18,7 +18,6 @@ from scheduler.model.selectors import NOTHING, LabelSelector, Requirement, Selec
 
 _selector_decoder = msgspec.json.Decoder(wire.LabelSelector)
 _budget_decoder = msgspec.json.Decoder(wire.BudgetStatus)
-_labels_decoder = msgspec.json.Decoder(dict[str, str])
 LONG = 2 << 10
 """A selector of fewer bytes takes less than half a millisecond to read, and is read at once."""
 _LARGE = 64 << 10
@@ -155,7 +154,7 @@ def parse_selecting(kind: str, wired: wire.PodSelecting) -> SelectingObject:
 
 
 def _decoded(kind: str, text: bytes) -> dict[str, str] | wire.LabelSelector:
-    return _labels_decoder.decode(text) if kind in BY_MAP else _selector_decoder.decode(text)
+    return wire.texts_decoder.decode(text) if kind in BY_MAP else _selector_decoder.decode(text)
 
 
 def _parsed(decoded: dict[str, str] | wire.LabelSelector) -> LabelSelector:

@@ -109,6 +109,7 @@ class Known(Generic[Key, Thing]):
         return len(self._small) + len(self._big)
 
     def get(self, key: Key) -> Thing | None:
+        """What was read from these bytes, if it is kept."""
         found = self._small.get(key)
         return self._big.get(key) if found is None and self._big else found
 
@@ -166,7 +167,7 @@ class Interner:
             return NO_LABELS
         found = self.known_labels.get(text)
         if found is None:
-            found = labels_of(_labels_decoder.decode(text))
+            found = labels_of(wire.texts_decoder.decode(text))
             self.known_labels.put(text, found, len(text))
         return found
 
@@ -233,13 +234,7 @@ class Interner:
         return found
 
 
-_labels_decoder = msgspec.json.Decoder(dict[str, str])
 _MIRROR = "kubernetes.io/config.mirror"
-
-
-def _is_mirror(annotations: bytes) -> bool:
-    """Whether a pod's annotations mark it as a mirror pod; they are decoded only where they may."""
-    return wire.mentions(annotations, b"config.mirror") and _MIRROR in _labels_decoder.decode(annotations)
 
 
 def _weight(key: tuple[Any, ...]) -> int:
@@ -354,7 +349,7 @@ def parse_pod(pod: wire.Pod | wire.UnreadPod, interner: Interner) -> Pod:
         gates=tuple([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else (),
         owner=owner,
         condition=condition,
-        mirror=_is_mirror(annotations),
+        mirror=wire.annotation(annotations, _MIRROR, b"config.mirror") is not None,
         made_claims=tuple([(one.name, one.resource_claim_name) for one in status.resource_claim_statuses])
         if status.resource_claim_statuses
         else (),

@@ -3,7 +3,7 @@
 Upstream: component-helpers `nodedeclaredfeatures/features`, `dynamic-resource-allocation/resourceclaim`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -42,14 +42,12 @@ class DeviceContainer(NamedTuple):
 def pod_claims(spec: wire.PodSpec) -> tuple[PodClaim, ...]:
     """The claims for devices."""
     text = wire.present(spec.resource_claims)
-    if not text:
-        return ()
-    return tuple(
-        [
-            PodClaim(claim.name, claim.resource_claim_name, claim.resource_claim_template_name)
-            for claim in _claims_decoder.decode(text)
-        ]
-    )
+    return claims_of(_claims_decoder.decode(text)) if text else ()
+
+
+def claims_of(written: Iterable[wire.PodClaim]) -> tuple[PodClaim, ...]:
+    """The claims for devices as the spec of a pod or of a pod group names them."""
+    return tuple([PodClaim(one.name, one.resource_claim_name, one.resource_claim_template_name) for one in written])
 
 
 def may_be_devices(resource: str) -> bool:

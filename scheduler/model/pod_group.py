@@ -90,13 +90,13 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     parent: str | None = None
     """The CompositePodGroup that it is a part of."""
     conditions: tuple[GroupCondition, ...] = ()
-    """Those of `CONDITIONS`."""
+    """The conditions of its status that are named in `CONDITIONS`."""
     min_resources: Mapping[str, int] | None = None
-    """Of scheduler-plugins: what has to be free for all its pods together, in the units of a pod's requests."""
+    """What has to be free for all its pods together, in the units of a pod's requests (scheduler-plugins only)."""
     timeout: int | None = None
-    """Of scheduler-plugins: seconds for which its pods wait on Permit."""
+    """Seconds for which its pods wait on Permit (scheduler-plugins only)."""
     phase: str = ""
-    """Of scheduler-plugins."""
+    """The phase of its status (scheduler-plugins only)."""
     required_topology: str | None = None
     """By annotation: as `topology_key`."""
     preferred_topology: str | None = None
@@ -106,10 +106,12 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
 
     @property
     def namespace(self) -> str:
+        """The namespace of the group and of its pods."""
         return self.key.namespace
 
     @property
     def name(self) -> str:
+        """The name, unique among the groups of one API in a namespace."""
         return self.key.name
 
     @property

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw, field
 
 from scheduler.model.pod import Interner
-from scheduler.model.pod_devices import PodClaim
+from scheduler.model.pod_devices import claims_of
 from scheduler.model.pod_group import (
     COMPOSITE,
     COMPOSITE_KIND,
@@ -23,7 +23,7 @@ from scheduler.model.pod_group import (
     PodGroup,
 )
 from scheduler.model.resources import in_units, parse_amounts
-from scheduler.model.wire import Amounts, Condition, Object, ObjectMeta, PodClaimStatus, present
+from scheduler.model.wire import Amounts, Condition, Object, ObjectMeta, PodClaimStatus, present, texts_decoder
 from scheduler.model.wire import PodClaim as WiredClaim
 
 
@@ -93,7 +93,6 @@ class _CoschedulingGroup(Object, gc=False):
     status: _CoschedulingStatus = field(default_factory=_CoschedulingStatus)
 
 
-_annotations = msgspec.json.Decoder(dict[str, str])
 _MARK = b"podberth.dev/"
 _native = msgspec.json.Decoder(_PodGroup)
 _coscheduling = msgspec.json.Decoder(_CoschedulingGroup)
@@ -141,12 +140,7 @@ def _of_kubernetes(wired: _PodGroup, api: str, min_count: int | None) -> PodGrou
         priority=spec.priority,
         priority_class=spec.priority_class_name,
         preempts=None if spec.preemption_policy is None else spec.preemption_policy != "Never",
-        resource_claims=tuple(
-            [
-                PodClaim(claim.name, claim.resource_claim_name, claim.resource_claim_template_name)
-                for claim in spec.resource_claims or ()
-            ]
-        ),
+        resource_claims=claims_of(spec.resource_claims or ()),
         made_claims=tuple([(one.name, one.resource_claim_name) for one in status.resource_claim_statuses or ()]),
         workload=None if reference is None else (reference.workload_name, reference.template_name),
         parent=spec.parent_composite_pod_group_name,
@@ -194,7 +188,7 @@ def _topology(meta: ObjectMeta) -> tuple[str | None, str | None]:
     raw = bytes(meta.annotations)
     if _MARK not in raw:
         return None, None
-    found = _annotations.decode(raw)
+    found = texts_decoder.decode(raw)
     return found.get(REQUIRED_TOPOLOGY) or None, found.get(PREFERRED_TOPOLOGY) or None
 
 

@@ -31,7 +31,6 @@ MOST_BYTES = 16 * 1024
 MOST_TERMS = 64
 
 _TOKEN = b"required-during-execution"
-_annotations = msgspec.json.Decoder(dict[str, str])
 
 
 class _Expression(msgspec.Struct, forbid_unknown_fields=True):
@@ -115,7 +114,7 @@ NO_TERM = FieldRequirement("metadata.name", "In", "")
 
 def annotation_text(annotations: bytes) -> str | None:
     """The annotation's value in a pod's annotations, None where it has none: then nothing is decoded."""
-    return _annotations.decode(annotations).get(ANNOTATION) if wire.mentions(annotations, _TOKEN) else None
+    return wire.annotation(annotations, ANNOTATION, _TOKEN)
 
 
 def parse_promise(text: str | None) -> Promise | None:

@@ -52,6 +52,7 @@ def parse_nano(text: str | int | float) -> int:
 
 @lru_cache(maxsize=8192)
 def remembered(text: str | int | float) -> int:
+    """Nano-units of a short quantity, which is parsed once. Raises QuantityError."""
     return _parse(text)
 
 

@@ -28,7 +28,7 @@ _REMEMBERED_LENGTH = 80
 """Anybody may write names of hundreds of characters: longer ones are not worth remembering."""
 
 _FEW = 1_000
-"""Of a pod that asks for more resources than these, no name is remembered."""
+"""A pod that asks for more resources than these has none of their names remembered."""
 
 _OF_A_VENDOR = re.compile(rf"(?!requests\.)(?=[^/]{{1,244}}/){SUBDOMAIN}/{NAME}")
 """Most names for which `_is_scalar` says yes, in one look: with `requests.` before them, they are legal label keys."""
@@ -36,7 +36,7 @@ _OF_A_VENDOR = re.compile(rf"(?!requests\.)(?=[^/]{{1,244}}/){SUBDOMAIN}/{NAME}"
 CORE = ("cpu", "memory", "ephemeral-storage")
 
 _MANY = 64
-"""Of more resources than these, only those are looked at for which defaults are assumed, where the others agree."""
+"""From so many resources on, only those with defaults are looked at, where the other ones agree."""
 
 
 class ContainerRequests(Struct, frozen=True):
@@ -82,7 +82,7 @@ class PodResources(Struct, frozen=True):
         )
 
     def only(self, names: Collection[str]) -> "PodResources":
-        """The same pod, as if it asked for nothing but these resources. Of what was not reported only."""
+        """The pod as if it asked for these resources alone. Leaves out what its status reports."""
 
         def those(amounts: Nano) -> Nano:
             return {name: amounts[name] for name in names if name in amounts}
@@ -146,7 +146,7 @@ def in_units(nano: Nano) -> dict[str, int]:
 
 
 def _many_in_units(nano: Nano) -> dict[str, int]:
-    """As `in_units`. One pod's thousands of names would push out everybody else's, and are not remembered."""
+    """Do what `in_units` does for thousands of names. They are not remembered: they would displace everybody else's."""
     usual, counted = _OF_A_VENDOR.fullmatch, _is_scalar.__wrapped__
     rounded = {amount: units(amount) for amount in set(nano.values())}
     found = {name: rounded[amount] for name, amount in nano.items() if usual(name) or name in CORE or counted(name)}
@@ -161,6 +161,7 @@ def _add(into: Nano, more: Mapping[str, int]) -> None:
 
 
 def raise_to(into: Nano, other: Mapping[str, int]) -> None:
+    """Raise each amount to that of `other` where that is larger."""
     for name, amount in other.items():
         if name not in into or amount > into[name]:
             into[name] = amount

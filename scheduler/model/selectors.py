@@ -34,7 +34,7 @@ SUBDOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])
 _NAME = re.compile(NAME)
 _VALUE = re.compile(rf"(?:{NAME})?")
 _KEY = re.compile(rf"(?:(?=[^/]{{1,253}}/){SUBDOMAIN}/)?{NAME}")
-"""What `is_qualified_name` says, in one look."""
+"""A legal label key, as `is_qualified_name` describes it."""
 
 
 class SelectorError(ValueError):
@@ -157,7 +157,7 @@ class LabelSelector(Struct, frozen=True, dict=True):
 
     @once
     def conditions(self) -> tuple[Condition, ...] | None:
-        """The same, as one condition for each key; None: no labels meet it."""
+        """The requirements as one condition for each key; None: no labels meet them."""
         return None if self.nothing else conditions_of(self.requirements)
 
     @once
@@ -190,7 +190,7 @@ class LabelSelector(Struct, frozen=True, dict=True):
         known["_by_key"] = by_key
 
     def beside(self, others: tuple[Requirement, ...]) -> "LabelSelector":
-        """With a few other requirements. What was worked out of a large selector is not worked out again."""
+        """This selector with a few more requirements. What was worked out of a large one is not worked out again."""
         made = LabelSelector(others + self.requirements)
         if len(self.requirements) > _MANY:
             by_key = None if self._by_key is None else self._by_key.beside(others)

@@ -114,7 +114,7 @@ class PodShape:
     digest: int
     """Equal where a pod asks for the same, whether its terms are read or not; 0 where they are short."""
     affinity_digest: int
-    """As `digest`, of affinity and spread alone."""
+    """The same for affinity and spread alone: equal where two pods ask for the same of these."""
     _unread: Iterator[int] | None
     """Reads the terms that are left."""
     _written: "_Unread | None"
@@ -184,7 +184,7 @@ class PodShape:
             """A field that is not there yet."""
             if name not in _LATER or self._unread is None:
                 raise AttributeError(f"a pod's shape has no {name}")
-            self.read(lambda _steps: None)
+            self.read(_free)
             return getattr(self, name)
 
     @property
@@ -222,7 +222,6 @@ class _Unread:
 
 _LATER = OF_TERMS | OF_SPEC
 """The fields that may be read later."""
-_labels_decoder = msgspec.json.Decoder(dict[str, str])
 _tolerations_decoder = msgspec.json.Decoder(list[wire.Toleration])
 
 
@@ -254,7 +253,7 @@ def parse_shape(
     shape.weight = 0
     shape.tolerations = _tolerations(spec.tolerations)
     selector = wire.present(spec.node_selector)
-    shape.node_selector = _node_selector(_labels_decoder.decode(selector)) if selector else ()
+    shape.node_selector = _node_selector(wire.texts_decoder.decode(selector)) if selector else ()
     shape.promise = parse_promise(promise)
     shape.claims = pod_claims(spec)
     shape.in_group = in_group

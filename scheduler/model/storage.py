@@ -5,7 +5,7 @@ They are made from bytes in `scheduler.model.storage_parse`.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from msgspec import Struct
 
@@ -52,8 +52,9 @@ class PersistentVolume(Struct, gc=False):
     affinity: NodeSelector | None
     """Nodes that reach it; None: all."""
     driver: str
+    """The CSI driver; empty for a volume of another kind."""
     handle: str
-    """Of the CSI driver, for CSI volumes."""
+    """What the CSI driver calls the volume."""
     translated: Translated | None
     """What an in-tree volume is to its CSI driver."""
     translated_affinity: NodeSelector | None
@@ -217,12 +218,4 @@ StorageKind = (
     | CSIStorageCapacity
     | VolumeAttachment
 )
-STORAGE_KINDS = (
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "StorageClass",
-    "CSINode",
-    "CSIDriver",
-    "CSIStorageCapacity",
-    "VolumeAttachment",
-)
+STORAGE_KINDS = tuple(kind.__name__ for kind in get_args(StorageKind))

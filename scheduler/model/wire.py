@@ -92,7 +92,7 @@ class Affinity(Object, gc=False):
 
 
 class UnreadNodeSelector(Object, gc=False):
-    """As NodeSelector, with terms that are not decoded yet. So are the four below."""
+    """As NodeSelector, with terms that are not decoded yet. The four types below leave their terms so, too."""
 
     node_selector_terms: list[Raw] | None = None
 
@@ -383,6 +383,8 @@ unread_pod_decoder: msgspec.json.Decoder[UnreadPod] = msgspec.json.Decoder(Unrea
 node_decoder: msgspec.json.Decoder[Node] = msgspec.json.Decoder(Node)
 namespace_decoder: msgspec.json.Decoder[Namespace] = msgspec.json.Decoder(Namespace)
 selecting_decoder: msgspec.json.Decoder[PodSelecting] = msgspec.json.Decoder(PodSelecting)
+texts_decoder: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
+"""For labels and for annotations."""
 
 
 def present(raw: Raw) -> bytes:
@@ -398,6 +400,13 @@ def mentions(text: bytes, token: bytes) -> bool:
     times as long, and every line of a watch asks six times.
     """
     return text.find(token) >= 0
+
+
+def annotation(annotations: bytes, name: str, token: bytes) -> str | None:
+    """The value of an annotation, None where there is none. Nothing is decoded unless `token`, the end of its name, is
+    among the bytes.
+    """
+    return texts_decoder.decode(annotations).get(name) if mentions(annotations, token) else None
 
 
 def encode(document: Any) -> bytes:

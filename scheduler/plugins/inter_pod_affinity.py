@@ -28,9 +28,9 @@ from scheduler.state.sums import ByTopology, Selected, summed
 _WITHOUT_FAULTS = ("pre_filter",)
 
 _LOOKS = 10_000
-"""So many pairs of a term and a pod are looked at to find out whether they matter to each other."""
+"""How many pairs of a term and a pod are looked at to find out whether they matter to each other."""
 _SUPPOSED_A_STEP = 8
-"""So many pods that a dry run has moved are gone through in a step."""
+"""How many pods that a dry run has moved are gone through in a step."""
 
 
 class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

@@ -99,7 +99,7 @@ class TopologyPlacementGenerator(Plugin):
     def _by_level(
         self, required: str | None, preferred: str, running: Sequence[int], nodes: Nodes
     ) -> Sequence[Placement]:
-        """As `by_level`."""
+        """What `by_level` finds."""
         if running:
             return by_level(self._levels, required, preferred, running, nodes)
         return self._keep(required, preferred, nodes, lambda: by_level(self._levels, required, preferred, (), nodes))

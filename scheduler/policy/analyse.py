@@ -13,12 +13,13 @@ from scheduler.model.selectors import LabelSelector, Requirement
 from scheduler.policy import keys
 from scheduler.policy.dead import dead_rejects, dead_writers
 from scheduler.policy.findings import Finding, Kind, Report
-from scheduler.policy.merge import may_write
+from scheduler.policy.merge import Guards
 from scheduler.policy.questions import Questions
 from scheduler.policy.solver import ROOM, TooComplexError
 from scheduler.policy.space import AXIS, WORLDS, Among, Axis, Space, criteria, weigh
 from scheduler.policy.spec import Policies, Rule, Write
-from scheduler.policy.story import MOST_PASSES, chain, cut, poisoning, shown
+from scheduler.policy.story import MOST_PASSES, VALUE, chain, poisoning, shown
+from scheduler.policy.words import cut
 
 TOTAL, EACH = 20_000_000, 2_000_000
 """Steps: half a minute at most for a whole analysis, three seconds for a question."""
@@ -75,7 +76,7 @@ class _Analysis:
         self.owners = owners
         self.live = live
         self.worlds = worlds
-        """None when there is no room for them."""
+        """Empty when there is no room for them."""
         self.weight = weight
         self.undecided: list[Finding] = []
         self._left_out: list[str] = []
@@ -177,7 +178,8 @@ class _Analysis:
                     question = f"whether {one.rule} and {other.rule} can disagree on {field} {key}"
                     example = self._ask(question, [one.rule, other.rule], _disagreeing(one, other))
                     if example is not None:
-                        message = f'{one.rule} writes {shown(one)}, {other.rule} writes "{cut(other.value)}" and wins'
+                        wins = cut(other.value, VALUE)
+                        message = f'{one.rule} writes {shown(one)}, {other.rule} writes "{wins}" and wins'
                         yield _finding("conflicting-writes", [one.rule, other.rule], message, example)
 
     def _self_poison(self) -> Iterator[Finding]:
@@ -336,7 +338,7 @@ def _kept_for(owner: LabelSelector, write: Write) -> Among | None:
     asked = [requirement for requirement in owner.requirements if requirement.key == write.key]
     if not asked and write.key not in keys.OWNERS_OWN:
         return None
-    adds = may_write(write.key, None, write.value, (owner,))
+    adds = Guards((owner,)).may_write(write.key, None, write.value)
     return Among(frozenset((None, write.value) if adds else (write.value,)), all_but=True)
 
 

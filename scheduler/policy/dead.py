@@ -46,8 +46,7 @@ def dead_writers(rules: Sequence[Rule], worlds: Sequence[Questions]) -> Outcome:
         for write in rule.writes:
             writing.setdefault((write.field, write.key), []).append(rule)
     place = {id(rule): i for i, rule in enumerate(waiting)}
-    known = set(place)
-    """Those that wait, are dead, or could not be decided."""
+    known = set(place)  # rules that wait, are dead, or could not be decided
     gone: set[int] = set()
     outcome = Outcome([], [])
     while waiting and not all(world.exhausted for world in worlds):

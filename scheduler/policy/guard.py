@@ -76,7 +76,7 @@ class Owner(Struct):
 
 
 def controllers(references: Iterable[OwnerReference]) -> list[OwnerReference]:
-    """Those among the references that matter."""
+    """The references to controllers of the kinds that matter (`KINDS`)."""
     return [one for one in references if one.controller and one.uid and one.name and one.group_and_kind in KINDS]
 
 

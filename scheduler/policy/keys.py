@@ -6,9 +6,7 @@ The seed (metadata-policy.md of Kubernetes 1.2) names the first three keys. Lega
 
 import re
 
-from scheduler.model.selectors import is_label_value, is_qualified_name
-
-__all__ = ["is_label_value"]
+from scheduler.model.selectors import is_qualified_name
 
 QOS = "scheduler.alpha.kubernetes.io/qos"
 SCHEDULER_NAME = "scheduler.alpha.kubernetes.io/name"

@@ -108,8 +108,3 @@ def merge(rules: Iterable[Rule], snapshot: Snapshot, is_pod: bool, guards: Guard
         else:
             skipped.append(Skipped(last, "the object's owner finds it by this label"))
     return Merged(labels, annotations, conflicts, skipped)
-
-
-def may_write(key: str, old: str | None, new: str, owners: tuple[LabelSelector, ...]) -> bool:
-    """Whether a label may change from one value (None: absent) to another under these owners; see `Guards`."""
-    return Guards(owners).may_write(key, old, new)

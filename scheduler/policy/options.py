@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from scheduler.model import wire
 from scheduler.model.mistakes import misfit
@@ -33,7 +33,7 @@ class UserInfo(Struct, frozen=True):
         return self.username.startswith("system:node:") or "system:nodes" in self.groups
 
 
-class Options(Struct, frozen=True):
+class Options(Struct, frozen=True, rename="camel"):
     """`live_schedulers` None: not known. `owner_selectors`: what the object's owners find their objects by."""
 
     namespace: str = ""
@@ -60,49 +60,37 @@ class Options(Struct, frozen=True):
 NO_OPTIONS = Options()
 
 
-class _Wire(Struct, rename="camel"):
-    namespace: str | None = None
-    own_namespace: str | None = None
-    sub_resource: str | None = None
-    user_info: UserInfo | None = None
-    dry_run: bool | None = None
-    pass_: Pass | None = field(default=None, name="pass")
+class _Selectors(Struct, rename="camel"):
+    """Options that are selectors; the rest is read as `Options`."""
+
     owner_selector: dict[str, Any] | list[dict[str, Any]] | None = None
     owner_selectors: list[dict[str, Any]] | None = None
-    allowed_prefixes: tuple[str, ...] | None = None
-    live_schedulers: tuple[str, ...] | None = None
-    reserved_prefixes: tuple[str, ...] | None = None
-    reserve_known: bool | None = None
-    stamp: bool | None = None
 
 
-KNOWN = frozenset(_Wire.__struct_encode_fields__)
+KNOWN = frozenset((*Options.__struct_encode_fields__, *_Selectors.__struct_encode_fields__))
 
 
 def parse(document: Mapping[str, Any] | None) -> Options:
-    """Options from JSON; unknown ones are ignored (`KNOWN` tells).
+    """Options from JSON; null is as good as absent, and unknown ones are ignored (`KNOWN` tells).
 
     Raises OptionsError.
     """
     try:
-        given = msgspec.convert(document or {}, _Wire)
+        asked = msgspec.convert(document or {}, _Selectors)
+        others = {
+            key: value
+            for key, value in (document or {}).items()
+            if value is not None and key not in _Selectors.__struct_encode_fields__
+        }
+        found = msgspec.convert(others, Options)
     except msgspec.ValidationError as error:
         raise OptionsError(misfit(error, "options")) from None
-    single = given.owner_selector or []
-    selectors = (single if isinstance(single, list) else [single]) + (given.owner_selectors or [])
-    return Options(
-        namespace=given.namespace or "",
-        own_namespace=given.own_namespace or "",
-        sub_resource=given.sub_resource or "",
-        user_info=given.user_info,
-        dry_run=given.dry_run or False,
-        pass_=given.pass_ or "mutate",
+    single = asked.owner_selector or []
+    selectors = (single if isinstance(single, list) else [single]) + (asked.owner_selectors or [])
+    return structs.replace(
+        found,
         owner_selectors=tuple(selector(item, "options.ownerSelector") for item in selectors),
-        allowed_prefixes=given.allowed_prefixes or (),
-        live_schedulers=None if given.live_schedulers is None else frozenset(given.live_schedulers),
-        reserved_prefixes=tuple(prefix.lower() for prefix in given.reserved_prefixes or ()),
-        reserve_known=given.reserve_known is not False,
-        stamp=given.stamp is not False,
+        reserved_prefixes=tuple(prefix.lower() for prefix in found.reserved_prefixes),
     )
 
 

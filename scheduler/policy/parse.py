@@ -5,10 +5,10 @@ an older schema, and for files that never meet an API server. Next stage: `sched
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from scheduler.model.mistakes import as_json
-from scheduler.model.selectors import Requirement
+from scheduler.model.mistakes import SHOWN, as_json
+from scheduler.model.selectors import Requirement, is_label_value
 from scheduler.policy import keys
 from scheduler.policy.spec import (
     GROUP,
@@ -28,9 +28,22 @@ from scheduler.policy.spec import (
     Predicate,
     Rule,
 )
+from scheduler.policy.words import cut
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
-Legal = Callable[[str], bool]
+
+
+class _Legal(NamedTuple):
+    """Which keys and values a field may have, and what to say of others."""
+
+    key: Callable[[str], bool]
+    value: Callable[[str], bool]
+    wrong_key: str
+    wrong_value: str = ""
+
+
+_LABELS = _Legal(keys.is_label_key, is_label_value, "not a legal label key", "not a legal label value")
+_ANNOTATIONS = _Legal(keys.is_annotation_key, lambda text: True, "not a legal annotation key")
 
 
 class PolicyError(ValueError):
@@ -112,45 +125,29 @@ class _Reader:
     def _predicate(self, item: Any, path: str) -> Predicate:
         found = self._map(item or {}, path, ("labelSelector", "annotationSelector"))
         return Predicate(
-            tuple(
-                self._selector(
-                    found.get("labelSelector"),
-                    f"{path}.labelSelector",
-                    (keys.is_label_key, "not a legal label key"),
-                    (keys.is_label_value, "not a legal label value"),
-                )
-            ),
-            tuple(
-                self._selector(
-                    found.get("annotationSelector"),
-                    f"{path}.annotationSelector",
-                    (keys.is_annotation_key, "not a legal annotation key"),
-                    (_any_text, ""),
-                )
-            ),
+            tuple(self._selector(found.get("labelSelector"), f"{path}.labelSelector", _LABELS)),
+            tuple(self._selector(found.get("annotationSelector"), f"{path}.annotationSelector", _ANNOTATIONS)),
         )
 
-    def _selector(
-        self, item: Any, path: str, key: tuple[Legal, str], value: tuple[Legal, str]
-    ) -> Iterator[Requirement]:
+    def _selector(self, item: Any, path: str, legal: _Legal) -> Iterator[Requirement]:
         found = self._map(item or {}, path, ("matchLabels", "matchExpressions"))
-        exact = self._texts(found.get("matchLabels"), f"{path}.matchLabels", MAX_CRITERIA, key, value)
+        exact = self._texts(found.get("matchLabels"), f"{path}.matchLabels", MAX_CRITERIA, legal)
         for name, wanted in exact.items():
             yield self._once(Requirement(name, "In", frozenset((wanted,))))
         expressions = self._list(found.get("matchExpressions"), f"{path}.matchExpressions", MAX_CRITERIA)
         for i, expression in enumerate(expressions):
-            yield self._requirement(expression, f"{path}.matchExpressions[{i}]", key, value)
+            yield self._requirement(expression, f"{path}.matchExpressions[{i}]", legal)
 
-    def _requirement(self, item: Any, path: str, key: tuple[Legal, str], value: tuple[Legal, str]) -> Requirement:
+    def _requirement(self, item: Any, path: str, legal: _Legal) -> Requirement:
         found = self._map(item, path, ("key", "operator", "values"))
         name = self._text(found.get("key") or "", f"{path}.key")
         if not name:
             self._required(f"{path}.key")
-        elif not key[0](name):
-            self._invalid(f"{path}.key", name, key[1])
+        elif not legal.key(name):
+            self._invalid(f"{path}.key", name, legal.wrong_key)
         operator = self._text(found.get("operator") or "", f"{path}.operator")
         values = [
-            self._value(text, f"{path}.values[{j}]", value)
+            self._value(text, f"{path}.values[{j}]", legal)
             for j, text in enumerate(self._list(found.get("values"), f"{path}.values", MAX_VALUES))
         ]
         if operator not in OPERATORS:
@@ -170,18 +167,8 @@ class _Reader:
         if not isinstance(reject, bool | None):
             self._invalid(f"{path}.reject", reject, "want true or false")
         message = self._text(found.get("message") or "", f"{path}.message", MAX_MESSAGE)
-        labels = self._writes(
-            found.get("updatedLabels"),
-            f"{path}.updatedLabels",
-            (keys.is_label_key, "not a legal label key"),
-            (keys.is_label_value, "not a legal label value"),
-        )
-        annotations = self._writes(
-            found.get("updatedAnnotations"),
-            f"{path}.updatedAnnotations",
-            (keys.is_annotation_key, "not a legal annotation key"),
-            (_any_text, ""),
-        )
+        labels = self._writes(found.get("updatedLabels"), f"{path}.updatedLabels", _LABELS)
+        annotations = self._writes(found.get("updatedAnnotations"), f"{path}.updatedAnnotations", _ANNOTATIONS)
         scheduler = annotations.get(keys.SCHEDULER_NAME)
         if scheduler is not None and not keys.is_subdomain(scheduler):
             self._invalid(
@@ -191,29 +178,28 @@ class _Reader:
             )
         return Action(reject is True, message, labels, annotations)
 
-    def _writes(self, item: Any, path: str, key: tuple[Legal, str], value: tuple[Legal, str]) -> dict[str, str]:
-        found = self._texts(item, path, MAX_WRITES, key, value)
+    def _writes(self, item: Any, path: str, legal: _Legal) -> dict[str, str]:
+        found = self._texts(item, path, MAX_WRITES, legal)
         for name in found:
             if keys.is_reserved(name, self._allowed):
-                self.problems.append(f"{path}[{_cut(name)}]: Forbidden: the prefix is reserved for Kubernetes itself")
+                where = f"{path}[{cut(name, SHOWN)}]"
+                self.problems.append(f"{where}: Forbidden: the prefix is reserved for Kubernetes itself")
         return found
 
-    def _texts(
-        self, item: Any, path: str, most: int, key: tuple[Legal, str], value: tuple[Legal, str]
-    ) -> dict[str, str]:
+    def _texts(self, item: Any, path: str, most: int, legal: _Legal) -> dict[str, str]:
         found = self._map(item or {}, path)
         if len(found) > most:
             self.problems.append(f"{path}: Too many: {len(found)}: must have at most {most} items")
         for name, text in found.items():
-            if not key[0](name):
-                self._invalid(f"{path}[{_cut(name)}]", name, key[1])
-            self._value(text, f"{path}[{_cut(name)}]", value)
+            if not legal.key(name):
+                self._invalid(f"{path}[{cut(name, SHOWN)}]", name, legal.wrong_key)
+            self._value(text, f"{path}[{cut(name, SHOWN)}]", legal)
         return found
 
-    def _value(self, item: Any, path: str, value: tuple[Legal, str]) -> str:
+    def _value(self, item: Any, path: str, legal: _Legal) -> str:
         text = self._text(item, path, MAX_TEXT)
-        if not value[0](text):
-            self._invalid(path, text, value[1])
+        if not legal.value(text):
+            self._invalid(path, text, legal.wrong_value)
         return text
 
     def _map(self, item: Any, path: str, known: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -222,9 +208,10 @@ class _Reader:
             return {}
         for name in item:
             if not isinstance(name, str):
-                self._invalid(f"{path}[{_cut(str(name))}]" if path else str(name), name, "want a text as key")
+                self._invalid(f"{path}[{cut(str(name), SHOWN)}]" if path else str(name), name, "want a text as key")
             elif known and name not in known:
-                self.problems.append(f"{path}.{_cut(name)}".lstrip(".") + f": Unknown field: want {', '.join(known)}")
+                where = f"{path}.{cut(name, SHOWN)}".lstrip(".")
+                self.problems.append(f"{where}: Unknown field: want {', '.join(known)}")
         return {name: value for name, value in item.items() if isinstance(name, str)}
 
     def _list(self, item: Any, path: str, most: int) -> list[Any]:
@@ -239,7 +226,9 @@ class _Reader:
 
     def _text(self, item: Any, path: str, most: int = MAX_TEXT) -> str:
         if not isinstance(item, str):
-            self._invalid(path, item, "want a text" + _quoting(item))
+            # YAML reads an unquoted yes, 1 or 1.5 as something else than text.
+            quoting = " (put it in quotes)" if isinstance(item, bool | int | float) else ""
+            self._invalid(path, item, f"want a text{quoting}")
             return ""
         if len(item) > most:
             self.problems.append(f"{path}: Too long: may not be more than {most} characters")
@@ -253,19 +242,6 @@ class _Reader:
 
     def _unsupported(self, path: str, value: Any, options: Sequence[str]) -> None:
         self.problems.append(f"{path}: Unsupported value: {_shown(value)}: want {', '.join(options)}")
-
-
-def _any_text(_: str) -> bool:
-    return True
-
-
-def _quoting(item: Any) -> str:
-    """YAML reads an unquoted yes, 1 or 1.5 as something else than text."""
-    return " (put it in quotes)" if isinstance(item, bool | int | float) else ""
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _shown(value: Any) -> str:

@@ -70,7 +70,7 @@ PREFIXES = {
     "dev.gvisor.": "container runtime",
     "aadpodidbinding": "Azure identity",
 }
-"""Of keys that have no domain before a slash."""
+"""What keys without a domain begin with, and what such keys decide."""
 _PREFIXES = tuple(PREFIXES)
 ALLOWED = frozenset({"podberth.dev/required-during-execution"})
 """Made for policies to write: see docs/evictor.md."""

@@ -46,7 +46,7 @@ class Among(NamedTuple):
         return (value in self.values) != self.all_but
 
     def also(self, other: "Among") -> "Among":
-        """Those of both."""
+        """The values that are in both."""
         if self.all_but and other.all_but:
             return Among(self.values | other.values, all_but=True)
         if self.all_but:
@@ -217,7 +217,7 @@ class Space:
             self.values[axis] = [None, *first.values(), _fresh(known.keys())]
 
     def _in_short(self, box: Box, like: Box | None = None) -> Box:
-        """The same box, told by the values that stand for others. What is equal in `like` is taken from there."""
+        """The box, told by the values that stand for others. What is equal in `like` is taken from there."""
         short: dict[Axis, Among] = {}
         for axis, inside in box.items():
             alike = self._alike[axis]

@@ -145,7 +145,7 @@ class Policies:
         self._in: dict[str, Policies] = {}
 
     def of(self, namespace: str) -> "Policies":
-        """Those that apply in a namespace; an unknown namespace ("") leaves all in."""
+        """The policies that apply in a namespace. All do when it is not known which one it is ("")."""
         if not namespace or not self.policies:
             return self
         found = self._in.get(namespace)

@@ -7,10 +7,12 @@ from scheduler.policy.objects import JsonObject, Snapshot
 from scheduler.policy.qos import qos_class
 from scheduler.policy.spec import Policies, Rule, Write
 from scheduler.policy.verdict import Verdict
+from scheduler.policy.words import cut
 
 MOST_PASSES = 12
+VALUE = 120
+"""Characters of a value that a message shows."""
 _MOST_WRITES = 8
-_VALUE = 120
 
 
 def passes(policies: Policies, obj: JsonObject) -> list[Verdict]:
@@ -83,12 +85,7 @@ def _told(writes: list[Write]) -> str:
 
 def shown(write: Write) -> str:
     """A write in words, its value cut to what a reader needs."""
-    return f'{write.field} {write.key}="{cut(write.value)}"'
-
-
-def cut(text: str, length: int = _VALUE) -> str:
-    """A text of a policy that fits into a message."""
-    return text if len(text) <= length else f"{text[: length - 3]}..."
+    return f'{write.field} {write.key}="{cut(write.value, VALUE)}"'
 
 
 def _rules(writes: list[Write]) -> list[Rule]:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from scheduler.policy.merge import Conflict, Skipped
 from scheduler.policy.objects import JsonObject
 from scheduler.policy.patch import Operation
-from scheduler.policy.spec import Rule, Write
+from scheduler.policy.spec import Rule
 from scheduler.policy.words import cut, warning
 
 ALLOWED, DENIED = 200, 403
@@ -35,7 +35,7 @@ class Verdict(Struct, frozen=True):
     warnings: list[str] = []
     audit: Mapping[str, str] = {}
     effects: tuple[Effect, ...] = ()
-    """Of the mutating pass: one for each policy that matched; of the validating one: one for each that rejects."""
+    """In the mutating pass one for each policy that matched, in the validating pass one for each that rejects."""
     conflicts: tuple[str, ...] = ()
     """Names of the policies that disagreed about this object."""
     exempt: str | None = None
@@ -54,11 +54,6 @@ def denial(rules: list[Rule]) -> str:
     """All reasons, one after the other."""
     said = "; ".join(rule.rejection for rule in rules[:MOST_REASONS])
     return said if len(rules) <= MOST_REASONS else f"{said}; and {len(rules) - MOST_REASONS} more rules"
-
-
-def wish(write: Write) -> str:
-    """A write in words."""
-    return f'{write.field} {write.key}="{write.value}"'
 
 
 def conflict(found: Conflict) -> str:

@@ -29,7 +29,10 @@ def report(policies: Policies, ask: Callable[[Policies], Report], reserved: Rese
 
 
 def over(policies: Policies) -> list[Finding]:
-    """Those of one namespace that are left out, as together they cost too much. Files tell no age: names decide."""
+    """A finding for each policy of one namespace that is left out, as together they cost too much.
+
+    Files do not tell how old policies are: names decide.
+    """
     prices = {policy.name: bounds.price(policy) for policy in policies.policies}
     ordered = sorted((bounds.Place(price.kind, "", name), price.units) for name, price in prices.items())
     applied = set(bounds.bound(ordered).applied)

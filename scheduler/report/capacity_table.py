@@ -1,14 +1,16 @@
 """How many more pods fit, on a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from scheduler.report.columns import number, plain_table
-from scheduler.report.wording import count, printable
-from scheduler.whatif.capacity import Capacity
+from scheduler.report.columns import more, number, plain_table
+from scheduler.report.wording import asked, count, printable
+from scheduler.whatif.capacity import Capacity, OneMore
+from scheduler.whatif.explanation import Limit
 
 _MANY = 20
 
@@ -32,13 +34,9 @@ class CapacityTable:
             for node in taking if self.everything else taking[:_MANY]:
                 table.add_row(printable(node.node), f"{node.pods:,}", printable(", ".join(node.limits)))
             yield table
-            if len(taking) > _MANY and not self.everything:
-                yield Text(f"  … {len(taking) - _MANY:,} more (--all shows them)", style="dim")
+            yield from more(0 if self.everything else len(taking) - _MANY)
         if answer.limits:
-            table = plain_table("What keeps the next one out", number("Nodes"))
-            for limit in answer.limits[:_MANY]:
-                table.add_row(printable(limit.reason), f"{limit.nodes:,}")
-            yield table
+            yield limits_table("What keeps the next one out", answer.limits[:_MANY])
         if answer.stranded:
             table = plain_table("Free, and of no use for it", number("In all"), number(""), "At most")
             for each in answer.stranded:
@@ -46,10 +44,7 @@ class CapacityTable:
                 table.add_row(printable(each.resource), each.free, share, printable(most))
             yield table
         if answer.one_more:
-            table = plain_table("One more node like", number("Adds"), number("There are"))
-            for more in answer.one_more:
-                table.add_row(printable(more.like), f"{more.adds:,}", f"{more.nodes:,}")
-            yield table
+            yield one_more_table("Adds", answer.one_more)
 
 
 def headline(answer: Capacity) -> str:
@@ -65,6 +60,20 @@ def headline(answer: Capacity) -> str:
 
 def asks(answer: Capacity) -> str:
     """What each of the pods asks for."""
-    asked = [f"{amount} {name}" for name, amount in answer.requests.items()]
-    asked += [f"claim {name} ({what})" for name, what in answer.claims.items()]
-    return f"each asks for {', '.join(asked) or 'nothing'} (profile {answer.profile})"
+    return f"each asks for {asked(answer.requests, answer.claims)} (profile {answer.profile})"
+
+
+def limits_table(title: str, limits: Sequence[Limit]) -> Table:
+    """Why the next pod does not fit, with the number of nodes."""
+    table = plain_table(title, number("Nodes"))
+    for limit in limits:
+        table.add_row(printable(limit.reason), f"{limit.nodes:,}")
+    return table
+
+
+def one_more_table(adds: str, found: Sequence[OneMore]) -> Table:
+    """What one more node of each kind adds. `adds`: the title of that column."""
+    table = plain_table("One more node like", number(adds), number("There are"))
+    for one in found:
+        table.add_row(printable(one.like), f"{one.adds:,}", f"{one.nodes:,}")
+    return table

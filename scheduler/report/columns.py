@@ -1,7 +1,19 @@
-"""Tables on a terminal: one line above the rows, numbers to the right, and long words go on in the next line."""
+"""Parts of answers on a terminal: tables, and lines and sections below a headline.
+
+Tables have one line above the rows, numbers to the right, and long words that go on in the next line.
+"""
+
+from collections.abc import Iterator
 
 from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Column, Table
+from rich.text import Text
+
+from scheduler.report.wording import printable
+
+INDENT = 2
 
 
 def plain_table(*columns: Column | str, header: bool = True) -> Table:
@@ -16,4 +28,21 @@ def text(title: str, *, share: int | None = None) -> Column:
 
 
 def number(title: str) -> Column:
+    """A column of numbers."""
     return Column(title, overflow="fold", justify="right")
+
+
+def more(rest: int, how: str = "--all shows them") -> Iterator[Text]:
+    """A line about rows that are left out, where there are any. `how`: what shows them."""
+    if rest > 0:
+        yield Text(f"  … {rest:,} more ({how})", style="dim")
+
+
+def indented(said: str, style: str = "") -> RenderableType:
+    """Text below a headline."""
+    return Padding(Text(printable(said), style=style), (0, 0, 0, INDENT))
+
+
+def section(heading: str, body: RenderableType) -> Iterator[RenderableType]:
+    """A heading in bold after an empty line, and what belongs below it."""
+    yield from (Text(""), Text(printable(heading), style="bold"), Padding(body, (0, 0, 0, INDENT)))

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
-from scheduler.report.columns import number, plain_table
-from scheduler.report.wording import count, printable
+from scheduler.report.capacity_table import limits_table, one_more_table
+from scheduler.report.columns import more, number, plain_table
+from scheduler.report.wording import asked, count, printable
 from scheduler.whatif.gangs.capacity import GangCapacity
 
 _MANY = 20
@@ -31,18 +32,11 @@ class GangCapacityTable:
             for domain in answer.domains if self.everything else answer.domains[:_MANY]:
                 table.add_row(printable(domain.domain), f"{domain.gangs:,}", f"{domain.pods:,}")
             yield table
-            if len(answer.domains) > _MANY and not self.everything:
-                yield Text(f"  … {len(answer.domains) - _MANY:,} more (--all shows them)", style="dim")
+            yield from more(0 if self.everything else len(answer.domains) - _MANY)
         if answer.limits:
-            table = plain_table("What keeps the next pod out", number("Nodes"))
-            for limit in answer.limits:
-                table.add_row(printable(limit.reason), f"{limit.nodes:,}")
-            yield table
+            yield limits_table("What keeps the next pod out", answer.limits)
         if answer.one_more:
-            table = plain_table("One more node like", number("Adds gangs"), number("There are"))
-            for more in answer.one_more:
-                table.add_row(printable(more.like), f"{more.adds:,}", f"{more.nodes:,}")
-            yield table
+            yield one_more_table("Adds gangs", answer.one_more)
 
 
 def headline(answer: GangCapacity) -> str:
@@ -56,8 +50,7 @@ def headline(answer: GangCapacity) -> str:
 
 
 def asks(answer: GangCapacity) -> str:
-    asked = [f"{amount} {name}" for name, amount in answer.requests.items()]
-    asked += [f"claim {name} ({what})" for name, what in answer.claims.items()]
+    """What the pods of a gang ask for, and how many of them start together."""
     who = "each pod asks for" if answer.equal else "the pods of a gang ask for"
-    together = f"{answer.needed:,} start together"
-    return f"{who} {', '.join(asked) or 'nothing'}; {together} (profile {answer.profile})"
+    what = asked(answer.requests, answer.claims)
+    return f"{who} {what}; {answer.needed:,} start together (profile {answer.profile})"

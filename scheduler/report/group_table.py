@@ -4,19 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from scheduler.report.columns import plain_table, text
+from scheduler.report.columns import indented, plain_table, section, text
 from scheduler.report.group_wording import facts, headline, limits, of_tree, stop, then
-from scheduler.report.verbatim import AsItIs
-from scheduler.report.wording import folded, printable, some
+from scheduler.report.verbatim import to_copy
+from scheduler.report.wording import printable, some
 from scheduler.whatif.gangs.answer import GOOD, GroupExplanation, Tree
 
 _MANY = 20
 _NAMED = 8
 _COMMANDS = 1
-_INDENT = 2
 
 
 @dataclass
@@ -32,11 +30,11 @@ class GroupTable:
         style = "bold green" if good else "bold yellow" if answer.outcome == "held" else "bold red"
         sign = "✓" if good else "∥" if answer.outcome == "held" else "✗"
         yield Text(printable(f"{sign} {headline(answer)}"), style=style)
-        yield _indented(facts(answer), "dim")
+        yield indented(facts(answer), "dim")
         if said := stop(answer):
-            yield _indented(said, "red")
+            yield indented(said, "red")
         for note in answer.notes:
-            yield _indented(note, "yellow")
+            yield indented(note, "yellow")
         if answer.domains and (answer.outcome not in GOOD or self.everything):
             yield from self._domains()
         if answer.remedies:
@@ -47,15 +45,15 @@ class GroupTable:
             where = f" in {ending.domain}" if ending.domain else ""
             title = f"The end of {len(ending.pods):,} running pod{'s' * (len(ending.pods) > 1)} would start it{where}"
             yield from (Text(""), Text(printable(f"{title} (tried; the smallest set found)"), style="bold"))
-            pods = ending.pods if self.everything else ending.pods[:_NAMED]
-            yield _indented(f"{some(ending.pods, len(pods))} on {some(ending.nodes, _NAMED)}")
+            named = len(ending.pods) if self.everything else _NAMED
+            yield indented(f"{some(ending.pods, named)} on {some(ending.nodes, _NAMED)}")
         if answer.tree is not None:
             yield from self._tree(answer.tree)
         if answer.message:
             yield from (Text(""), Text("In kube-scheduler's words", style="bold"))
-            yield _indented(answer.message, "dim")
+            yield indented(answer.message, "dim")
             if answer.stopped is not None:
-                yield _indented(f"{answer.stopped.pod.partition('/')[2]}: {answer.stopped.message}", "dim")
+                yield indented(f"{answer.stopped.pod.partition('/')[2]}: {answer.stopped.message}", "dim")
 
     def _tree(self, tree: Tree) -> Iterator[RenderableType]:
         table = plain_table()
@@ -68,9 +66,9 @@ class GroupTable:
             numbers = (f"{number:,}" for number in (each.needed, each.waiting, each.running))
             table.add_row(printable(each.name), printable(each.part_of), *numbers, printable(of_tree(each)))
         title = f"Its tree {tree.root}, of which all start together" + (f": {tree.cause}" if tree.cause else "")
-        yield from (Text(""), Text(printable(title), style="bold"), Padding(table, (0, 0, 0, _INDENT)))
+        yield from section(title, table)
         if len(tree.groups) > _MANY and not self.everything:
-            yield _indented(f"… {len(tree.groups) - _MANY:,} more (--all shows them)", "dim")
+            yield indented(f"… {len(tree.groups) - _MANY:,} more (--all shows them)", "dim")
 
     def _domains(self) -> Iterator[RenderableType]:
         answer = self.answer
@@ -83,29 +81,23 @@ class GroupTable:
         for each in shown:
             numbers = ("?" if number is None else f"{number:,}" for number in (each.fits, each.short))
             table.add_row(printable(each.domain or "all nodes"), f"{each.nodes:,}", *numbers, printable(limits(each)))
-        yield from (Text(""), Text("Where its pods fit", style="bold"), Padding(table, (0, 0, 0, _INDENT)))
+        yield from section("Where its pods fit", table)
         if len(answer.domains) > len(shown):
-            yield _indented(f"… {len(answer.domains) - len(shown):,} more (--all shows them)", "dim")
+            yield indented(f"… {len(answer.domains) - len(shown):,} more (--all shows them)", "dim")
 
     def _remedies(self, width: int) -> Iterator[RenderableType]:
         answer = self.answer
         table = plain_table(text("", share=3), text("", share=2), header=False)
         for remedy in answer.remedies:
             table.add_row(Text(printable(f"• {remedy.text}"), style="cyan"), Text(then(answer, remedy.fits)))
-        heading = Text("What would start it (each was tried)", style="bold")
-        yield from (Text(""), heading, Padding(table, (0, 0, 0, _INDENT)))
+        yield from section("What would start it (each was tried)", table)
         with_commands = [remedy.commands for remedy in answer.remedies if remedy.commands]
         if with_commands:
             yield from (Text(""), Text("As commands, to be copied; nothing is run", style="bold"))
         for commands in with_commands:
             shown = commands if self.everything else commands[:_COMMANDS]
             for command in shown:
-                for line in folded(printable(command), width - _INDENT):
-                    yield AsItIs(f"{' ' * _INDENT}{line}", "dim")
+                yield from to_copy(command, width)
             if len(commands) > len(shown):
                 more = len(commands) - len(shown)
-                yield _indented(f"… and {more:,} like it for other pods (--all shows them)", "dim")
-
-
-def _indented(text: str, style: str = "") -> RenderableType:
-    return Padding(Text(printable(text), style=style), (0, 0, 0, _INDENT))
+                yield indented(f"… and {more:,} like it for other pods (--all shows them)", "dim")

@@ -14,7 +14,7 @@ from scheduler.whatif.pending import Pending
 _MOST = 500
 """Nodes of each kind, or domains, on a page."""
 _OPEN = 25
-"""Of an explanation's nodes, the ones in sight."""
+"""How many nodes of an explanation are in sight; the other ones are behind a fold."""
 _COLOURS = 8
 
 
@@ -83,7 +83,7 @@ def gang_capacity_page(answer: GangCapacity) -> str:
 
 
 def _in_two(nodes: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    """Those in sight, and those behind a fold."""
+    """The nodes in sight, and the ones behind a fold."""
     return nodes[:_OPEN], nodes[_OPEN:_MOST]
 
 

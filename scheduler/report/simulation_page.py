@@ -1,10 +1,12 @@
 """A simulation as one page with pictures: self-contained, no script, no network, dark or light as the system is."""
 
+from collections.abc import Callable, Iterator
+
 from scheduler.report import simulation_tables as words
 from scheduler.report.chart import Chart, Line, line_chart
 from scheduler.report.rendering import render
 from scheduler.whatif.outcome import Outcome
-from scheduler.whatif.replay import Run
+from scheduler.whatif.replay import Point
 from scheduler.whatif.study import Study
 
 _MANY = 500
@@ -49,61 +51,36 @@ def study_page(study: Study) -> str:
     )
 
 
-def _charts(study: Study) -> list[Chart]:
-    saturations = [(each.profile, each.saturation) for each in study.profiles]
-    departures = [(each.profile, each.departures) for each in study.profiles if each.departures is not None]
-    names = list(study.profiles[0].saturation.end.allocated)
-    charts = []
-    for name in names:
-        what = words.short(name)
-        charts.append(
-            line_chart(
-                f"Saturation: {what} allocated",
-                "GPU asked for / GPU there",
-                [Line(who, [(p.x, p.quality.allocated[name]) for p in run.points]) for who, run in saturations],
-            )
-        )
-        charts.append(
-            line_chart(
-                f"Saturation: {what} stranded",
-                "GPU asked for / GPU there",
-                [Line(who, [(p.x, p.quality.stranded[name]) for p in run.points]) for who, run in saturations],
-            )
-        )
-    charts.append(
-        line_chart(
-            "Saturation: nodes in use",
-            "GPU asked for / GPU there",
-            [Line(who, [(p.x, p.quality.nodes_in_use) for p in run.points]) for who, run in saturations],
-            counts=True,
-        )
-    )
-    if departures:
-        charts.append(
-            line_chart(
-                "Arrivals and departures: nodes in use",
-                "event",
-                [Line(who, _by_event(run, "in use")) for who, run in departures],
-                counts=True,
-            )
-        )
-        charts.append(
-            line_chart(
-                "Arrivals and departures: pods that wait",
-                "event",
-                [Line(who, _by_event(run, "waiting")) for who, run in departures],
-                counts=True,
-            )
-        )
-    return charts
+def _charts(study: Study) -> Iterator[Chart]:
+    for name in study.profiles[0].saturation.end.allocated:
+        for share in ("allocated", "stranded"):
+            yield _saturation(study, f"{words.short(name)} {share}", _share_of(name, share))
+    yield _saturation(study, "nodes in use", lambda point: point.quality.nodes_in_use, counts=True)
+    if any(each.departures is not None for each in study.profiles):
+        yield _departures(study, "nodes in use", lambda point: point.quality.nodes_in_use)
+        yield _departures(study, "pods that wait", lambda point: point.waiting)
 
 
-def _by_event(run: Run, what: str) -> list[tuple[float, float]]:
+def _share_of(resource: str, share: str) -> Callable[[Point], float]:
+    return lambda point: getattr(point.quality, share)[resource]
+
+
+def _saturation(study: Study, what: str, value: Callable[[Point], float], *, counts: bool = False) -> Chart:
+    lines = [Line(each.profile, [(p.x, value(p)) for p in each.saturation.points]) for each in study.profiles]
+    return line_chart(f"Saturation: {what}", "GPU asked for / GPU there", lines, counts=counts)
+
+
+def _departures(study: Study, what: str, value: Callable[[Point], float]) -> Chart:
     """By the part of the events gone by: arrivals crowd at the end of the published time."""
-    last = max(len(run.points) - 1, 1)
-    return [(i / last, p.quality.nodes_in_use if what == "in use" else p.waiting) for i, p in enumerate(run.points)]
+    lines = []
+    for each in study.profiles:
+        if each.departures is not None:
+            points = each.departures.points
+            last = max(len(points) - 1, 1)
+            lines.append(Line(each.profile, [(i / last, value(point)) for i, point in enumerate(points)]))
+    return line_chart(f"Arrivals and departures: {what}", "event", lines, counts=True)
 
 
 def _width(text: str) -> str | None:
-    """The bar of a percentage."""
+    """The width of the bar for a percentage; None for what is no percentage."""
     return text.removesuffix(" %") if text.endswith(" %") else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
-from scheduler.report.columns import number, plain_table
+from scheduler.report.columns import more, number, plain_table
 from scheduler.report.wording import count, printable, some
 from scheduler.whatif.gangs.arriving import GroupOutcome
 from scheduler.whatif.outcome import Outcome
@@ -246,5 +246,4 @@ def _regret(each: ProfileStudy) -> str:
 
 
 def _more(rest: int) -> Iterator[RenderableType]:
-    if rest > 0:
-        yield Text(f"  … {rest:,} more (-o json has them all)", style="dim")
+    return more(rest, "-o json has them all")

@@ -6,17 +6,15 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
-from scheduler.report.columns import plain_table, text
-from scheduler.report.verbatim import AsItIs
+from scheduler.report.columns import indented, plain_table, section, text
+from scheduler.report.verbatim import to_copy
 from scheduler.report.wording import (
     asks,
     besides,
     common_ending,
     count,
-    folded,
     headline,
     leads_to,
     moved,
@@ -39,9 +37,8 @@ _NO = ("✗", "bold red")
 _ELSEWHERE = 120
 """Columns where there is no terminal."""
 _WIDE = 140
-"""From this width on there is room for long node names."""
+"""A terminal as wide as this has room for long node names."""
 _LONG = 28
-_INDENT = 2
 
 
 def console_for(stream: IO[str]) -> Console:
@@ -71,7 +68,7 @@ class ExplanationTable:
         if self.answer.rejected:
             yield from self._rejections()
         if self._ending:
-            yield _indented(f"node names end in {self._ending}", "dim")
+            yield indented(f"node names end in {self._ending}", "dim")
         if self.answer.remedies:
             yield from self._remedies()
             yield from self._commands(options.max_width)
@@ -79,26 +76,26 @@ class ExplanationTable:
             yield from (Text(""), Text("No single small change would free it.", style="bold"))
         if self.answer.message and self.answer.outcome != "gated":
             yield from (Text(""), Text("In kube-scheduler's words", style="bold"))
-            yield _indented(self.answer.message, "dim")
+            yield indented(self.answer.message, "dim")
 
     def _heading(self) -> Iterator[RenderableType]:
         answer = self.answer
         sign, style = _STYLES.get(answer.outcome, _NO)
         yield Text(printable(f"{sign} {headline(answer)}"), style=style)
-        yield _indented(f"{asks(answer)} · priority {answer.pod.priority} · profile {answer.profile}", "dim")
+        yield indented(f"{asks(answer)} · priority {answer.pod.priority} · profile {answer.profile}", "dim")
         if answer.outcome == "unclaimed":
-            yield _indented(f"{answer.profile} would place it: see below")
+            yield indented(f"{answer.profile} would place it: see below")
         if answer.choice is not None and len(answer.feasible) > 1 and answer.outcome == "fits":
-            yield _indented(self._short(answer.choice.text))
+            yield indented(self._short(answer.choice.text))
         for line in (moved(answer), preempts(answer), *answer.notes):
             if line and line != answer.cause:
-                yield _indented(line, "yellow")
+                yield indented(line, "yellow")
         if answer.promise is not None:
             style = "dim" if answer.promise.state in ("kept", "waiting") else "bold yellow"
-            yield _indented(f"promise {answer.promise.state}: {answer.promise.text}", style)
+            yield indented(f"promise {answer.promise.state}: {answer.promise.text}", style)
         if answer.verdict is not None and answer.verdict.detail != answer.cause:
             said = answer.verdict.detail or answer.verdict.reason
-            yield _indented(f"{answer.verdict.plugin or 'PreFilter'}: {said}", "red")
+            yield indented(f"{answer.verdict.plugin or 'PreFilter'}: {said}", "red")
 
     def _scores(self) -> Iterator[RenderableType]:
         answer = self.answer
@@ -124,15 +121,15 @@ class ExplanationTable:
                 cells.append(cell)
             table.add_row(f"{node.rank:,}", *cells)
         possible = _POSSIBLE.get(answer.outcome, "can go")
-        yield from _section(f"Where it {possible}: {count(len(answer.feasible), 'node')}", table)
+        yield from section(f"Where it {possible}: {count(len(answer.feasible), 'node')}", table)
         yield from _more(len(answer.feasible) - len(shown))
         for node in shown[:_FEW]:
             for claim, devices in node.devices.items():
-                yield _indented(self._short(f"on {node.node}, {claim} gets {some(devices, 4)}"))
+                yield indented(self._short(f"on {node.node}, {claim} gets {some(devices, 4)}"))
         if differ:
-            yield _indented("points after weighting, (raw score) where it differs", "dim")
+            yield indented("points after weighting, (raw score) where it differs", "dim")
         if same:
-            yield _indented(f"the same on every node: {same_for_all(answer, same)}", "dim")
+            yield indented(f"the same on every node: {same_for_all(answer, same)}", "dim")
 
     def _rejections(self) -> Iterator[RenderableType]:
         answer = self.answer
@@ -146,7 +143,7 @@ class ExplanationTable:
             table.add_row(self._short(node.node), Text(printable(node.plugin), style="red"), self._why(node))
         heading = f"Where it can't go: {count(len(answer.rejected), 'node')}"
         if len(shown) == len(answer.rejected):
-            yield from _section(heading, table)
+            yield from section(heading, table)
             return
         summary = plain_table()
         summary.add_column("Nodes", justify="right", no_wrap=True)
@@ -154,8 +151,8 @@ class ExplanationTable:
         summary.add_column("Plugin", style="dim", overflow="fold")
         for each in answer.summary:
             summary.add_row(f"{each.nodes:,}", printable(each.reason), printable(each.plugin))
-        yield from _section(heading, summary)
-        yield from _section(f"The {len(shown)} closest to fitting", table)
+        yield from section(heading, summary)
+        yield from section(f"The {len(shown)} closest to fitting", table)
         yield from _more(len(answer.rejected) - len(shown))
 
     def _why(self, node: RejectedNode) -> Text:
@@ -174,7 +171,7 @@ class ExplanationTable:
             if said := besides(remedy):
                 what.append(f"\n  {self._short(said)}", style="yellow")
             table.add_row(what, Text(f"then {self._short(leads_to(remedy))}"))
-        yield from _section("What would free it (each was tried)", table)
+        yield from section("What would free it (each was tried)", table)
 
     def _commands(self, width: int) -> Iterator[RenderableType]:
         with_commands = [remedy for remedy in self.answer.remedies if remedy.commands]
@@ -182,25 +179,12 @@ class ExplanationTable:
             yield from (Text(""), Text("As commands, to be copied; nothing is run", style="bold"))
         for remedy in with_commands:
             for command in remedy.commands:
-                for line in folded(printable(command), width - _INDENT):
-                    yield AsItIs(f"{' ' * _INDENT}{line}", "dim")
+                yield from to_copy(command, width)
 
     def _short(self, text: str) -> str:
         return printable(text.replace(self._ending, "") if self._ending else text)
 
 
-def _section(heading: str, table: RenderableType) -> Iterator[RenderableType]:
-    yield from (Text(""), Text(heading, style="bold"), _indent(table))
-
-
 def _more(rest: int) -> Iterator[RenderableType]:
     if rest > 0:
-        yield _indented(f"… {rest:,} more (--all shows them)", "dim")
-
-
-def _indented(text: str, style: str = "") -> RenderableType:
-    return _indent(Text(printable(text), style=style))
-
-
-def _indent(what: RenderableType) -> RenderableType:
-    return Padding(what, (0, 0, 0, 2))
+        yield indented(f"… {rest:,} more (--all shows them)", "dim")

@@ -1,7 +1,7 @@
 """Words and numbers as every report writes them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.framework.changes import AddNode
 from scheduler.whatif.explanation import Explanation, FeasibleNode, Remedy
@@ -61,12 +61,14 @@ def spaced(plugin: str) -> str:
 
 def asks(answer: Explanation) -> str:
     """What the pod asks for."""
-    requests = answer.pod.requests
-    return (
-        f"asks for {', '.join(f'{amount} {name}' for name, amount in requests.items())}"
-        if requests
-        else "asks for nothing"
-    )
+    return f"asks for {asked(answer.pod.requests)}"
+
+
+def asked(requests: Mapping[str, object], claims: Mapping[str, str] | None = None) -> str:
+    """Resources, and claims for devices, that a pod asks for."""
+    parts = [f"{amount} {name}" for name, amount in requests.items()]
+    parts += [f"claim {name} ({what})" for name, what in (claims or {}).items()]
+    return ", ".join(parts) or "nothing"
 
 
 def headline(answer: Explanation) -> str:
@@ -119,7 +121,7 @@ def common_ending(names: Sequence[str]) -> str:
 
 
 def leads_to(remedy: Remedy) -> str:
-    """Where the pod could go after a change."""
+    """The nodes to which the pod could go after a change."""
     if any(isinstance(change, AddNode) for change in remedy.changes):
         return "the new node" if len(remedy.nodes) == 1 else count(len(remedy.nodes), "node")
     if len(remedy.nodes) == 1:

@@ -123,5 +123,5 @@ class AllocatedDevices:
 
 
 def held(devices: Iterable[AllocatedDevice]) -> Iterator[AllocatedDevice]:
-    """Those that are held: with admin access, a claim takes nothing from others (foreachAllocatedDevice)."""
+    """The devices that a claim holds: with admin access, a claim takes nothing from others (foreachAllocatedDevice)."""
     return (device for device in devices if not device.admin_access)

@@ -86,7 +86,7 @@ class Attachments:
         self._pods: dict[int, dict[str, Pod]] = {}
         self._claim_rows: dict[ClaimKey, dict[int, int]] = {}
         self._made_for: dict[ClaimKey, dict[int, int]] = {}
-        """As `_claim_rows`, for pods that count a claim only if it was made for them."""
+        """The rows of the pods that count a claim only if it was made for them, like `_claim_rows`."""
         self._claims_of: dict[str, set[ClaimKey]] = {}
         self._on_node: dict[str, dict[str, VolumeAttachment]] = {}
         self._of_volume: dict[str, dict[str, VolumeAttachment]] = {}

@@ -12,7 +12,7 @@ from scheduler.model.devices import ClaimKey
 from scheduler.model.pod_group import GroupKey
 
 MOST = 256
-"""For so many pods a claim may be reserved (ResourceClaimReservedForMaxSize)."""
+"""How many pods a claim may be reserved for (ResourceClaimReservedForMaxSize)."""
 
 
 class ClaimUser(NamedTuple):
@@ -58,7 +58,7 @@ class ClaimUsers:
         self._users.setdefault(claim, {})[pod] = user
 
     def remove(self, claim: str, key: ClaimKey, pod: str) -> None:
-        """It has what it needs of the claim, or does not need it any more."""
+        """A pod has what it needs of the claim, or does not need it any more."""
         users = self._users.get(claim)
         if users is not None and users.pop(pod, None) is not None and not users:
             del self._users[claim]

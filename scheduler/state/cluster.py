@@ -63,7 +63,7 @@ class Cluster:
         self.supposed: dict[str, tuple[Pod, int, int]] = {}
         """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it removed)."""
         self.supposed_leaving: dict[str, tuple[Pod, int, int]] = {}
-        """Those of them that are on their way out."""
+        """The supposed pods that are on their way out."""
         self.selecting_changes: dict[str, int] = {}
         """Namespace → how often objects of `selecting` were added, changed or deleted there."""
         self.budget_log: ChangeLog[tuple[str, str]] = ChangeLog()
@@ -264,6 +264,7 @@ class Cluster:
         self._suppose(placement.pod, placement.row, 1)
 
     def placements_on(self, row: int) -> list[Placement]:
+        """The placed pods of a node, each with its placement."""
         return list(self._on_row.get(row, {}).values())
 
     def put_namespace(self, namespace: Namespace) -> Mapping[str, str] | None:
@@ -296,7 +297,7 @@ class Cluster:
             self.services.put(selecting)
 
     def drop_selecting(self, kind: str, namespace: str, name: str) -> None:
-        """Remove such an object."""
+        """Remove a Service, ReplicaSet, StatefulSet, ReplicationController or PodDisruptionBudget."""
         self._selecting_changed(namespace)
         if kind == "PodDisruptionBudget":
             self.budget_log.touch((namespace, name))
@@ -312,7 +313,7 @@ class Cluster:
         return before
 
     def drop_device(self, kind: str, namespace: str, name: str) -> DeviceKind | None:
-        """Remove such an object; returns what was there."""
+        """Remove a resource claim, slice, device class or taint rule; returns what was there."""
         changes = self.devices.resource_changes
         before = self.devices.drop(kind, namespace, name)
         self._resources_changed(changes)

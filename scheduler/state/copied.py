@@ -13,11 +13,11 @@ from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.rebuild import Rebuild
 
 _ROWS = 16
-"""So many rows are copied in one go."""
+"""How many rows are copied in one go."""
 _A_ROW, _A_POD = 50, 10
 """Steps of copying a row, and each pod on it."""
 _MOVED_AT_ONCE, _MOVED = 64, 10
-"""So many pods are left out, or counted again, in one go; and the steps of each."""
+"""How many pods are left out, or counted again, in one go; and the steps of each."""
 _LOOKED_AT = 8
 """Pods in a step of which one sees whether they are left out already."""
 
@@ -49,7 +49,7 @@ class _LeftOut(Struct, eq=False):
 
     pods: Sequence[Placement] = ()
     there: dict[str, Placement] = field(default_factory=dict)
-    """Those of them that are left out by now, by UID."""
+    """The pods that are left out by now, by UID."""
     complete: bool = False
 
 

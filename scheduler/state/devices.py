@@ -35,7 +35,7 @@ class Conflict(NamedTuple):
 
 
 class Devices(PromisedDevices):
-    """All of it."""
+    """Resource claims, slices, device classes and taint rules, with indexes, and who has which device."""
 
     def __init__(self) -> None:
         super().__init__()

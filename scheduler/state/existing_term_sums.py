@@ -94,13 +94,13 @@ class ExistingTermSums:
             weights.set(of, weights.get(of) + (1 if weight in (REPELS, HARD) else weight))
 
     def weigh_all(self, key: str, kind: int | None, sets: Codes, each: Ints | Codes, nodes: Nodes) -> None:
-        """As `weigh`, for many terms; `kind` None: those with a weight."""
+        """Do what `weigh` does for many terms at once; `kind` None: terms with a weight."""
         weights = self._part(key, kind, nodes)
         if weights is not None:
             weights.add_each(sets, each)
 
     def weigh_each(self, key: str, kind: int | None, each: Ints, nodes: Nodes) -> None:
-        """As `weigh_all`: what each set counts for, by its number."""
+        """Do what `weigh_all` does; `each` has what every set counts for, by its number."""
         weights = self._part(key, kind, nodes)
         if weights is not None:
             weights.add_array(each)

@@ -43,8 +43,7 @@ class GroupTrees:
         if not self.wanted:
             return key
         for _ in range(LEVELS):
-            state = self._groups.get(key)
-            one = None if state is None else state.object
+            one = self._object(key)
             if one is None:
                 return None
             if one.parent is None:
@@ -61,10 +60,9 @@ class GroupTrees:
         if not self.wanted:
             return ""
         for _ in range(LEVELS):
-            state = self._groups.get(key)
-            one = None if state is None else state.object
+            one = self._object(key)
             if one is None:
-                return f"waiting for composite pod group {_quoted(key.name)} to appear"
+                return f'waiting for composite pod group "{key.name}" to appear'
             if one.parent is None:
                 return ""
             key = GroupKey(key.namespace, one.parent, COMPOSITE)
@@ -72,8 +70,7 @@ class GroupTrees:
 
     def parent_of(self, key: GroupKey) -> GroupKey | None:
         """The group that a group is a part of, if trees count."""
-        state = self._groups.get(key) if self.wanted else None
-        one = None if state is None else state.object
+        one = self._object(key) if self.wanted else None
         return None if one is None or one.parent is None else GroupKey(key.namespace, one.parent, COMPOSITE)
 
     def ready(self, root: GroupKey) -> bool:
@@ -107,6 +104,11 @@ class GroupTrees:
                     break
                 left = self._more(child, left, levels - 1)
         return left
+
+    def _object(self, key: GroupKey) -> PodGroup | None:
+        """The group itself, as the API server has it; None: only pods that name it have come."""
+        state = self._groups.get(key)
+        return None if state is None else state.object
 
     # -- what changes ------------------------------------------------------------------------------------------------
 
@@ -152,8 +154,7 @@ class GroupTrees:
             if ready == (key in self._ready):
                 return
             (self._ready.add if ready else self._ready.discard)(key)
-            state = self._groups.get(key)
-            one = None if state is None else state.object
+            one = self._object(key)
             parent = None if one is None or one.parent is None else GroupKey(key.namespace, one.parent, COMPOSITE)
             if parent is None or key not in self._children.get(parent, ()):
                 return
@@ -166,7 +167,3 @@ class GroupTrees:
             return False
         has = self._ready_below.get(key, 0) if key.api == COMPOSITE else len(state.pods)
         return has >= state.object.needed
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'

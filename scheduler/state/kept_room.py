@@ -54,7 +54,7 @@ class KeptRoom(Struct, eq=False):
     whole: bool
     """Not only amounts decide about the group's pods: others stay away from these nodes unless they end in time."""
     trusting: bool
-    """Of other pods, the expected duration counts as one that is enforced."""
+    """Whether the expected duration of other pods counts like one that is enforced."""
     since: float
     """Engine time."""
     found: float
@@ -62,7 +62,7 @@ class KeptRoom(Struct, eq=False):
     expires: float
     """Engine time at which the room is given up, whatever has become of the group."""
     expires_text: str
-    """The same, as it is said."""
+    """`expires` as people read it."""
     names: Sequence[str] = ()
     rows: Ints = field(default_factory=_no_rows)
     at: dict[int, int] = field(default_factory=dict)

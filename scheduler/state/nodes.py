@@ -50,9 +50,9 @@ class Nodes:
         self.names: list[str | None] = []
         self.objects: list[Node | None] = []
         self.resources: dict[str, int] = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL}
+        """The index in `allocatable` and `requested` of each resource that a node offers, and of these three."""
         self.served: set[str] = set()
         """Extended resources that device classes serve where nodes have none: filled by `Devices`."""
-        """The index in `allocatable` and `requested` of each resource that a node offers, and of these three."""
         self._unoffered = Unoffered()
         self._offering: dict[str, int] = {}
         """Resource → nodes that offer it."""
@@ -304,7 +304,7 @@ class Nodes:
         self.add(shape, np.full(self._capacity, times, dtype=np.intp))
 
     def suppose(self, row: int, shape: PodShape, sign: int) -> None:
-        """As `charge`, for a dry run that takes it back with the opposite sign: `log` does not show it."""
+        """Charge a pod in a dry run, which takes it back with the opposite sign: `log` does not show it."""
         indices, requested = self.resources, self.requested
         if len(shape.requests) > MANY:
             for name in indices.keys() & shape.requests.keys():
@@ -324,7 +324,7 @@ class Nodes:
             self.ports.charge(row, shape.host_ports, sign)
 
     def suppose_all(self, where: Iterable[tuple[int, PodShape]], sign: int) -> None:
-        """As `suppose`, for many pods; quick where many of them have one shape."""
+        """Suppose many pods; quick where many of them have one shape."""
         by_shape: dict[PodShape, list[int]] = {}
         for row, shape in where:
             by_shape.setdefault(shape, []).append(row)
@@ -336,7 +336,7 @@ class Nodes:
             self.add(shape, sign * np.bincount(rows, minlength=self._capacity))
 
     def add(self, shape: PodShape, times: NDArray[np.intp]) -> None:
-        """As `suppose`, for pods of one shape without host ports: `times` says how many on each row."""
+        """Suppose pods of one shape without host ports: `times` says how many on each row."""
         indices = self.resources
         there = [(row, int(times[row])) for row in np.flatnonzero(times).tolist()]
         if len(shape.requests) > MANY:
@@ -369,7 +369,7 @@ class Nodes:
         return self.ports.users(ports, self.rows, self.effort)
 
     def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
-        """As `port_conflicts`, for one row."""
+        """Whether any of the host ports is taken on one row."""
         return self.ports.users_on(ports, row)
 
     def _grow(self, capacity: int) -> None:

@@ -34,7 +34,7 @@ class Nominations:
         return len(self._node)
 
     def copied(self) -> "Nominations":
-        """The same nominations, for a dry run that changes them."""
+        """A copy, for a dry run that changes it."""
         made = Nominations()
         made._node = dict(self._node)
         made._pods = {node: dict(pods) for node, pods in self._pods.items()}

@@ -33,7 +33,7 @@ class _Answer:
     def __init__(self, found: Any, claims: Iterator[ClaimVolume]) -> None:
         self.found = found
         self.claims: Iterator[ClaimVolume] | None = claims
-        """Those that were not looked at yet."""
+        """The claims that were not looked at yet."""
 
 
 class _OfPod:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OfAll: TypeAlias = "Callable[[Nodes], Numbers]"
 """Numbers of all rows at once; the last axis is the rows."""
 OfRow: TypeAlias = "Callable[[Nodes, int], float | Sequence[float]]"
-"""The same numbers of one row."""
+"""What `OfAll` computes, for one row."""
 Key = TypeVar("Key", bound=Hashable)
 Thing = TypeVar("Thing")
 

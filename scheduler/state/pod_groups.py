@@ -32,11 +32,11 @@ class GroupState:
         self.assumed: Pods = {}
         """We chose their nodes, and the API has not confirmed it yet."""
         self.assigned: Pods = {}
-        """They have their nodes, whoever chose these."""
+        """Its pods that have a node, whoever chose it."""
         self.version = 0
         """Another one after each change of the group or of one below it, and of no other group."""
         self.size = (-1, 0, "")
-        """As `PodGroups.size_of` said it last, after the version for which it did."""
+        """The last answer of `PodGroups.size_of`, after the version for which it was given."""
 
     @property
     def scheduled(self) -> int:
@@ -80,7 +80,7 @@ class PodGroups:
         """UID of a pod → its group."""
         self._version = 0
         self._priorities = Priorities()
-        """Of the objects of Kubernetes' own API: a tenant may make thousands, and nobody looks through them all."""
+        """Priorities of the objects of Kubernetes' own API: a tenant may make thousands, too many to look through."""
         self.log: ChangeLog[GroupKey] = ChangeLog()
         """Groups that have another priority, disruption mode or parent. What is said of a group of groups goes for all
         groups below it."""

@@ -38,7 +38,7 @@ class HostPorts:
         self._many: dict[Ports, dict[int, int]] = {}
         """All that one pod holds, where it is many → row → pods."""
         self._on_row: dict[int, dict[Ports, int]] = {}
-        """The same, by row."""
+        """Row → all that one pod there holds, where it is many → pods."""
         self._pairs: Bounded[Ports, dict[Ports, int]] = Bounded(_WANTED_MOST)
         """What a pod wants → what others hold → conflicts."""
         self.compared = 0

@@ -150,7 +150,7 @@ class PromisedDevices:
         self.users.taking_out[pod] = self.users.taking_out.get(pod, 0) + 1
 
     def taken_out(self, pod: str, written: Mapping[tuple[str, str, str], str]) -> None:
-        """That is over; these objects were written, with these versions."""
+        """A pod was taken out of its claims: these objects were written, with these versions."""
         left = self.users.taking_out.pop(pod, 1) - 1
         if left > 0:
             self.users.taking_out[pod] = left

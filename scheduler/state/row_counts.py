@@ -75,10 +75,6 @@ class RowCounts:
         """How many (thing, row) there are."""
         return self._used - len(self._free)
 
-    def remembers(self, version: int) -> bool:
-        """Whether all that changed after a version is known."""
-        return version >= self._base
-
     def worth_following(self, version: int) -> bool:
         """Whether a sum of this version is brought up to date by the changes since, rather than added up again.
 
@@ -92,7 +88,7 @@ class RowCounts:
         return self._changes[version - self._base :]
 
     def since_of(self, number: int, version: int) -> list[Change]:
-        """As `since`, of one thing: it costs what that thing's changes are. The latest comes first."""
+        """The changes of one thing after a version, the latest first: no other thing's changes are looked at."""
         found = []
         base = self._base
         at = self._latest.get(number, -1)

@@ -42,7 +42,7 @@ class SelectorIndex:
         self._asked: Codes = np.full(16, _NEVER, dtype=np.int32)
         """Conditions of each selector."""
         self._met: Codes = np.zeros(16, dtype=np.int32)
-        """Those of them that hold for things without labels."""
+        """Conditions of each selector that hold for things without labels."""
         self._size = 0
         self._keys: dict[str, _Key] = {}
         self._large: dict[int, LabelSelector] = {}
@@ -329,7 +329,7 @@ class TermIndex:
         return selected
 
     def took(self) -> int:
-        """As of `SelectorIndex`."""
+        """About how many microseconds large selectors took since this was last asked (`SelectorIndex.took`)."""
         return self._selectors.took() + self._by_labels.took()
 
     def _space(self, term: AffinityTerm) -> int:

@@ -76,7 +76,7 @@ class ByTopology:
                 self._above[code] = number > 0
 
     def times(self, weight: int) -> "ByTopology":
-        """The same with each number multiplied."""
+        """These sums, each multiplied by a weight."""
         if weight == 1:
             return self
         made = ByTopology(self.column)

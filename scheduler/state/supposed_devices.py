@@ -47,7 +47,7 @@ class SupposedDevices(Devices):
                 self._touch(self.allocated.put(claim.uid, None))
 
     def come_back(self, uid: str) -> None:
-        """It stays."""
+        """A pod that had left stays after all."""
         self._left.discard(uid)
         for claim in self._used_by.get(uid, ()):
             self.claims[claim.key] = claim

@@ -25,7 +25,7 @@ DEAD = 4096
 _IDLE_TERMS = 4096
 """How many terms those sets may have together, if they are more than one."""
 _PREPARED_TERMS = 65_536
-"""The same for sets that are being indexed for pods that are to be placed."""
+"""How many terms the sets may have together that are indexed before pods with them are placed."""
 _SHAPES = 4096
 _TOGETHER = 8
 """Sets of lanes begin to count together, once they have one new term for this many terms that count already."""
@@ -53,20 +53,20 @@ class TermSet(Struct, eq=False):
     number: int
     key: Key
     namespace: str
-    """Of the first pod that carried it: the lane that its end waits in."""
+    """The namespace of the first pod that carried it: the lane in which the set waits to be indexed or taken out."""
     terms: Terms
     pods: int = 0
     carried: list["IndexedTerm"] = field(default_factory=list)
     """The first of the terms, those that are in the index."""
     whole: bool = False
-    """All of them are, and the set counts."""
+    """Whether all of the terms are in the index, and so the set counts."""
     waiting: dict[int, int] = field(default_factory=dict)
     """Row → pods that carry it, until it counts."""
     gone: bool = False
 
     @property
     def indexed(self) -> int:
-        """So many of the terms are in the index."""
+        """How many of the terms are in the index."""
         return len(self.carried)
 
 
@@ -83,7 +83,7 @@ class TermSets:
         self.born: Arrivals[IndexedTerm] = Arrivals()
         """Terms in the order in which they began to count."""
         self.sets_born: Arrivals[TermSet] = Arrivals()
-        """As `born`, of sets."""
+        """Sets in the order in which they began to count."""
         self.added = 0
         """Counts the terms of sets that were put into the index."""
         self.weights: Ints = np.zeros(64, dtype=np.int64)
@@ -96,7 +96,7 @@ class TermSets:
         self.counting: Bools = np.zeros(64, dtype=np.bool_)
         """Which terms count."""
         self.whole: Bools = np.zeros(64, dtype=np.bool_)
-        """Which sets do."""
+        """Which sets count."""
         self._sets: list[TermSet | None] = []
         self._free: list[int] = []
         self._dead: list[int] = []

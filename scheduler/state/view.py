@@ -79,7 +79,7 @@ class SomeNodes(Nodes):
 
     @cached_property
     def unoffered(self) -> dict[str, dict[int, int]]:
-        """As of the whole, with these rows' positions."""
+        """`Nodes.unoffered` for these rows, by their positions."""
         positions = self._positions
         found = {}
         for name, by_row in self._nodes.unoffered.items():
@@ -122,7 +122,7 @@ class SomeNodes(Nodes):
         return _SomeCodes(self._nodes.label(key), self._of)
 
     def topology(self, key: str) -> Column[str] | None:
-        """The same, None for a key that no node has."""
+        """The column of a label, for these rows; None for a key that no node has."""
         column = self._nodes.topology(key)
         return None if column is None else _SomeCodes(column, self._of)
 
@@ -140,11 +140,11 @@ class SomeNodes(Nodes):
         return self._nodes.derived(question, of_all, of_row)[..., self._of]
 
     def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
-        """As of the whole, of these rows."""
+        """On each of these rows, how many pairs there are of such a port and a pod with it (`Nodes.port_users`)."""
         return self._nodes.port_users(ports)[self._of]
 
     def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
-        """As `port_conflicts`, for one of these rows."""
+        """Whether one of these rows has any of the host ports taken."""
         return bool(self.port_conflicts(ports)[row])
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
@@ -173,7 +173,7 @@ class _OtherPods(SomeNodes):
         return np.array(of_row(self, 0))[..., np.newaxis]
 
     def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
-        """As of the whole, for the pods that are there."""
+        """How many pairs of such a port and a pod that holds it there are (`Nodes.port_users`)."""
         users = sum(conflicts((port,), pod.shape.host_ports) for pod in self._there for port in ports)
         return np.array([users], dtype=np.int64)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Terms = Sequence[tuple[int, NodeSelectorTerm]]
 _KEPT_MOST = 8
+"""Selectors whose sums are kept."""
 _TOGETHER = 500
 """Steps between two charges."""
 _AT_ONCE = 250

@@ -62,9 +62,8 @@ class Weights:
             for number in found:
                 self.set(number, self.get(number) + weight)
         else:
-            self._spread(len(found))
-            assert self._array is not None
-            self._array[: len(found)] += found * np.int64(weight)
+            array = self._spread(len(found))
+            array[: len(found)] += found * np.int64(weight)
 
     def add_each(self, numbers: Codes, weights: NDArray[np.signedinteger[Any]]) -> None:
         """Add to the weight of each of these things, some of which are there more than once."""
@@ -72,16 +71,14 @@ class Weights:
             for number, weight in zip(numbers.tolist(), weights.tolist(), strict=True):
                 self.set(number, self.get(number) + weight)
             return
-        self._spread(int(numbers.max()) + 1)
-        assert self._array is not None
+        array = self._spread(int(numbers.max()) + 1)
         # Sums of integers below 2^53, so the doubles that bincount adds up are exact.
-        self._array += np.bincount(numbers, weights=weights, minlength=len(self._array)).astype(np.int64)
+        array += np.bincount(numbers, weights=weights, minlength=len(array)).astype(np.int64)
 
     def add_array(self, weights: NDArray[np.int64]) -> None:
         """Add to the weights of the first things."""
-        self._spread(len(weights))
-        assert self._array is not None
-        self._array[: len(weights)] += weights
+        array = self._spread(len(weights))
+        array[: len(weights)] += weights
 
     def keep(self, found: Found) -> None:
         """Leave only some things their weight."""
@@ -112,15 +109,15 @@ class Weights:
         of_each[: len(self._array)] = self._array
         return placed, of_each[placed.numbers]
 
-    def _spread(self, count: int) -> None:
-        """Go over to an array of at least so many."""
-        array = np.zeros(count, dtype=np.int64) if self._array is None else self._array
-        if len(array) < count:
-            array = np.concatenate((array, np.zeros(count - len(array), dtype=np.int64)))
-        if self._array is None:
+    def _spread(self, count: int) -> NDArray[np.int64]:
+        """Go over to an array of at least so many things; returns it."""
+        array = self._array
+        if array is None:
+            array = np.zeros(max(count, max(self._few, default=-1) + 1), dtype=np.int64)
             for number, weight in self._few.items():
-                if number >= len(array):
-                    array = np.concatenate((array, np.zeros(number + 1 - len(array), dtype=np.int64)))
                 array[number] = weight
             self._few = {}
+        elif len(array) < count:
+            array = np.concatenate((array, np.zeros(count - len(array), dtype=np.int64)))
         self._array = array
+        return array

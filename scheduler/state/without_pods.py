@@ -23,7 +23,7 @@ class WithoutPods(CopyWithVolumes):
         """How many pods there were on the rows that the last call of `go_on` has copied."""
 
     def go_on(self, rows: int) -> bool:
-        """As of `Rebuild`."""
+        """Copy so many more rows, as `Rebuild.go_on` does; True when all are copied."""
         self.pods_copied = 0
         return super().go_on(rows)
 
@@ -40,7 +40,7 @@ class WithoutPods(CopyWithVolumes):
         return staying
 
     def cluster(self) -> Cluster:
-        """As of `Rebuild`. Pods can be assumed in it, and forgotten."""
+        """The cluster without those pods. Pods can be assumed in it, and forgotten."""
         made = super().cluster()
         made.apart()
         made.storage = self._storage

@@ -16,7 +16,7 @@ from scheduler.telemetry.quantiles import Quantiles
 BEAT = 0.004
 SLOWEST = 0.064
 _RESTING = 0.1
-"""A part of the time: with less of it spent, the next beat comes later."""
+"""The part of the time in CPU below which the loop counts as idle, so that the next beat comes later."""
 
 
 class Blocks:

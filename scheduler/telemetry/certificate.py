@@ -62,7 +62,7 @@ class Certificate:
         return self._load(certificate, key, "our own certificate")
 
     def refresh_authorities(self) -> bool:
-        """Look at the file of the CAs, if there is one; as `refresh`."""
+        """Look at the file of the CAs, if there is one; True when it has changed. Raises CertificateError."""
         file = self.authorities_file
         return file is not None and self.trust(_read(file), file)
 

@@ -20,12 +20,12 @@ AGED = 4
 was in use by chance while one collection ran (a request, an exception) is found by the next, and not kept for a day."""
 DAY_SECONDS = 86_400.0
 _worked = 0
-"""Since the last collection."""
+"""Changes and decisions since the last collection."""
 _collections = 0
 
 
 def be_brief() -> None:
-    """From now on until the process ends."""
+    """Collect what is young only, from now on until the process ends."""
     gc.freeze()
     gc.set_threshold(YOUNG, 1, 10)
     if _keep not in gc.callbacks:

@@ -33,7 +33,7 @@ log = structlog.get_logger("port")
 
 
 class Complaints:
-    """Those of one port."""
+    """What one port has refused."""
 
     def __init__(self, port: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.refused = Counter(REFUSED)
@@ -55,7 +55,7 @@ class Complaints:
         log.warning("refused", port=self._port, reason=reason, peer=peer, detail=said, times_since_last_line=times + 1)
 
     def logger(self) -> logging.Logger:
-        """For aiohttp, which would log each with a traceback."""
+        """A logger for aiohttp, which would log each refusal with a traceback."""
         found = logging.Logger(f"port.{self._port}", logging.DEBUG)
         found.addHandler(_Heard(self))
         return found
@@ -84,5 +84,5 @@ class _Heard(logging.Handler):
 
 
 def _said(error: BaseException) -> str:
-    """In one line; the first of several says what was wrong, the others show it."""
+    """The first line of an error's text: it says what was wrong, and the other ones show it."""
     return next(iter(str(getattr(error, "message", "") or error).splitlines()), type(error).__name__)

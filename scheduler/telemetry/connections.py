@@ -48,7 +48,7 @@ class Limits:
     answer: float
 
     def within(self, descriptors: int) -> Limits:
-        """Fewer, where the process may open few files: half of what is left by all else."""
+        """Lower limits, where the process may open few files: half of those that nothing else needs."""
         most = min(self.most, max((descriptors - OTHER_DESCRIPTORS) // 2, FEWEST))
         return replace(self, most=most, of_peer=max(self.of_peer * most // self.most, 1))
 
@@ -68,13 +68,13 @@ class Connection:
 
 
 class Connections:
-    """Those of one port."""
+    """The connections of one port."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._held: dict[Connection, None] = {}
         self._kept: dict[Connection, None] = {}
-        """Those in the kept places; they count for no limit but their own."""
+        """The connections in the places that are kept for health. They count for no limit but their own."""
         self._of_peer: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -105,12 +105,12 @@ class Connections:
         return new, gone
 
     def first_to_go(self, peer: str | None = None) -> Connection | None:
-        """The one to be closed when there has to be room; None when all are being answered. `peer`: one of that."""
+        """The connection to be closed when there has to be room; None when all are being answered. `peer`: whose."""
         waiting = [one for one in self._held if one.stage is not Stage.ANSWERING and (peer is None or one.peer == peer)]
         return min(waiting, key=lambda one: (one.stage, -self._of_peer[one.peer], one.since), default=None)
 
     def leave(self, one: Connection) -> None:
-        """It is closed, or about to be; said twice does no harm."""
+        """Forget a connection that is closed, or about to be. One that is forgotten already may be named again."""
         self._kept.pop(one, None)
         if one in self._held:
             del self._held[one]
@@ -119,13 +119,13 @@ class Connections:
                 del self._of_peer[one.peer]
 
     def turn(self, one: Connection, stage: Stage, now: float) -> None:
-        """It has come to this stage."""
+        """Note that a connection has come to a stage, and until when it may stay there."""
         limits = self.limits
         one.stage, one.since = stage, now
         one.until = now + {Stage.ASKING: limits.ask, Stage.IDLE: limits.idle}.get(stage, limits.answer)
 
     def overdue(self, now: float) -> list[Connection]:
-        """Those whose time is over."""
+        """The connections that have stayed in their stage for too long."""
         return [one for one in self if now >= one.until]
 
 
@@ -150,4 +150,4 @@ def descriptors() -> int:
 
 
 def nothing() -> None:
-    """Ends what there is not: before there is something, and afterwards."""
+    """Stands for `end` as long as there is nothing to end."""

@@ -6,6 +6,7 @@ No `_created` series: they would double the page, and kube-scheduler has none.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -30,7 +31,7 @@ class _Readings:
         self._readings = readings
 
     def describe(self) -> list[Metric]:
-        """Nothing beforehand."""
+        """Required by the registry, which asks for the names of metrics beforehand: none are told."""
         return []
 
     def collect(self) -> Iterable[Metric]:
@@ -40,23 +41,16 @@ class _Readings:
 
 def _metric(reading: Reading) -> Metric:
     family = reading.family
-    metric: CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
-    match family.kind:
-        case "histogram":
-            metric = HistogramMetricFamily(family.name, family.about, labels=family.labels)
-            bounds = [*map(floatToGoString, family.buckets), "+Inf"]
-            for labels, found in reading.distributions.items():
-                total, cumulated = 0.0, []
-                for count in found[:-1]:
-                    total += count
-                    cumulated.append(total)
-                metric.add_metric(labels, list(zip(bounds, cumulated, strict=True)), sum_value=found[-1])
-        case "counter":
-            metric = CounterMetricFamily(family.name, family.about, labels=family.labels)
-            for labels, value in reading.values.items():
-                metric.add_metric(labels, value)
-        case "gauge":
-            metric = GaugeMetricFamily(family.name, family.about, labels=family.labels)
-            for labels, value in reading.values.items():
-                metric.add_metric(labels, value)
+    if family.kind == "histogram":
+        histogram = HistogramMetricFamily(family.name, family.about, labels=family.labels)
+        bounds = [*map(floatToGoString, family.buckets), "+Inf"]
+        for labels, found in reading.distributions.items():
+            cumulated = list(accumulate(found[:-1], initial=0.0))[1:]
+            histogram.add_metric(labels, list(zip(bounds, cumulated, strict=True)), sum_value=found[-1])
+        return histogram
+    form: type[CounterMetricFamily | GaugeMetricFamily]
+    form = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = form(family.name, family.about, labels=family.labels)
+    for labels, value in reading.values.items():
+        metric.add_metric(labels, value)
     return metric

@@ -56,7 +56,10 @@ class Arrival:
 
 
 class Handshakes:
-    """Those of one port. `said`, then `begin`, and `leave` when it is over. `gave_way` is told of whose was cut off."""
+    """The handshakes of one port. For each: await `said`, then `begin`, and call `leave` when it is over.
+
+    `gave_way` is told the peer of a handshake that was cut off for another.
+    """
 
     def __init__(self, gave_way: Callable[[str], object]) -> None:
         self._gave_way = gave_way
@@ -64,7 +67,7 @@ class Handshakes:
         """By peer; the first peer is next."""
         self._under_way: dict[Arrival, asyncio.TimerHandle] = {}
         self._stalled: dict[Arrival, None] = {}
-        """Of those under way, who give way to the next that waits; the oldest first."""
+        """The handshakes under way that give way to the next one that waits, the oldest first."""
         self._turning = False
         self._held = 0
         """Turns in which none begins."""
@@ -114,7 +117,7 @@ class Handshakes:
         return not arrival.ended
 
     def leave(self, arrival: Arrival) -> None:
-        """It is over, or was given up."""
+        """Forget a handshake that is over, or was given up."""
         queue = self._waiting.get(arrival.peer, deque())
         if arrival in queue:
             queue.remove(arrival)

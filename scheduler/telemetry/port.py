@@ -254,11 +254,11 @@ class Port:
         self.on_asked()
 
     def came(self, watched: _Watched) -> None:
-        """Its handshake is over."""
+        """Know a connection whose handshake is over by its protocol."""
         self._of[watched.inner] = watched
 
     def went(self, watched: _Watched) -> None:
-        """It is closed."""
+        """Forget a connection that is closed."""
         self._of.pop(watched.inner, None)
         watched.held.end = nothing  # it would keep the transport, whose TLS keeps what it calls, which is `watched`
         self.connections.leave(watched.held)
@@ -354,7 +354,7 @@ class _Spare:
         self.fill()
 
     def fill(self) -> None:
-        """Keep as many as there should be, as far as there are any."""
+        """Open as many as there should be, or as many as the system gives."""
         with contextlib.suppress(OSError):
             while len(self._kept) < self._count:
                 self._kept.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -374,7 +374,7 @@ class _Spare:
 
 
 def instruments(ports: Iterable[Port]) -> list[Instrument]:
-    """What is told of ports, several in one."""
+    """The metrics of several ports together."""
     found = list(ports)
 
     def open_now() -> Mapping[Labels, float]:

@@ -67,7 +67,7 @@ class Endpoints(Struct):
     lookups: Mapping[str, Callable[[Mapping[str, str]], tuple[int, str | bytes]]] = field(default_factory=dict)
     """Path → what a query comes to: a status, and JSON (bytes) or one line that says why there is none."""
     ports: Callable[[], list[Port]] = list
-    """Others that this process listens on."""
+    """Other ports that this process listens on."""
 
 
 class Serving:
@@ -85,7 +85,7 @@ class Serving:
         self._bundle: bytes | None = None
         """What the cluster says of CAs, for the serving thread."""
         self._look: Callable[[], object] | None = None
-        """Has the serving thread look whether there is something new, or whether it is to end."""
+        """Wakes the serving thread, which looks whether there is something new, and whether it is to end."""
         self._closing = False
 
     def listen(self) -> None:
@@ -181,22 +181,22 @@ class Serving:
         return self._heartbeat.held()
 
     def live(self) -> Checks:
-        """Those of /livez and /healthz: a loop that is held may go on, and is no reason for a new process."""
+        """The checks of /livez and /healthz. A loop that is held may go on, and is no reason for a new process."""
         return {"event-loop": self._heartbeat.dead, **self._endpoints.live}
 
     def ready(self) -> Checks:
-        """Those of /readyz."""
+        """The checks of /readyz."""
         return {"event-loop": self.held, **self._endpoints.ready}
 
     def notes(self) -> Mapping[str, str]:
-        """As in Endpoints, and a loop that is held."""
+        """The notes of `Endpoints`, and one about a loop that is held."""
         held = self.held()
         return {**self._endpoints.notes(), **({} if held is None else {"event-loop": held})}
 
     async def authorize(
         self, authorization: str | None, path: str, certificate: bytes | None, peer: str
     ) -> tuple[int, str]:
-        """As the gate says."""
+        """Whether the client may read the path, as the gate says."""
         return await self._gate.authorize(authorization, path, certificate, peer)
 
     async def readings(self) -> list[Reading]:

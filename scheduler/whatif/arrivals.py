@@ -35,8 +35,8 @@ _DAEMON = [
 """What the DaemonSet controller lets its pods tolerate (upstream: daemon/util, AddOrUpdateDaemonPodTolerations)."""
 _HOST_NETWORK = {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists", "effect": "NoSchedule"}
 _WAITS = "WaitForFirstConsumer"
-
 _DIGITS = 12
+"""A name that ends in more digits is not that of a numbered pod."""
 
 Object = Mapping[str, Any]
 
@@ -124,7 +124,7 @@ class Batch:
 
     @property
     def priority(self) -> int:
-        """That of its pods."""
+        """The priority of its pods."""
         return self._first.priority
 
     @property
@@ -146,6 +146,7 @@ class Batch:
         return f"{self._first.namespace}/{self._named(number)}"
 
     def pod(self, number: int) -> Pod:
+        """One of its pods as it waits to be scheduled. Raises ObjectError."""
         if self.equal:
             name = self._named(number)
             return replace(self._first, name=name, uid=f"{self._uid}{name}")
@@ -159,7 +160,7 @@ class Batch:
             yield replace(first, name=name, uid=f"{uid}{name}")
 
     def uids(self) -> Iterator[str]:
-        """Those of the pods that came."""
+        """The UIDs of the pods that were made."""
         start, uid = self._workload.start, self._uid
         if self.alone:
             return iter([f"{uid}{self._workload.name}"] if self.made else [])
@@ -187,7 +188,7 @@ class Batch:
         return [*found, *self._device_claims(number)]
 
     def _device_claims(self, number: int) -> Iterator[ResourceClaim]:
-        """Those that are made from templates; a template that is not known leaves the pod waiting for its claim."""
+        """The claims that templates make for a pod; if a template is not known, the pod waits for its claim."""
         namespace, pod = self._whole["metadata"]["namespace"], self._named(number)
         for each in self._templated:
             template = self._world.claim_templates.get((namespace, each.template))
@@ -285,7 +286,7 @@ class Batch:
 def batches(
     workloads: Iterable[Workload], world: World, framework: Framework, namespace: str | None, usual: str
 ) -> list[Batch]:
-    """Those of a file. Raises ObjectError with a line for each that can't be read."""
+    """The batches of a file's workloads. Raises ObjectError with a line for each that can't be read."""
     found, wrong = [], []
     for workload in workloads:
         try:

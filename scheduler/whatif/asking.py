@@ -36,7 +36,7 @@ class Asking:
         return (plugin and self._ask(plugin, plugin.fixes, row, reasons)) or ()
 
     def detail_of_pod(self, name: str, reason: Reason) -> Detail:
-        """The same for a pod that a plugin rejected before any node was looked at."""
+        """The numbers of a plugin's reason against a pod that it rejected before any node was looked at."""
         plugin = self.framework.plugin(name)
         text, numbers = (plugin and self._ask(plugin, plugin.explain_pod, reason)) or ("", {})
         return text or reason.text, numbers

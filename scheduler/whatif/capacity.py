@@ -26,6 +26,8 @@ from scheduler.whatif.against import against
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.claimed_crowd import place_crowd
 from scheduler.whatif.claimed_room import claimed_room
+from scheduler.whatif.drain import stays
+from scheduler.whatif.explanation import Limit
 from scheduler.whatif.remedies import templates_of
 from scheduler.whatif.room import Room, room
 from scheduler.whatif.simulation import SINGLY, Simulation, UndecidedError
@@ -36,8 +38,6 @@ MOST = 1_000_000
 """Pods that are placed at most."""
 _KINDS = 12
 Counting = Callable[[Pod, Framework, Cluster], Room | None]
-_OWN = ("DaemonSet", "Node")
-"""Owners of pods that every node of a make has."""
 
 
 class NodeRoom(Struct, rename="camel", frozen=True):
@@ -46,13 +46,6 @@ class NodeRoom(Struct, rename="camel", frozen=True):
     node: str
     pods: int
     limits: list[str]
-
-
-class Limit(Struct, rename="camel", frozen=True):
-    """What keeps the next pod out, and on how many nodes."""
-
-    reason: str
-    nodes: int
 
 
 class Stranded(Struct, rename="camel", frozen=True):
@@ -278,7 +271,7 @@ def _furnish(cluster: Cluster, node: Node) -> Iterator[Pod]:
     assert row is not None
     name = AddNode(node.name).clone(node).name
     for pod in list(cluster.pods_on(row)):
-        if pod.mirror or (pod.owner is not None and pod.owner[0] in _OWN):
+        if stays(pod):
             copy = replace(pod, uid=f"{name}/{pod.uid}", node_name=name)
             cluster.put_pod(copy)
             yield copy

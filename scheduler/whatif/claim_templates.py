@@ -21,7 +21,7 @@ class Templated(NamedTuple):
 
 
 def templated(spec: Object) -> Iterator[Templated]:
-    """Those of a pod's spec; what is no list of mappings is passed over, as somebody else judges it."""
+    """The claims that a pod's spec has from templates. What is no list of mappings is passed over: others judge it."""
     claims = spec.get("resourceClaims")
     for each in claims if isinstance(claims, list) else ():
         template = each.get("resourceClaimTemplateName") if isinstance(each, dict) else None

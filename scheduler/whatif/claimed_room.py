@@ -104,7 +104,7 @@ def _served(pod: Pod, plugin: DynamicResources, cluster: Cluster) -> Ints | None
 
 
 def _served_by(row: int, pod: Pod, plugin: DynamicResources, cluster: Cluster) -> int | None:
-    """The same of one node; None: it is not found out."""
+    """How many pods get their devices on one node; None: more than are counted."""
     devices, number = cluster.devices, 0
     taken: list[str] = []
     try:

@@ -15,6 +15,7 @@ from scheduler.framework.changes import CONDITION, Change, OnPod
 from scheduler.framework.device_changes import OnClaim
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
+from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.patches import NoPatchError, Operation, operations
 
 _NUMBER = re.compile(r"\d+")
@@ -22,20 +23,28 @@ _HASH = "pod-template-hash"
 _TEMPLATED = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationController")
 _OF_PODS = changes.Tolerate | changes.Ungate
 """What may be changed of a pod that is there."""
-
-
 _DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 class Written(NamedTuple):
-    """A pod as somebody wrote it, and what reads one. `file`: where it is written, empty for a pod of the cluster;
-    `path`: of its spec there, as a JSON pointer.
+    """A pod as somebody wrote it, and the function that decodes one, which raises ObjectError.
+
+    `file`: where it is written, empty for a pod of the cluster; `path`: of its spec there, as a JSON pointer.
     """
 
     pod: Mapping[str, Any]
     decode: Callable[[Mapping[str, Any]], Modelled]
     file: str = ""
     path: str = ""
+
+    def decoded(self, pod: Mapping[str, Any]) -> Pod | None:
+        """The pod that a command makes of this one; None: it can't be read."""
+        try:
+            made = self.decode(pod)
+        except ObjectError:
+            return None
+        assert isinstance(made, Pod)
+        return made
 
 
 class Commands(NamedTuple):

@@ -4,6 +4,8 @@ from scheduler.model.namespaced import SelectingObject
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
+UNGUARDED = "no PodDisruptionBudget is known, so none is respected"
+
 
 class Disruptions:
     """Counts from what the budgets' status allows. A pod that is placed again makes room for the next one."""
@@ -21,7 +23,7 @@ class Disruptions:
         return self._of[pod.uid]
 
     def forbidding(self, pod: Pod) -> list[SelectingObject]:
-        """Those of them that let no pod go for now."""
+        """The budgets that select the pod and allow no disruption now."""
         return [each for each in self.of(pod) if self._left.get(_key(each), each.allowed) < 1]
 
     def leaves(self, pod: Pod) -> None:

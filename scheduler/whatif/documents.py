@@ -248,7 +248,7 @@ def _piece(text: bytes, place: str, begin: int, stop: int, implied: str = "") ->
 
 
 def _after(stray: list[Fault], piece: list[Document | Fault]) -> list[Document | Fault]:
-    """Both, but for faults of what begins behind a bracket too many: it may be a part of an object."""
+    """`stray` and `piece`. Behind a bracket too many only objects count, as what begins there may be a part of one."""
     return [*stray, *(each for each in piece if not stray or isinstance(each, Document))]
 
 

@@ -47,9 +47,8 @@ class Drain:
         waiting: list[tuple[Pod, str]] = []
         for name in names:
             row = nodes.live_row(name)
-            assert row is not None
-            node = nodes.objects[row]
-            assert node is not None
+            node = None if row is None else nodes.objects[row]
+            assert row is not None and node is not None
             self._simulation.put(replace(node, unschedulable=True))
             pods = [pod for pod in self._simulation.cluster.pods_on(row) if not stays(pod)]
             waiting += [(pod, name) for pod in pods]
@@ -101,5 +100,5 @@ def again(pod: Pod) -> Pod:
 
 
 def stays(pod: Pod) -> bool:
-    """Whether a drain leaves a pod where it is."""
+    """Whether a pod belongs to its node: a drain leaves it there, and a new node of the kind has one like it."""
     return pod.mirror or (pod.owner is not None and pod.owner[0] in _STAY)

@@ -103,6 +103,13 @@ class ReasonCount(Shown, frozen=True):
     nodes: int
 
 
+class Limit(Shown, frozen=True):
+    """What keeps the next of several equal pods out, and on how many nodes."""
+
+    reason: str
+    nodes: int
+
+
 class EarlyRejection(Shown, frozen=True):
     """Why the pod was rejected before any node was looked at. `detail`: the reason with names and numbers."""
 

@@ -9,11 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from scheduler.whatif.documents import Document, ObjectError, plain
-from scheduler.whatif.templates import makes_no_pods, number_of_pods, path_of, templates
-from scheduler.whatif.templates import workloads as kinds
+from scheduler.whatif.templates import KINDS, makes_no_pods, number_of_pods, path_of, templates
 from scheduler.whatif.world import PriorityClass
-
-KINDS = kinds()
 
 _SYSTEM_PRIORITIES = {
     "system-cluster-critical": PriorityClass(value=2_000_000_000),

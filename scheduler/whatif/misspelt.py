@@ -69,7 +69,7 @@ def counts_nobody(pod: Pod, cluster: Cluster) -> Iterator[str]:
 def _of_no_pod(
     asking: Sequence[tuple[str, Sequence[Requirement]]], pod: Pod, cluster: Cluster
 ) -> Iterator[tuple[str, str, str]]:
-    """Of what asks for labels of pods: who asks, the label that no pod has, and the value that is spelt nearly so."""
+    """(who asks, the label that it asks for and no pod has, the value that is spelt nearly so)."""
     asked = [
         (what, requirement)
         for what, requirements in asking
@@ -98,7 +98,7 @@ def _last(key: str) -> str:
 
 
 def _classes(pod: Pod, cluster: Cluster) -> Iterator[str]:
-    """Of the claims of a pod."""
+    """A note for each DeviceClass that a claim of the pod asks for and that is not there."""
     devices, made = cluster.devices, dict(pod.made_claims)
     names = [one.claim if one.template is None else made.get(one.name) for one in pod.shape.claims]
     claims = [claim for name in names if name and (claim := devices.claim((pod.namespace, name))) is not None]

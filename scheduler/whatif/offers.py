@@ -9,7 +9,6 @@ from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.whatif.asking import Asking
 from scheduler.whatif.commands import Commands, Written, commands
-from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.effects import SideEffects
 from scheduler.whatif.explanation import Remedy
 from scheduler.whatif.trial import applied
@@ -29,11 +28,9 @@ def _does_the_same(found: Commands, remedy: Remedy, asking: Asking, written: Wri
     """Whether the pod that a patch makes is the one that was tried."""
     if found.pod is None or written is None:
         return True
-    try:
-        pod = written.decode(found.pod)
-    except ObjectError:
+    pod = written.decoded(found.pod)
+    if pod is None:
         return False
-    assert isinstance(pod, Pod)
     asked = asking.inquiry.pod
     pod = structs.replace(pod, uid=asked.uid, name=asked.name, node_name="", nominated_node_name="")
     if any(isinstance(change, AllowPreemption) for change in remedy.changes):

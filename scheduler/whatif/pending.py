@@ -3,6 +3,7 @@
 Equal pods (same shape, priority and scheduler) are explained once, and so are the pods of a pod group.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
@@ -65,11 +66,6 @@ class Pending(Struct, rename="camel", kw_only=True, frozen=True):
     notes: list[str]
 
 
-class _Group:
-    def __init__(self, pod: Pod) -> None:
-        self.pods = [pod]
-
-
 def pending(
     waiting: Iterable[Pod],
     world: World,
@@ -79,7 +75,7 @@ def pending(
     notes: Sequence[str] = (),
 ) -> Pending:
     """Why these pods wait. `ran`: schedulers that somebody runs besides the profiles → how many pods they placed."""
-    groups: dict[object, _Group] = {}
+    groups: dict[object, list[Pod]] = {}
     gangs: dict[GroupKey, list[Pod]] = {}
     for pod in waiting:
         of = world.cluster.pod_groups.of(pod)
@@ -87,27 +83,22 @@ def pending(
             gangs.setdefault(of, []).append(pod)
             continue
         key = (id(pod.shape), pod.priority, pod.preempts, pod.scheduler_name, pod.gates, pod.terminating)
-        known = groups.get(key)
-        if known is None:
-            groups[key] = _Group(pod)
-        else:
-            known.pods.append(pod)
-    largest = sorted(groups.values(), key=lambda group: (-len(group.pods), group.pods[0].key))
-    told: dict[tuple[str, str], list[tuple[_Group, Explanation]]] = {}
+        groups.setdefault(key, []).append(pod)
+    largest = sorted(groups.values(), key=lambda group: (-len(group), group[0].key))
+    told: dict[tuple[str, str], list[tuple[list[Pod], Explanation]]] = {}
     for group in largest[:MOST]:
-        answer = _explained(group.pods[0], world, frameworks, ran)
-        told.setdefault((_cause(answer, group.pods[0]), answer.outcome), []).append((group, answer))
+        answer = _explained(group[0], world, frameworks, ran)
+        told.setdefault((_cause(answer, group[0]), answer.outcome), []).append((group, answer))
     causes = [_told(cause, outcome, found) for (cause, outcome), found in told.items()]
     ordered = sorted(gangs.items(), key=lambda gang: (-len(gang[1]), gang[0]))
     causes += _of_gangs(ordered[:MOST], world, frameworks, ran)
     causes.sort(key=lambda each: (-each.pods, each.cause))
     every = [pair for found in told.values() for pair in found]
-    left = largest[MOST:]
     return Pending(
-        pods=sum(len(group.pods) for group in largest) + sum(map(len, gangs.values())),
+        pods=sum(map(len, largest)) + sum(map(len, gangs.values())),
         causes=causes,
         changes=_changes(every),
-        not_explained=sum(len(group.pods) for group in left) + sum(len(pods) for _, pods in ordered[MOST:]),
+        not_explained=sum(map(len, largest[MOST:])) + sum(len(pods) for _, pods in ordered[MOST:]),
         notes=list(notes),
     )
 
@@ -133,7 +124,7 @@ def _of_gangs(
     """One entry for all pods of a group; groups that wait for the same cause share one."""
     told: dict[tuple[str, str], list[tuple[GroupKey, list[Pod], GroupExplanation]]] = {}
     for key, pods in gangs:
-        gang, first = gang_of(key, world), pods[0]
+        gang, first = gang_of(key, world.cluster), pods[0]
         assert gang is not None
         framework, instead = seen_by(first, frameworks, ran)
         work = max(WORK // len(gangs), len(gang.waiting) + 1)
@@ -175,17 +166,14 @@ def _cause(answer: Explanation, pod: Pod) -> str:
     return answer.message or answer.outcome
 
 
-def _told(cause: str, outcome: str, found: Sequence[tuple[_Group, Explanation]]) -> Cause:
-    owners: dict[str, int] = {}
-    for group, _ in found:
-        for pod in group.pods:
-            owners[owner_of(pod)] = owners.get(owner_of(pod), 0) + 1
+def _told(cause: str, outcome: str, found: Sequence[tuple[Sequence[Pod], Explanation]]) -> Cause:
+    owners = Counter(owner_of(pod) for group, _ in found for pod in group)
     first, answer = found[0]
     ordered = dict(sorted(owners.items(), key=lambda item: (-item[1], item[0])))
-    return Cause(cause, outcome, sum(owners.values()), ordered, first.pods[0].key, answer.remedies)
+    return Cause(cause, outcome, owners.total(), ordered, first[0].key, answer.remedies)
 
 
-def _changes(found: Sequence[tuple[_Group, Explanation]]) -> list[SharedChange]:
+def _changes(found: Sequence[tuple[Sequence[Pod], Explanation]]) -> list[SharedChange]:
     """Changes of the cluster that help pods of any kind, those that help most first."""
     known: dict[str, tuple[list[Change], int]] = {}
     for group, answer in found:
@@ -195,6 +183,6 @@ def _changes(found: Sequence[tuple[_Group, Explanation]]) -> list[SharedChange]:
             if len(remedy.changes) > fewest:
                 continue
             change, pods = known.get(remedy.text, (remedy.changes, 0))
-            known[remedy.text] = change, pods + len(group.pods)
+            known[remedy.text] = change, pods + len(group)
     ordered = sorted(known.items(), key=lambda item: (-item[1][1], len(item[1][0]), item[0]))
     return [SharedChange(text, change, pods) for text, (change, pods) in ordered[:_SHOWN]]

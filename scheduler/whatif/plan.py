@@ -18,6 +18,7 @@ from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.claimed_crowd import place_crowd
 from scheduler.whatif.claims import given
+from scheduler.whatif.disruptions import UNGUARDED
 from scheduler.whatif.drain import Drain
 from scheduler.whatif.gangs.arriving import create_together, group_of, outcomes
 from scheduler.whatif.outcome import LISTED, Others, Outcome, Placed, Preempted, Waiting, WorkloadOutcome
@@ -72,7 +73,9 @@ def plan(
     placed = _placed(simulation, drained.moved, drained.was)
     listed: list[Placed] = [*placed, *_listed(simulation, batches, LISTED - len(placed))]
     told = [_told(simulation, batch) for batch in batches]
-    said = [*notes, *_unguarded(world, drain), *(note for batch in batches for note in batch.notes)]
+    said = [*notes, *(note for batch in batches for note in batch.notes)]
+    if drain and not world.cluster.selecting.get("PodDisruptionBudget"):
+        said.insert(len(notes), UNGUARDED)
     return Outcome(
         profile=name,
         placed=listed,
@@ -107,11 +110,6 @@ def settled(world: World, framework: Framework) -> tuple[Simulation, list[Pod]]:
     simulation.put_all(others)
     simulation.settle()
     return simulation, others
-
-
-def _unguarded(world: World, drain: Sequence[str]) -> list[str]:
-    known = world.cluster.selecting.get("PodDisruptionBudget")
-    return ["no PodDisruptionBudget is known, so none is respected"] if drain and not known else []
 
 
 def _create(simulation: Simulation, framework: Framework, batches: Sequence[Batch]) -> None:
@@ -181,7 +179,7 @@ def _go_on(simulation: Simulation, framework: Framework, batch: Batch) -> bool:
 
 
 def _placed(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | None = None) -> list[Placed]:
-    """Those of the pods that have a node."""
+    """The pods that have got a node."""
     return [each for pod in pods if (each := _place(simulation, pod, was or {})) is not None]
 
 
@@ -195,7 +193,7 @@ def _place(simulation: Simulation, pod: Pod, was: dict[str, str]) -> Placed | No
 
 
 def _waiting(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | None = None) -> Iterator[Waiting]:
-    """Those that have none, and why."""
+    """The pods that have no node, and why."""
     was = was or {}
     for pod in pods:
         if pod.uid in simulation.failed:

@@ -1,6 +1,6 @@
 """Promises as they stand: of one pod for `berth explain`, of a whole cluster as a plan of evictions. No writes."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from math import inf
 
@@ -16,10 +16,10 @@ from scheduler.engine.eviction.wording import breach, left_alone, source, succee
 from scheduler.engine.placement_conflicts import Conflict, has_requirements
 from scheduler.framework.decision import Decision
 from scheduler.framework.runtime import Framework
-from scheduler.model.namespaced import SelectingObject
 from scheduler.model.pod import Pod
 from scheduler.model.promise import NOTHING_OF_NODES, NodeRequirement, required
 from scheduler.state.cluster import Cluster
+from scheduler.whatif.disruptions import Disruptions
 from scheduler.whatif.explanation import API_VERSION, PromiseState, Shown
 from scheduler.whatif.races import Races, in_turn
 
@@ -110,13 +110,13 @@ def plan(cluster: Cluster, frameworks: Mapping[str, Framework], settings: Settin
             conflicts.append(conflict)
     broken += [(one.pod, NOTHING_OF_NODES, one.text) for one in conflicts]
     before = {one.pod.uid: first for one, first in in_turn(conflicts) if first is not None}
-    budgets = _Budgets(cluster)
+    disruptions = Disruptions(cluster)
     evictions = []
     claims = Claims(cluster)
     try:
         for pod, wanted, said in broken:
-            first = before.get(pod.uid)
-            one = _planned(pod, wanted, said, frameworks[pod.scheduler_name], cluster, settings, budgets, past, first)
+            framework, first = frameworks[pod.scheduler_name], before.get(pod.uid)
+            one = _planned(pod, wanted, said, framework, cluster, settings, disruptions, past, first)
             evictions.append(one)
             row = cluster.nodes.live_row(one.target) if one.action == EVICT and one.target is not None else None
             if row is not None:
@@ -202,7 +202,7 @@ def _planned(
     framework: Framework,
     cluster: Cluster,
     settings: Settings,
-    budgets: "_Budgets",
+    disruptions: Disruptions,
     past: Past | None,
     first: Conflict | None,
 ) -> PlannedEviction:
@@ -220,31 +220,16 @@ def _planned(
         return planned(WAITS, target.text, f"not before {until}, because {why}", until)
     if first is not None:
         return planned(WAITS, target.text, f"pod {first.pod.key} of the same conflict goes first, which may be enough")
-    forbidden = budgets.forbid(pod)
+    forbidden = _forbidden(pod, disruptions)
     return planned(BUDGET if forbidden else EVICT, target.text, forbidden)
 
 
-class _Budgets:
-    """Disruptions that are still allowed; each planned eviction uses one up."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._budgets = cluster.selecting.get("PodDisruptionBudget", {})
-        self._left: dict[tuple[str, str], int] = {}
-
-    def forbid(self, pod: Pod) -> str:
-        """Why no budget allows it; empty, and one used up, when it is allowed."""
-        found = list(self._of(pod))
-        if len(found) > 1:
-            return f"PodDisruptionBudgets {', '.join(b.name for b in found)}: the Eviction API supports one a pod"
-        for budget in found:
-            key = (budget.namespace, budget.name)
-            left = self._left.setdefault(key, budget.allowed)
-            if left <= 0:
-                return f"PodDisruptionBudget {budget.name} allows no disruption now"
-            self._left[key] = left - 1
-        return ""
-
-    def _of(self, pod: Pod) -> Iterator[SelectingObject]:
-        for budget in self._budgets.get(pod.namespace, {}).values():
-            if budget.selector.matches(pod.labels):
-                yield budget
+def _forbidden(pod: Pod, disruptions: Disruptions) -> str:
+    """Why no budget allows the eviction; empty when it is allowed: then it counts as a disruption."""
+    found = disruptions.of(pod)
+    if len(found) > 1:
+        return f"PodDisruptionBudgets {', '.join(b.name for b in found)}: the Eviction API supports one a pod"
+    if disruptions.forbidding(pod):
+        return f"PodDisruptionBudget {found[0].name} allows no disruption now"
+    disruptions.leaves(pod)
+    return ""

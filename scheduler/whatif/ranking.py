@@ -46,7 +46,7 @@ class Ranking:
             yield pod, self.take(pick(pod.uid, best))
 
     def _plain_places(self, pods: Iterable[Pod], pick: Callable[[str, int], int]) -> Iterator[tuple[Pod, int]]:
-        """The same, where a row's own total is all that counts: there may be a million pods, so every call counts."""
+        """`places` where a row's own total is all that counts. There may be a million pods, so every call counts."""
         (rows,) = self._kinds.values()
         taken, level = self._taken, self._ahead.level
         levels = [level(0)]

@@ -16,7 +16,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
-from scheduler.whatif.disruptions import Disruptions
+from scheduler.whatif.disruptions import UNGUARDED, Disruptions
 from scheduler.whatif.drain import again, stays
 from scheduler.whatif.explanation import API_VERSION, Shown
 from scheduler.whatif.gangs.endings import without
@@ -94,11 +94,7 @@ def removals(
             movable.append((row, Movable(node.name, len(search.running(pods)), dict(list(moves.items())[:_NAMED]))))
     search.left = max(search.left, most // 2)
     together, moved, all_tried = _together(search, movable, cluster)
-    notes = (
-        []
-        if cluster.selecting.get("PodDisruptionBudget")
-        else ["no PodDisruptionBudget is known, so none is respected"]
-    )
+    notes = [] if cluster.selecting.get("PodDisruptionBudget") else [UNGUARDED]
     if not all_tried:
         notes.append("more nodes may go together: not all were tried")
     return Removals(
@@ -148,7 +144,7 @@ class _Search:
         return [pod for pod in self._cluster.pods_on(row) if not stays(pod)]
 
     def running(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Those of them that are on their node in truth."""
+        """Of these pods, the ones that really are on their node, and not only in thought."""
         return [pod for pod in pods if pod.uid not in self._only_wait]
 
     def forbidden(self, pods: Sequence[Pod]) -> Iterator[tuple[str, str]]:

@@ -22,8 +22,8 @@ POINTS = 160
 """Moments at which a run is looked at."""
 _TOLERATED = 0.002
 """Part of the pods that may stay out when fewer nodes hold the rest; Verma et al. (EuroSys'15) use the same."""
-
 _LONGEST = 1e6
+"""Lifetimes are stretched by no more than this."""
 
 Progress = Callable[[str], None]
 Placement = tuple[str, str]
@@ -45,7 +45,7 @@ class Run(msgspec.Struct, rename="camel", frozen=True):
     placed: int
     points: list[Point]
     end: Quality
-    """Of a saturation the last look, of arrivals and departures the one at the most pods."""
+    """The last look at a saturation; for arrivals and departures, the look at which there were most pods."""
 
 
 class Regret(msgspec.Struct, rename="camel", frozen=True):

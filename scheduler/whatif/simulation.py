@@ -60,7 +60,7 @@ class Simulation:
         self.failed: dict[str, tuple[Pod, str]] = {}
         """The pod and what was last said of it; it waits on."""
         self.undecided: dict[str, str] = {}
-        """Of these, the pods whose last attempt ended with an error, not for want of room: what was said."""
+        """Of `failed`: the message of each pod whose last attempt ended with an error, and not for want of room."""
         self.preempted: dict[str, tuple[Pod, Pod, str]] = {}
         """The victim, the pod that it made room for, and the node."""
         self.preparing: dict[str, tuple[Pod, str]] = {}
@@ -150,7 +150,7 @@ class Simulation:
         return self.one_by_one(islice(chain([first], pods), most), framework)
 
     def one_by_one(self, pods: Iterable[Pod], framework: Framework) -> int:
-        """The same, each decided by itself, until a plugin fails."""
+        """As `repeat`, with each pod decided by itself, until one fits nowhere or a plugin fails."""
         cluster, engine = self.cluster, self.engine
         done = 0
         for pod in pods:
@@ -172,7 +172,7 @@ class Simulation:
         return done
 
     def _in_one_go(self, pods: Iterable[Pod], ahead: Ahead) -> int:
-        """The same, where it is known what each pod changes for those that follow."""
+        """As `repeat`, where it is known what each pod changes for those that follow."""
         names, bound = self.cluster.nodes.names, self.bound
         rows: list[int] = []
         placed: list[Pod] = []

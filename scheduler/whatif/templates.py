@@ -6,7 +6,7 @@ beside it.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from scheduler.whatif.documents import ObjectError
@@ -24,6 +24,8 @@ _KNOWN: dict[str, tuple[str, ...]] = {
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
     "PodTemplate": ("template",),
 }
+KINDS = tuple(_KNOWN)
+"""The kinds of Kubernetes that make pods."""
 # fmt: off
 _PODLESS = frozenset((
     "APIService", "Binding", "CSIDriver", "CSINode", "CSIStorageCapacity", "Certificate",
@@ -72,13 +74,8 @@ def makes_no_pods(kind: str) -> bool:
 
 
 def path_of(kind: str) -> str:
-    """Where a known kind has its template."""
+    """Where a kind of `KINDS` has its template."""
     return ".".join(_KNOWN[kind])
-
-
-def workloads() -> Sequence[str]:
-    """The kinds that are known to make pods."""
-    return tuple(_KNOWN)
 
 
 def number_of_pods(kind: str, template: Template) -> int:

@@ -70,7 +70,7 @@ def applied(cluster: Cluster, changes: Sequence[Change]) -> Iterator[None]:
 def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
     """Make one change of the cluster: what takes it back. None where there is nothing to change."""
     if isinstance(change, OnNode):
-        node = _node(cluster, change.node)
+        node = live_node(cluster, change.node)
         if node is not None:
             cluster.put_node(change.changed(node))
             return partial(cluster.put_node, node)
@@ -83,7 +83,7 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
             assumed = placement is not None and placement.assumed
             return partial(cluster.assume, pod, row) if assumed else partial(cluster.put_pod, pod)
     elif isinstance(change, AddNode):
-        like = _node(cluster, change.like)
+        like = live_node(cluster, change.like)
         clone = None if like is None else change.clone(like)
         if clone is not None and cluster.nodes.row_of(clone.name) is None:
             return add_node(cluster, change.like, clone)
@@ -162,6 +162,7 @@ def _put(cluster: Cluster, thing: StorageKind) -> Callable[[], object]:
     return partial(cluster.storage.drop, type(thing).__name__, thing.namespace, thing.name)
 
 
-def _node(cluster: Cluster, name: str) -> Node | None:
+def live_node(cluster: Cluster, name: str) -> Node | None:
+    """The node of a name; None: there is none."""
     row = cluster.nodes.live_row(name)
     return None if row is None else cluster.nodes.objects[row]

@@ -7,21 +7,18 @@ free again afterwards. Each scheduler finds claims that were made in the same wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urlencode
 
 import msgspec
 
 from scheduler.kube.client import Client
 from scheduler.kube.resources import PODS, RESOURCE_CLAIMS
-from scheduler.kube.wire import list_page
 from scheduler.whatif import claim_templates
 from scheduler.whatif.claim_templates import templated
-from scheduler.workloads.writes import delete_one
+from scheduler.workloads.writes import delete_one, items
 
 _AT_ONCE = 16
-_PAGE = 500
 _LET_GO = msgspec.json.encode({"metadata": {"finalizers": None}})
 _FREED = msgspec.json.encode({"status": {"allocation": None, "reservedFor": None, "devices": None}})
 
@@ -53,7 +50,7 @@ class _Pod(msgspec.Struct):
 
 
 class ClaimController:
-    """Of one run."""
+    """Makes and removes the claims of one run."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -88,7 +85,7 @@ class ClaimController:
     async def clear(self, namespaces: Iterable[str]) -> None:
         """All pods of these namespaces were deleted: their claims go, and those that they shared are free."""
         for namespace in namespaces:
-            found = [claim async for claim in self._claims(namespace)]
+            found = [_claim.decode(item) async for item in items(self._client, RESOURCE_CLAIMS.path(namespace))]
             waiting = iter(found)
 
             async def work(waiting: Iterable[_Claim] = waiting) -> None:
@@ -109,18 +106,6 @@ class ClaimController:
         elif claim.status.reserved_for:
             await self._client.patch(f"{path}/status", _FREED)
             await self._client.patch(path, _LET_GO)
-
-    async def _claims(self, namespace: str) -> AsyncIterator[_Claim]:
-        following = ""
-        while True:
-            query = {"limit": str(_PAGE)} | ({"continue": following} if following else {})
-            path = RESOURCE_CLAIMS.path(namespace)
-            page = list_page.decode(await self._client.get(path, query=urlencode(query)))
-            for item in page.items or ():
-                yield _claim.decode(item)
-            following = page.metadata.next
-            if not following:
-                return
 
 
 _pod, _claim = msgspec.json.Decoder(_Pod), msgspec.json.Decoder(_Claim)

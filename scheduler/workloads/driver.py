@@ -99,7 +99,7 @@ class Driver:
         self._set_up = True
 
     async def _objects(self, made: CreateObjects) -> None:
-        """Those of one step. What their status is to be is written afterwards: creation leaves it out."""
+        """Create the objects of one step. Their status is written afterwards, since no create takes it."""
         kind, status = made.object["kind"], made.object.get("status")
         document = objects.other(made.object, "")
         path = self._path(KINDS[kind], made.namespace)

@@ -39,8 +39,7 @@ def node(over: dict[str, Any], allocatable: dict[str, Any]) -> dict[str, Any]:
             "conditions": [{"type": "Ready", "status": "True", "reason": "Bench"}],
         },
     }
-    made: dict[str, Any] = merged(standard, over)
-    return made
+    return merged(standard, over)
 
 
 def pod(name: str, scheduler_name: str, over: dict[str, Any], requests: dict[str, Any]) -> dict[str, Any]:
@@ -56,8 +55,7 @@ def pod(name: str, scheduler_name: str, over: dict[str, Any], requests: dict[str
         "metadata": {"name": name, "labels": {LABEL: "$(run)"}},
         "spec": {"schedulerName": scheduler_name, "terminationGracePeriodSeconds": 0, "containers": [container]},
     }
-    made: dict[str, Any] = merged(standard, over)
-    return made
+    return merged(standard, over)
 
 
 def group(number: int, gang: int, over: dict[str, Any]) -> dict[str, Any]:
@@ -68,15 +66,13 @@ def group(number: int, gang: int, over: dict[str, Any]) -> dict[str, Any]:
         "metadata": {"name": f"group-{number}-$(i)", "labels": {LABEL: "$(run)"}},
         "spec": {"schedulingPolicy": {"gang": {"minCount": gang}}},
     }
-    made: dict[str, Any] = merged(standard, over)
-    return made
+    return merged(standard, over)
 
 
 def in_group(document: dict[str, Any], number: int, gang: int) -> dict[str, Any]:
     """A pod's template, in one of the groups of its step."""
     named = {"spec": {"schedulingGroup": {"podGroupName": f"group-{number}-$(i // {gang})"}}}
-    made: dict[str, Any] = merged(document, named)
-    return made
+    return merged(document, named)
 
 
 def other(document: dict[str, Any], scheduler_name: str) -> dict[str, Any]:
@@ -87,5 +83,4 @@ def other(document: dict[str, Any], scheduler_name: str) -> dict[str, Any]:
         case "Pod":
             return pod("", scheduler_name, document, {})
     api_version = KINDS[document["kind"]].api_version
-    made: dict[str, Any] = merged({"apiVersion": api_version, "metadata": {"labels": {LABEL: "$(run)"}}}, document)
-    return made
+    return merged({"apiVersion": api_version, "metadata": {"labels": {LABEL: "$(run)"}}}, document)

@@ -79,8 +79,9 @@ def _value(node: ast.expr, known: Mapping[str, int]) -> int:
     raise TemplateError(ast.unparse(node))
 
 
-def merged(under: Any, over: Any) -> Any:
-    """Mappings are merged key by key; anything else of `over` replaces what is under it."""
-    if isinstance(under, dict) and isinstance(over, dict):
-        return {**under, **{key: merged(under.get(key), value) for key, value in over.items()}}
-    return over
+def merged(under: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`under` with the fields of `over`: objects are merged field by field, anything else is replaced."""
+    return under | {
+        key: merged(under[key], value) if isinstance(value, dict) and isinstance(under.get(key), dict) else value
+        for key, value in over.items()
+    }

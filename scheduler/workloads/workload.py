@@ -121,16 +121,9 @@ class Step(Strict, frozen=True):
 
     @property
     def operations(self) -> list[Operation]:
-        """Those that are given: one, in a workload that was checked."""
-        fields = (
-            self.create_nodes,
-            self.create_namespaces,
-            self.create_objects,
-            self.create_pods,
-            self.churn,
-            self.barrier,
-        )
-        return [field for field in fields if field is not None]
+        """The operations that are given: exactly one, in a workload that was checked."""
+        given = (getattr(self, name) for name in self.__struct_fields__)
+        return [operation for operation in given if operation is not None]
 
     @property
     def operation(self) -> Operation:
@@ -170,7 +163,7 @@ class Workload(Strict, frozen=True):
         return sum(step.create_pods.count for step in self.steps if step.create_pods and step.create_pods.measured)
 
     def scaled(self, scale: float, measured: float = 1.0) -> Workload:
-        """The same with every count times `scale`, that of measured pods also times `measured`, and at least 1."""
+        """This workload with every count times `scale`, that of measured pods also times `measured`, and at least 1."""
         return replace(self, steps=[_scaled(step, scale, measured) for step in self.steps])
 
 
@@ -235,10 +228,8 @@ def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, 
             if (operation.namespace is None) == (operation.namespaces is None):
                 yield "namespace", "expected either namespace or namespaces"
             if operation.namespaces is not None and operation.namespaces not in namespaces:
-                yield (
-                    "namespaces",
-                    f"{as_json(operation.namespaces)}: expected the name of an earlier createNamespaces",
-                )
+                named = as_json(operation.namespaces)
+                yield "namespaces", f"{named}: expected the name of an earlier createNamespaces"
             if operation.rate is not None and operation.rate <= 0:
                 yield "rate", f"{operation.rate:g}: expected more than 0 pods a second"
             if operation.steady is not None and operation.steady < 1:

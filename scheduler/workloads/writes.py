@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from urllib.parse import urlencode
 
 import msgspec
@@ -14,6 +14,7 @@ from scheduler.kube.errors import ApiError
 from scheduler.kube.wire import list_page, partial
 
 _AT_ONCE = 16
+_PAGE = "500"
 _GONE, _NOT_ALLOWED, _CONFLICT = 404, 405, 409
 _NOW = msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
 
@@ -89,15 +90,20 @@ async def count(client: Client, path: str) -> int:
 
 async def names(client: Client, path: str, label: str) -> list[str]:
     """The names in a collection of what carries a label (`key`, `key=value`), or does not (`!key`)."""
-    found: list[str] = []
+    return [partial.decode(item).metadata.name async for item in items(client, path, labelSelector=label)]
+
+
+async def items(client: Client, path: str, **query: str) -> AsyncIterator[msgspec.Raw]:
+    """The objects of a collection, which is read a page at a time. `query`: what else to ask for."""
     following = ""
     while True:
-        query = {"labelSelector": label, "limit": "1000"} | ({"continue": following} if following else {})
-        page = list_page.decode(await client.get(path, query=urlencode(query)))
-        found += [partial.decode(item).metadata.name for item in page.items or ()]
+        asked = {**query, "limit": _PAGE} | ({"continue": following} if following else {})
+        page = list_page.decode(await client.get(path, query=urlencode(asked)))
+        for item in page.items or ():
+            yield item
         following = page.metadata.next
         if not following:
-            return found
+            return
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):

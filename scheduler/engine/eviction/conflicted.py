@@ -15,7 +15,7 @@ _Domain = tuple[str, str, str]
 
 
 class Conflicted:
-    """All of them, by what the conflict is about: kind of requirement, topology key, domain."""
+    """All conflicts, by what the conflict is about: kind of requirement, topology key, domain."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed

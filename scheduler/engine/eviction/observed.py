@@ -38,7 +38,7 @@ class Seen:
 
     broken: dict[str, str] = field(default_factory=dict)
     by_node: set[str] = field(default_factory=set)
-    """Those whose node changed in a label that they read, or was gone meanwhile."""
+    """Pods whose node changed in a label that they read, or was gone meanwhile."""
     mended: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     unreadable: list[tuple[Pod, str]] = field(default_factory=list)

@@ -19,7 +19,7 @@ from scheduler.model.pod_group import GroupKey
 AT_ONCE = 256
 """About so many pods of a group the plugins are asked in one turn when the group is woken."""
 GANG_SCHEDULING = "GangScheduling"
-"""Whose Permit, in kube-scheduler, has pods wait for their group: a pod that has waited for too long says so."""
+"""The plugin whose Permit, in kube-scheduler, has pods wait for their group: one that waited for too long names it."""
 
 
 class _Woken(NamedTuple):
@@ -35,7 +35,7 @@ class GroupsAsked(Places):
     """Asks PreEnqueue plugins about pods of groups: about each when it comes or changes."""
 
     def __init__(self, *args: Any) -> None:
-        """As of `Places`."""
+        """The arguments are those of `Places`."""
         super().__init__(*args)
         self._entries: dict[GroupKey, Entry] = {}
         self._being_woken: dict[GroupKey, _Woken] = {}
@@ -43,10 +43,10 @@ class GroupsAsked(Places):
         self.group_under_way = False
         """Whether a group is being tried: no other one is begun."""
         self._put_off_groups: list[Entry] = []
-        """Groups that came up meanwhile."""
+        """Groups that came up while another one was being tried."""
 
     def entries(self) -> int:
-        """As `Places.entries`, and what is kept of groups."""
+        """How much is kept here: what `Places.entries` counts, and what is kept of groups."""
         kept = sum(1 + len(entry.pods) + len(entry.held) for entry in self._entries.values())
         return super().entries() + kept + sum(1 + len(woken.left) for woken in self._being_woken.values())
 
@@ -87,18 +87,16 @@ class GroupsAsked(Places):
             self._ask_about(entry, queued, now)
         self.turns.account(entry.key.namespace, len(entry.pods), now)
 
-    @property
-    def wakes_groups(self) -> bool:
-        """Whether a large group is being woken."""
-        return bool(self._being_woken)
-
     def _being_asked(self, entry: Entry) -> bool:
         """Whether plugins are still to be asked about pods of the group. After that, it goes where it belongs."""
         woken = self._being_woken.get(entry.key)
         return woken is not None and woken.entry is entry
 
     def wake_some(self, now: float) -> None:
-        """Ask about more pods of a group that is being woken. After the last one, the group goes where it belongs."""
+        """Ask the plugins about more pods of a group that is being woken.
+
+        After the last one, the group goes where it belongs.
+        """
         key, woken = next(iter(self._being_woken.items()))
         entry, asked = woken.entry, min(AT_ONCE, len(woken.left))
         if self._entries.get(key) is not entry or entry.trying or entry.place is Place.ACTIVE:

@@ -90,7 +90,7 @@ class Consulting:
         return said
 
     def _answer(self, call: ExtenderCall) -> Generator[int, None, NodesAnswer]:
-        """Wait until it is there."""
+        """Put a question, and wait until the answer is there. Raises ExtenderError."""
         self._put(call)
         while (said := self._said) is None:
             yield 0
@@ -100,6 +100,7 @@ class Consulting:
         return said
 
     def _put(self, call: ExtenderCall) -> None:
+        # Apart from `_answer`, whose type checker would take the answer for None for good.
         self.waits_for, self._said = call, None
 
     def _applied(

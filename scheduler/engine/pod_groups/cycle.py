@@ -94,7 +94,7 @@ class GroupCycles:
         return attempt is not None and attempt.said and attempt.ended not in (None, Ended.WITH_NODES)
 
     def rests(self, now: float) -> bool:
-        """Whether it does."""
+        """Whether that is all there is to do, and costly work rests now."""
         return self.tells and now < self._queue.turns.rests_until
 
     def others_had(self, steps: int) -> None:
@@ -178,13 +178,14 @@ class GroupCycles:
         attempt.tree = TreeSearch(attempt, self._cluster, framework, self._binding, self._tries, self._pick, most)
 
     def _lacks(self, group: PodGroup, waiting: int) -> str:
-        """Why it is not tried, if it has too few pods."""
+        """Why a group is not tried, if it has too few pods; empty: it has enough."""
         groups = self._cluster.pod_groups
         if group.key.api != COMPOSITE:
             return unsatisfied(group, groups.scheduled(group.key), waiting)
         return "" if groups.trees.ready(group.key) else "too few of its groups have enough pods"
 
     def _too_large(self, group: PodGroup) -> str:
+        """What is wrong if a tree has too many groups; empty: nothing."""
         if group.key.api != COMPOSITE or not self._cluster.pod_groups.trees.too_large(group.key):
             return ""
         return f"its tree has more than {MOST_GROUPS:,} groups, which is not supported"
@@ -264,7 +265,7 @@ class GroupCycles:
         return "" if name is None or name in self._queue.frameworks or starts else name
 
     def _slice(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> int:
-        """As `_tried`. Nodes that are kept for pods of the group are kept from others; from itself, for stand-ins."""
+        """Do what `_tried` does, while only stand-ins keep from the group the nodes that are kept for its pods."""
         nominations = self._cluster.nominations
         if not nominations:
             return self._tried(attempt, now, answer)

@@ -11,8 +11,7 @@ from math import inf
 from msgspec import Struct
 
 from scheduler.engine.pod_groups.planning import Planning
-from scheduler.engine.pod_groups.tree_trial import TreeTrial
-from scheduler.engine.pod_groups.trial import Assigned, Trial
+from scheduler.engine.pod_groups.trial import Assigned
 from scheduler.framework.status import PluginError
 from scheduler.model.lasting import since_epoch
 from scheduler.model.pod import Pod
@@ -28,11 +27,11 @@ _AT_ONCE = 100
 _SORTED, _SORTED_AT_ONCE = 4, 256
 """Steps of each pod that is sorted by its end."""
 Leaving = tuple[float, float, str, int, Pod]
-"""When a pod ends, what orders those of which nobody knows, its UID, its row, and the pod."""
+"""When a pod ends, what orders pods whose end nobody knows, its UID, its row, and the pod."""
 
 
 class Drained(Struct, frozen=True):
-    """What was found."""
+    """Where and when a group would have room."""
 
     assigned: Assigned
     """The group's pods, with their rows."""
@@ -41,7 +40,7 @@ class Drained(Struct, frozen=True):
     draining: Collection[str]
     """UIDs of the pods on these rows whose end is waited for."""
     version: int
-    """Of the log of the nodes for which this was found."""
+    """The version of the log of the nodes for which this was found."""
 
 
 class Draining(Planning[Drained | str]):
@@ -63,11 +62,7 @@ class Draining(Planning[Drained | str]):
                 thought.devices.leave(uid)
                 if i % _AT_ONCE == 0:
                     yield _AT_ONCE
-        framework = self._framework.apart()
-        consulting = self._consult(thought, framework, once=True)
-        trial = Trial(self._attempt, self._cluster, thought, framework, self._pick, consulting)
-        tree = self._attempt.tree
-        walk = trial if tree is None else TreeTrial(tree.root, trial)
+        walk, _ = self._walk(thought, once=True)
         why, assigned = yield from walk.run()
         if why:
             return "there is too little room even if all pods end that may"

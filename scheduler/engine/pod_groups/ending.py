@@ -78,7 +78,7 @@ class Endings:
         return False
 
     def begin(self, attempt: GroupAttempt, now: float) -> bool:
-        """The attempt is decided. Returns as `go_on`."""
+        """The attempt is decided: do the first part of what is left. Returns what `go_on` returns."""
         if attempt.ended is Ended.WITH_NODES:
             attempt.next = 0
         else:
@@ -90,7 +90,7 @@ class Endings:
         return self.go_on(attempt, now)
 
     def go_on(self, attempt: GroupAttempt, now: float, answer: PlanAnswer | None = None) -> bool:
-        """Do a part of it. True: the attempt is over, and the pods that have no node are back in the queue.
+        """Do a part of what is left to do. True: the attempt is over, and pods without a node are back in the queue.
 
         `answer`: of extenders, if a plan waited for them.
         """

@@ -34,7 +34,7 @@ class Entry(Struct, eq=False):
     queued_at: float
     """Entries of the same priority are tried in this order."""
     pods: dict[str, QueuedPod] = field(default_factory=dict)
-    """By UID. While the group is being tried: those that came meanwhile."""
+    """UID → waiting pod. While the group is being tried: the pods that came meanwhile."""
     trying: tuple[QueuedPod, ...] = ()
     """The pods that are being tried, in the order in which they are. Then the entry is in no heap."""
     place: Place = Place.GATED
@@ -57,7 +57,7 @@ class Entry(Struct, eq=False):
     errors: int = 0
     """Attempts in a row that ended with an error. If there are any, the backoff depends on them."""
     once_more: bool = False
-    """It is tried although pods are missing. If they still are, it gives up the nodes that are kept for it."""
+    """The group is tried although pods are missing. If they still are, it gives up the nodes that are kept for it."""
     overruns: int = 0
     """Attempts in a row that cost too much. If there are any, the backoff depends on them."""
     returned_at: float = 0.0

@@ -19,9 +19,9 @@ from scheduler.state.cluster import Cluster
 _AT_ONCE = 32
 """How many victims are told to go in one slice."""
 _LONGEST_PLAN = 8
-"""A plan may cost as much as so many attempts: it looks at all pods of lower priority."""
+"""How many times the cost of an attempt a plan may cost: it looks at all pods of lower priority."""
 Evict = Callable[[Pod, str, tuple[Pod, ...], float, PodGroup], None]
-"""Have victims removed for a pod of a group."""
+"""Has victims removed for a pod of a group."""
 
 
 class Evictions:
@@ -48,7 +48,9 @@ class Evictions:
         self._budgets = Budgets()
 
     def over(self, attempt: GroupAttempt, now: float, answer: PlanAnswer | None) -> bool:
-        """Do a slice of it; whether nothing is left. Then the attempt has its plan, if preemption was asked at all.
+        """Do a slice of the plan or of its evictions; whether nothing is left.
+
+        Then the attempt has its plan, if preemption was asked at all.
 
         `answer`: of extenders, if the plan waited for them.
         """

@@ -95,7 +95,7 @@ class FurtherOrders:
         kinds = {uid: _kind(attempt.members[uid].queued.pod) for uid in order}
 
         def seen(uids: tuple[str, ...], takes: Takes) -> Any:
-            """The same for orders in which only equal pods change places, unless nodes are drawn by lot."""
+            """A key that is equal for orders in which only equal pods change places, unless nodes are drawn by lot."""
             return uids if takes is Takes.DRAWN else tuple([kinds[uid] for uid in uids]), takes
 
         if not further.seen:
@@ -120,7 +120,7 @@ class FurtherOrders:
 
 
 def _kind(pod: Pod) -> tuple[Any, ...]:
-    """The same for pods that may change places in an order, and nothing else comes of it but which of them is where."""
+    """A key that is equal for pods which may change places in an order: then only who of them is where changes."""
     return id(pod.shape), pod.made_claims, pod.nominated_node_name
 
 

@@ -88,7 +88,7 @@ class Gathering:
                 del self._let_go[key]
 
     def _arrives_in_tree(self, root: GroupKey, uid: str) -> bool:
-        """As `arrives`, for a pod of a tree."""
+        """A pod of a tree could be bound; whether it may be at once."""
         tree = self._trees.setdefault(root, TreeCount(self._groups))
         self._roots[uid] = root
         more = tree.add(uid) or len(tree.pods) == 1

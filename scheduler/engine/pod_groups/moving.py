@@ -27,7 +27,7 @@ class GroupsMoved(GroupsAsked):
     """Has each group in the place where it belongs."""
 
     def group_backoff(self, entry: Entry) -> float:
-        """As `backoff`, for a group; the longest one grows with the root of the number of its pods."""
+        """How long a group backs off; the longest backoff grows with the root of the number of its pods."""
         if entry.overruns:
             return self._budget.backoff(entry.overruns)
         count = entry.errors or entry.rejections
@@ -67,7 +67,7 @@ class GroupsMoved(GroupsAsked):
         return any(node_of(uid) is not None for uid in entry.pods)
 
     def _wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
-        """As `Places._wake`; with a pod of a group, the whole group is woken."""
+        """Wake a pod; with a pod of a group, the whole group is woken."""
         entry = queued.entry
         if entry is None:
             super()._wake(queued, now, cause)

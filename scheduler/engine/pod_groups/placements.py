@@ -22,13 +22,14 @@ from scheduler.engine.pod_groups.results import (
     GroupAttempt,
     Outcome,
     Search,
+    running,
     unsatisfied,
 )
 from scheduler.engine.pod_groups.room import Room, room_of_all
 from scheduler.engine.queue import Queue
 from scheduler.engine.turns import ORDINARY
 from scheduler.framework.decision import Rows
-from scheduler.framework.placement import Assignment, Placement, Running
+from scheduler.framework.placement import Assignment, Placement
 from scheduler.framework.placement_plugins import PlacementPlugins
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
@@ -41,7 +42,7 @@ GIVEN_BACK = 30
 BY_SUMS = 30
 """Steps of a placement that need not be tried."""
 PODS_PER_STEP = 4
-"""So many pods count for one step when such a placement is scored."""
+"""How many pods count for one step when a placement is scored that need not be tried."""
 
 
 class Placements:
@@ -55,7 +56,7 @@ class Placements:
         binding: BindingCycles,
         pick: Callable[[str, int], int],
     ) -> None:
-        """`pick`: as in `GroupCycles`."""
+        """`pick`: which of several equally good placements is taken, by the name of the group."""
         self._cluster = cluster
         self._queue = queue
         self._attempts = attempts
@@ -198,12 +199,12 @@ class Placements:
         """The domains of a placement in the order in which they are filled, and how many so many pods use."""
         most = None if search.room is None else search.room.most
         placement = search.found[name]
-        running = self._running(attempt) if placement.domains else []
-        here = {self._cluster.nodes.live_row(one.node) for one in running}
+        there = running(attempt, self._cluster) if placement.domains else []
+        here = {self._cluster.nodes.live_row(one.node) for one in there}
         return fill_order(placement, most, count, here)
 
     def _in_domains(self, attempt: GroupAttempt, search: Search) -> int:
-        """Of how many domains of the current placement the group has pods."""
+        """In how many domains of the current placement the group has pods."""
         if not search.domains:
             return 0
         found = [self._cluster.placement(uid) for uid, member in attempt.members.items() if member.fits]
@@ -260,20 +261,10 @@ class Placements:
 
     def _generate(self, attempt: GroupAttempt, plugins: PlacementPlugins) -> list[Placement]:
         try:
-            return plugins.generate(attempt.group, self._running(attempt), self._cluster)
+            return plugins.generate(attempt.group, running(attempt, self._cluster), self._cluster)
         except PluginError as error:
             attempt.break_off(error.text)
             return []
-
-    def _running(self, attempt: GroupAttempt) -> list[Running]:
-        """The pods of the group that have a node, and not by this attempt."""
-        state, names = self._cluster.pod_groups.state(attempt.entry.key), self._cluster.nodes.names
-        running = []
-        for pod in () if state is None else state.with_node:
-            placement = self._cluster.placement(pod.uid)
-            if pod.uid not in attempt.members and placement is not None:
-                running.append(Running(pod, names[placement.row] or ""))
-        return running
 
     def _room(self, attempt: GroupAttempt, found: list[Placement]) -> Room | None:
         """What all placements and their domains take. Those of one level have no node in common."""

@@ -19,9 +19,9 @@ from scheduler.model.pod_group import COMPOSITE, COSCHEDULING, GroupKey, PodGrou
 _POD_CAME = Cause("UnscheduledPodAdd")
 _GROUP_ADDED, _GROUP_UPDATED, _GROUP_GONE = Cause("PodGroupAdd"), Cause("PodGroupUpdate"), Cause("PodGroupDelete")
 REGROUPED_AT_ONCE = 64
-"""So many pods move from one group's entry to another's in one turn."""
+"""How many pods move from one group's entry to another's in one turn."""
 _REGROUPED = 25
-"""Steps of such a pod."""
+"""Steps of each pod that moves to another entry."""
 
 
 class _Regrouping(NamedTuple):
@@ -36,15 +36,15 @@ class GroupedPlaces(GroupsMoved):
     """Places in which the pods of a group stay together."""
 
     def __init__(self, *args: Any) -> None:
-        """As of `Places`."""
+        """The arguments are those of `Places`."""
         super().__init__(*args)
         self._regrouping: dict[GroupKey, _Regrouping] = {}
         """By the root of the tree, or the group that was its root."""
         self._regrouped_last = False
-        """The last turn was for one of these, not for a group that is being woken."""
+        """Whether the last turn of `wake_some` was for such a tree, and not for a group that is being woken."""
 
     def entries(self) -> int:
-        """As of `Places`, and the pods that are still to move."""
+        """How much is kept here, and the pods that are still to move."""
         return super().entries() + sum(1 + len(moving.left) for moving in self._regrouping.values())
 
     def group_of(self, pod: Pod) -> GroupKey | None:
@@ -78,7 +78,7 @@ class GroupedPlaces(GroupsMoved):
         self._counts[entry.place] += 1
 
     def _leave(self, queued: QueuedPod) -> None:
-        """As `Places._leave`; of a group, one pod leaves, and another one stands for it if that did."""
+        """A pod leaves its place. If it stood for its group, another pod does now."""
         entry = queued.entry
         if entry is None:
             super()._leave(queued)
@@ -159,7 +159,7 @@ class GroupedPlaces(GroupsMoved):
         return bool(self._being_woken or self._regrouping)
 
     def wake_some(self, now: float) -> None:
-        """Do some of this for the next group."""
+        """Do some of the work of `wakes_groups`: trees and woken groups take turns."""
         self._regrouped_last = bool(self._regrouping) and not (self._regrouped_last and self._being_woken)
         if self._regrouped_last:
             self._regroup_some(now)
@@ -167,7 +167,7 @@ class GroupedPlaces(GroupsMoved):
             super().wake_some(now)
 
     def _being_asked(self, entry: Entry) -> bool:
-        """As of `GroupsAsked`; or pods of its tree are still to move."""
+        """Whether plugins are still to be asked about its pods, or pods of its tree are still to move."""
         return self._being_regrouped(entry) or super()._being_asked(entry)
 
     def _being_regrouped(self, entry: Entry) -> bool:

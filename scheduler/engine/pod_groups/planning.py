@@ -9,6 +9,8 @@ from scheduler.engine.instructions import AskExtenders
 from scheduler.engine.pod_groups.consulting import Consulting
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.pod_groups.stand_ins import StandIns
+from scheduler.engine.pod_groups.tree_trial import TreeTrial
+from scheduler.engine.pod_groups.trial import Trial
 from scheduler.framework.extenders import NodesAnswer, VictimsAnswer
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
@@ -17,11 +19,11 @@ from scheduler.state.supposed_devices import supposed
 from scheduler.state.without_pods import WithoutPods
 
 _ROWS = 32
-"""So many rows are copied in one go."""
+"""How many rows are copied in one go."""
 _A_ROW, _A_POD = 50, 10
 """Steps of copying a row, and each pod on it."""
 _LET_GO = 2
-"""So many entries of a copy are let go of in a step."""
+"""How many entries of a copy are let go of in a step."""
 Found = TypeVar("Found")
 PlanAnswer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer | str]
 """A question of a plan to extenders, and what they say; a text: what has failed."""
@@ -31,11 +33,11 @@ class Copied(NamedTuple):
     """A copy of a cluster."""
 
     cluster: Cluster | None
-    """None: no pod leaves, so nothing else is there to be thought of."""
+    """None: no pod leaves, so that the original itself can be asked."""
     left_out: Mapping[int, list[Pod]]
     """Row → the pods that are left out."""
     version: int
-    """Of the log of the original's nodes, when it was copied."""
+    """The version of the log of the original's nodes, when it was copied."""
 
 
 class Planning(ABC, Generic[Found]):
@@ -67,7 +69,7 @@ class Planning(ABC, Generic[Found]):
         self.spent = 0
         """Steps that were taken so far."""
         self.turns = 0
-        """In how many turns."""
+        """In how many turns these were taken."""
 
     @abstractmethod
     def _made(self) -> Generator[int, None, Found]:
@@ -116,16 +118,19 @@ class Planning(ABC, Generic[Found]):
         return self._extenders.adopt(self._consulting.waits_for)
 
     def answered(self, answer: PlanAnswer | None) -> None:
-        """What they say, if they were asked."""
+        """Go on with what extenders say, if they were asked."""
         if answer is not None and self._consulting is not None:
             self._consulting.answered(*answer)
 
-    def _consult(self, thought: Cluster, framework: Framework, *, once: bool) -> Consulting | None:
-        """Have extenders asked about pods in a copy. `once`: as of `Consulting`."""
+    def _walk(self, thought: Cluster, *, once: bool) -> tuple[Trial | TreeTrial, Framework]:
+        """What tries the group in a copy, and the plugins that it asks. `once`: as `Consulting` takes it."""
+        framework = self._framework.apart()
         if self._extenders is not None:
             profile = self._pods[0].scheduler_name
             self._consulting = Consulting(self._extenders, thought, profile, framework, once=once)
-        return self._consulting
+        trial = Trial(self._attempt, self._cluster, thought, framework, self._pick, self._consulting)
+        tree = self._attempt.tree
+        return trial if tree is None else TreeTrial(tree.root, trial), framework
 
     def go_on(self, most: int) -> Found | None:
         """Take some more steps, not many more than `most`. None: the plan is not ready."""

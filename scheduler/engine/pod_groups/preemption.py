@@ -12,8 +12,6 @@ from scheduler.engine.pod_groups.plan import Plan
 from scheduler.engine.pod_groups.planning import Planning
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.pod_groups.stand_ins import dismiss
-from scheduler.engine.pod_groups.tree_trial import TreeTrial
-from scheduler.engine.pod_groups.trial import Trial
 from scheduler.framework.binding import Write
 from scheduler.framework.plugin import FailedGroup
 from scheduler.framework.runtime import Framework
@@ -50,11 +48,11 @@ class GroupPreemption(Planning[Plan]):
         *,
         extenders: ExtenderCalls | None,
     ) -> None:
-        """As of `Planning`."""
+        """The arguments are those of `Planning`, and the disruption budgets."""
         super().__init__(attempt, framework, cluster, pick, extenders=extenders)
         self._budgets = budgets
         self.priority = self._pods[0].priority
-        """Of the group, since its pods agree with it."""
+        """The priority of the group, with which its pods agree."""
 
     def _made(self) -> Generator[int, None, Plan]:
         """Ask the plugins what they can do for the group (PodGroupPostFilter)."""
@@ -83,7 +81,7 @@ class GroupPreemption(Planning[Plan]):
         return plan
 
     def _preempting(self) -> Generator[int, None, tuple[Plan, bool]]:
-        """What comes of it, and whether nothing else is said beside it."""
+        """What comes of preemption, and whether nothing else is said beside it."""
         plan, final = yield from self._found()
         plan.said = f"pod group preemption: {plan.said}"
         return plan, final
@@ -107,11 +105,7 @@ class GroupPreemption(Planning[Plan]):
             if thought is None:
                 return Plan(_NOBODY), True
             victims = yield from gathered(left_out, cluster.pod_groups)
-            framework = self._framework.apart()
-            consulting = self._consult(thought, framework, once=False)
-            trial = Trial(self._attempt, cluster, thought, framework, self._pick, consulting)
-            tree = self._attempt.tree
-            walk = trial if tree is None else TreeTrial(tree.root, trial)
+            walk, framework = self._walk(thought, once=False)
             why, assigned = yield from walk.run()
             if why:
                 return Plan(why), False

@@ -29,9 +29,9 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.kept_room import KeptRoom
 
 _LONGEST_SEARCH = 8
-"""The search may cost as much as so many attempts."""
+"""How many times the cost of an attempt the search may cost."""
 _AGAIN = 60.0
-"""So many seconds later, it is looked for again: pods may end sooner than they have said."""
+"""After so many seconds, room is looked for again: pods may end sooner than they have said."""
 _MANY = 1_000
 """From so many namespaces on, those whose turn has come again are forgotten."""
 

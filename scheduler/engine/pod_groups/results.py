@@ -19,13 +19,14 @@ from scheduler.engine.pod_groups.room import Room
 from scheduler.engine.queued import QueuedPod
 from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.extenders import Question
-from scheduler.framework.placement import Placement
+from scheduler.framework.placement import Placement, Running
 from scheduler.model.pod_group import PodGroup
 
 if TYPE_CHECKING:
     from scheduler.engine.pod_groups.draining import Drained, Draining
     from scheduler.engine.pod_groups.preemption import GroupPreemption
     from scheduler.engine.pod_groups.tree_search import TreeSearch
+    from scheduler.state.cluster import Cluster
     from scheduler.state.kept_room import KeptRoom
 
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
@@ -38,23 +39,23 @@ class Member(Struct, eq=False):
 
     queued: QueuedPod
     fits: bool = False
-    """It is assumed on a node, and its Reserve plugins have let it go on."""
+    """The pod is assumed on a node, and its Reserve plugins have let it go on."""
     reason: str = ""
-    """Why it found no node: Unschedulable or SchedulerError. Empty: it fits, or was not tried."""
+    """Why the pod found no node: Unschedulable or SchedulerError. Empty: it fits, or was not tried."""
     message: str = ""
     plugins: frozenset[str] = frozenset()
     decision: Decision | None = None
     nominated: str | None = None
-    """What becomes of its nomination: as in `Outbox.failed`."""
+    """What becomes of the pod's nomination, as in `Outbox.failed`."""
 
     def kept(self) -> "Member":
-        """As it is now."""
+        """A copy of what is known of the pod now."""
         made = Member(self.queued, self.fits, self.reason, self.message, self.plugins, self.decision)
         made.nominated = self.nominated
         return made
 
     def forget(self) -> None:
-        """It is tried again from the start."""
+        """Forget what came of the pod, which is tried again from the start."""
         self.fits, self.reason, self.message = False, "", ""
         self.plugins, self.decision, self.nominated = frozenset(), None, None
 
@@ -73,26 +74,26 @@ class Fitting(NamedTuple):
 
     name: str
     scores: tuple[int, ...]
-    """Of each plugin."""
+    """The score that each plugin gives it."""
     domains: int = 0
-    """Of how many of its domains the group has pods; 0 where it has no domains."""
+    """In how many domains of the placement the group has pods; 0 where it has no domains."""
 
 
 class Search(Struct, eq=False):
     """The placements of the group that is being tried."""
 
     found: dict[str, Placement]
-    """By name; without rows: there is no such placement any more."""
+    """The placements by name. One without rows is not there any more."""
     waiting: deque[str]
-    """Those that were not tried yet."""
+    """The names of the placements that were not tried yet."""
     labels: int
     """`Nodes.label_changes` when the placements were generated."""
     room: Room | None = None
-    """How many pods they take, if sums say so."""
+    """How many pods the placements take, if sums tell that."""
     measured: bool = True
-    """That was asked."""
+    """Whether it was asked how many pods the placements take."""
     said_of: str = ""
-    """The placement of which it is said why the group does not fit: the first one, or the broadest one."""
+    """The placement about which the message says why the group does not fit: the first one, or the broadest one."""
     at_level: Counter[int] = field(default_factory=Counter)
     """How many placements each level has."""
     between: bool = True
@@ -101,19 +102,19 @@ class Search(Struct, eq=False):
     domains: list[Rows] = field(default_factory=list)
     """Parts of the current placement in the order in which the group fills them."""
     filled: int = 0
-    """So many of them take no more pods: the next pod is tried in the one after them, or else in the placement.
+    """How many of the domains take no more pods. The next pod is tried in the domain after them, or in the placement.
 
-    One more than there are: the placement takes no more either, and pods are tried in the broadest one.
+    One more than there are domains: the placement takes no more either, and pods are tried in the broadest one.
     """
     tried: int = 0
     fitting: list[Fitting] = field(default_factory=list)
     """Placements into which the group fits."""
     outcome: Outcome | None = None
-    """Of the current placement, while the pods give back what they hold."""
+    """What came of the current placement, while the pods give back what they hold."""
     in_domains: int = 0
-    """In how many of its domains they were."""
+    """In how many domains of the current placement the pods were."""
     first: Outcome | None = None
-    """Of the first placement into which the group does not fit; of the last one if there are levels."""
+    """What came of the first placement into which the group does not fit, or of the last one if there are levels."""
     chosen: bool = False
     """The current placement was tried before, and is the best one."""
     over: bool = False
@@ -123,7 +124,7 @@ class Search(Struct, eq=False):
         self.renew(self.found)
 
     def renew(self, found: dict[str, Placement]) -> None:
-        """These are the placements from now on."""
+        """Go by these placements from now on."""
         self.found = found
         self.at_level = Counter([placement.level for placement in found.values()])
         broadest = max(self.at_level)
@@ -185,73 +186,73 @@ class GroupAttempt(Struct, eq=False):
     entry: Entry
     group: PodGroup
     members: dict[str, Member]
-    """By UID, in the order in which they are tried."""
+    """The pods by UID, in the order in which they are tried."""
     next: int = 0
-    """How many of them were tried."""
+    """How many of the pods were tried."""
     ended: Ended | None = None
     reasons: list[str] = field(default_factory=list)
-    """Why it failed."""
+    """Why the attempt failed."""
     early: bool = False
-    """It failed before any pod was tried, or found no node for any of the others."""
+    """The attempt failed before any pod was tried, or found no node for any of the others."""
     spent: int = 0
     """Steps beyond those of ordinary pods."""
     asking: Question | None = None
     """What extenders are being asked: until they answer, nothing is done."""
     again: bool = False
-    """It begins again from the start, once all pods have given back what they hold."""
+    """The attempt begins again from the start, once all pods have given back what they hold."""
     holding: list[str] = field(default_factory=list)
     """UIDs of the pods that are still to give back what they hold."""
     preemption: "GroupPreemption | None" = None
-    """The search for victims, after it has failed."""
+    """The search for victims, after the attempt has failed."""
     plan: Plan | None = None
-    """What came of it."""
+    """What came of the search for victims."""
     planning: int = 0
-    """Steps that it took so far."""
+    """The steps that the search for victims took so far."""
     used: int = 0
-    """Those of the last slice."""
+    """The steps of its last slice."""
     draining: "Draining | None" = None
-    """The search for room that is to be kept for it, after that."""
+    """The search for room that is to be kept for the group, after the search for victims."""
     drained: "Drained | str | None" = None
-    """What came of it."""
+    """What came of the search for room."""
     keeping: "tuple[KeptRoom, Iterator[int]] | None" = None
-    """The room, while what is on its nodes is counted."""
+    """The room that is kept, while what is on its nodes is counted."""
     searched: int = 0
-    """Steps that all this took so far."""
+    """The steps that searching and keeping room took so far."""
     kept: bool = False
-    """It is known whether room is kept for it."""
+    """Whether it is known if room is kept for the group."""
     of_room: str = ""
-    """What is said of that."""
+    """What the message says about kept room."""
     evicted: int = 0
     """How many victims were told to go."""
     said: bool = False
-    """It was said of the group what came of it."""
+    """Whether what came of the group was reported."""
     told: int = 0
-    """How many of the pods were told, if they have no node."""
+    """How many of the pods were gone through to report the ones that have no node."""
     missed: bool = False
-    """Something happened meanwhile that may help."""
+    """Something that may help happened during the attempt."""
     noticed: bool = False
     """Others were tried while pods of the group were assumed."""
     events: int = 0
     """The number of the last event before others had their share."""
     short: bool = False
-    """It has too few pods, and is tried only so that it gives up the nodes that are kept for it."""
+    """The group has too few pods, and is tried only so that it gives up the nodes that are kept for it."""
     untried: str = ""
-    """What is said of the pods that were not tried."""
+    """The message for pods that were not tried."""
     enough: bool = False
-    """It failed only since no pod has found a node: those that run are enough already."""
+    """The attempt failed only because no pod has found a node: enough pods of the group run already."""
     further: Further | None = None
-    """If kube-scheduler's order has failed, and others are tried."""
+    """Other orders of the pods, if kube-scheduler's has failed."""
     search: Search | None = None
-    """If the group is tried on one placement after the other."""
+    """The placements, if the group is tried on one after the other."""
     tree: "TreeSearch | None" = None
-    """If it is a group of groups."""
+    """The tree, for a group of groups."""
     of_tree: bool = False
-    """It is the part of a tree's attempt in which the pods of one group are tried."""
+    """Whether this is the part of a tree's attempt in which the pods of one group are tried."""
     retried: bool = False
-    """Its pods were tried before, on other nodes."""
+    """Whether the pods were tried before, on other nodes."""
     only_places: bool | None = None
-    """Who stands in for one of its pods (`StandIns`) matters to the others by the place that it takes only. None: not
-    known yet."""
+    """Whether a pod that stands in for one of the group (`StandIns`) matters to the others by the place that it takes
+    only. None: not known yet."""
     looked_at: int = -1
     """`left_deciding` of the binding cycles when all pods were found that should be assumed."""
     _listed: tuple[dict[str, Member], int, list[Member]] = field(default_factory=lambda: ({}, 0, []))
@@ -259,7 +260,7 @@ class GroupAttempt(Struct, eq=False):
 
     @property
     def pods(self) -> list[Member]:
-        """Its pods, in the order in which they are tried. Not to be changed."""
+        """The pods, in the order in which they are tried. Do not change the list."""
         members, count, pods = self._listed
         if members is not self.members or count != len(members):
             pods = list(self.members.values())
@@ -267,11 +268,11 @@ class GroupAttempt(Struct, eq=False):
         return pods
 
     def part(self, group: PodGroup, members: dict[str, Member], *, retried: bool) -> "GroupAttempt":
-        """Of the attempt of a tree: in which the pods of one of its groups are tried."""
+        """The part of a tree's attempt in which the pods of one of its groups are tried."""
         return GroupAttempt(self.entry, group, members, of_tree=True, retried=retried)
 
     def fail(self, reason: str, *, early: bool = False) -> None:
-        """It has failed: not enough pods can find a node."""
+        """End the attempt: not enough pods can find a node."""
         self.ended, self.reasons, self.early = Ended.REJECTED, [reason] if reason else [], early
         self.enough = False
 
@@ -289,7 +290,7 @@ class GroupAttempt(Struct, eq=False):
 
     @property
     def found_further(self) -> str:
-        """What is said of a group that fits in another order only; empty: in kube-scheduler's."""
+        """The message for a group that fits in another order only; empty if it fits in kube-scheduler's."""
         if self.further is None:
             return ""
         return f"kube-scheduler's order of the pods does not fit: order {self.further.tried} (furtherOrders) does"
@@ -307,7 +308,7 @@ class GroupAttempt(Struct, eq=False):
         return self.ended in (Ended.WITH_NODES, Ended.REJECTED) or (self.ended is None and self.search.between)
 
     def break_off(self, message: str, ended: Ended = Ended.BROKEN) -> None:
-        """It has failed with an error, whatever it was before."""
+        """End the attempt with an error, whatever came of it before."""
         self.ended, self.reasons, self.early = ended, [message], False
 
     @property
@@ -344,3 +345,14 @@ def verdict(attempt: GroupAttempt, member: Member) -> tuple[str, str, str | None
     if member.reason:
         return member.reason, member.message, member.nominated if nominated is None else nominated
     return UNSCHEDULABLE, attempt.untried, "" if attempt.short else nominated
+
+
+def running(attempt: GroupAttempt, cluster: "Cluster") -> list[Running]:
+    """The pods of the group that have a node, and not by this attempt."""
+    state, names = cluster.pod_groups.state(attempt.entry.key), cluster.nodes.names
+    found = []
+    for pod in () if state is None else state.with_node:
+        placement = cluster.placement(pod.uid)
+        if pod.uid not in attempt.members and placement is not None:
+            found.append(Running(pod, names[placement.row] or ""))
+    return found

@@ -23,7 +23,7 @@ from scheduler.state.column import Ints
 _SHAPES = 8
 """Groups whose pods have more shapes than that are tried everywhere."""
 _THINGS = 64
-"""So are pods that ask for more things than that."""
+"""Pods that ask for more things than that are tried everywhere, too."""
 
 
 class Room(Struct, frozen=True):
@@ -32,11 +32,12 @@ class Room(Struct, frozen=True):
     most: Mapping[str, int]
     """By placement: no more than that, whatever the order in which they are tried."""
     exact: bool
-    """It is just as many: the first so many of the group's pods, which are all equal."""
+    """Whether just as many pods fit: the first ones of the group, whose pods are all equal."""
 
 
 def room_of(placements: Mapping[str, Rows], pods: Sequence[Pod], framework: Framework, cluster: Cluster) -> Room | None:
-    """None where sums say nothing: if more than amounts and node objects decide, or a plugin may fail for these pods.
+    """How many of the pods each placement takes, as far as sums tell. None: they tell nothing, as more than amounts and
+    node objects decide, or a plugin may fail for these pods.
 
     Raises PluginError.
     """
@@ -63,7 +64,7 @@ def room_of(placements: Mapping[str, Rows], pods: Sequence[Pod], framework: Fram
 
 
 def room_of_all(found: Sequence[Placement], pods: Sequence[Pod], framework: Framework, cluster: Cluster) -> Room | None:
-    """As `room_of`, of placements and all their domains. Those of one level have no node in common."""
+    """Do what `room_of` does for placements and all their domains. Domains of one level have no node in common."""
     levels: dict[int, dict[str, Rows]] = {}
     for placement in found:
         levels.setdefault(placement.level, {})[placement.name] = placement.rows
@@ -98,7 +99,7 @@ def _on_rows(pod: Pod, count: int, framework: Framework, cluster: Cluster) -> tu
 
 
 def plain(shape: PodShape) -> bool:
-    """Whether only amounts and node objects decide about it, and nothing about it can fail."""
+    """Whether only amounts and node objects decide about pods of a shape, and nothing about these can fail."""
     wrong = (shape.problem, shape.preferred_error, shape.annotation_problem)
     elsewhere = (shape.affinity_terms, shape.anti_affinity_terms, shape.preferred_pod_terms, shape.spread)
     return (

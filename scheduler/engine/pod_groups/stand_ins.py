@@ -17,7 +17,7 @@ from scheduler.state.cluster import Cluster
 
 
 class StandIns:
-    """Of the group of one attempt."""
+    """The pods that stand in for others of the group of one attempt."""
 
     def __init__(self, attempt: GroupAttempt, cluster: Cluster, framework: Framework, at_once: int) -> None:
         """`cluster`: in which the group is tried. `at_once`: so many of its pods are tried until it is asked anew."""

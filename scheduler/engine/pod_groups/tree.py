@@ -22,12 +22,12 @@ class TreeNode(Struct, eq=False):
 
     @property
     def key(self) -> GroupKey:
-        """Of the group."""
+        """The key of the group."""
         return self.group.key
 
     @property
     def leaves(self) -> Iterator["TreeNode"]:
-        """The pod groups below it, in the order in which they are tried; of a pod group, itself."""
+        """The pod groups below it, in the order in which they are tried; for a pod group, itself."""
         if self.key.api != COMPOSITE:
             yield self
         for child in self.children:
@@ -54,11 +54,11 @@ class Part(Struct, eq=False):
     ended: Ended
     reasons: list[str] = field(default_factory=list)
     early: bool = False
-    """As of `GroupAttempt`."""
+    """The group failed before any of its pods was tried, as in `GroupAttempt`."""
     any_scheduled: bool = False
     """Some pod has found a node."""
     members: dict[str, Member] = field(default_factory=dict)
-    """Of a pod group: its pods as they were tried, by UID. Those that were not tried are missing."""
+    """For a pod group: its pods as they were tried, by UID. Pods that were not tried are missing."""
     rows: dict[str, int] = field(default_factory=dict)
     """UID → the node of a pod that has found one."""
 
@@ -79,7 +79,7 @@ class Part(Struct, eq=False):
 
     @property
     def status(self) -> str:
-        """What is said of it where another message speaks of it (upstream: AsError)."""
+        """The text for the message of another group that speaks of this one (upstream: AsError)."""
         return GROUP_UNSCHEDULABLE if self.early else self.said()
 
 

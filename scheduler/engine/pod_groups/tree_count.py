@@ -6,7 +6,7 @@ from scheduler.state.pod_groups import PodGroups
 
 
 class TreeCount:
-    """Of one tree. All groups are looked at only when one of them has got enough pods, or when that is in doubt."""
+    """Counts the pods of one tree. All are looked at only when one of them has got enough pods, or may have."""
 
     def __init__(self, groups: PodGroups) -> None:
         self._groups = groups

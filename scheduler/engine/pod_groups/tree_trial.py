@@ -1,6 +1,6 @@
 """A group of groups that is tried in thought: which nodes its pods would find in a cluster without any victim.
 
-As `scheduler.engine.pod_groups.trial`, for a tree.
+`scheduler.engine.pod_groups.trial` does the same for one group.
 """
 
 import sys
@@ -27,8 +27,8 @@ class TreeTrial(TreeWalk):
         that it is in does not fit. `NEVER`: it has not. Empty: none has."""
 
     def run(self) -> Steps[tuple[str, Assigned]]:
-        """As `Trial.run`. Pods that find a node are among those with rows though their own group may not fit: a place
-        is found for them as well, as in kube-scheduler."""
+        """Do what `Trial.run` does. Pods that find a node are among those with rows though their own group may not
+        fit: a place is found for them as well, as in kube-scheduler."""
         parts = Parts()
         self.seen_until.clear()
         part = yield from self._group(self.root, None, parts)
@@ -44,7 +44,7 @@ class TreeTrial(TreeWalk):
         return "", assigned
 
     def starting(self, assigned: Assigned) -> Assigned:
-        """As of `Trial`: those of groups that fit."""
+        """The pods that would start, of the ones for which `run` has found a node: those of groups that fit."""
         if not self.seen_until:
             return assigned
         return [one for one, until in zip(assigned, self.seen_until, strict=True) if until == NEVER]

@@ -66,7 +66,7 @@ class TreeWalk(ABC):
     @property
     @abstractmethod
     def _lost(self) -> bool:
-        """What was found does not hold any more: all begins again."""
+        """Whether what was found does not hold any more, so that all begins again."""
 
     @abstractmethod
     def _pods(self, node: TreeNode, within: Rows | None, parts: Parts) -> Steps[Part]:
@@ -78,7 +78,7 @@ class TreeWalk(ABC):
 
     @abstractmethod
     def _give_back(self, node: TreeNode) -> Steps[None]:
-        """The pods of a subtree that are assumed give back what they hold."""
+        """Have the assumed pods of a subtree give back what they hold."""
 
     # -- the way -----------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class TreeWalk(ABC):
     # -- placements --------------------------------------------------------------------------------------------------
 
     def _generated(self, node: TreeNode, within: Rows | None) -> list[Placement | None] | Part:
-        """Of a group; None: all nodes that its parent has. Within the placement of its parent."""
+        """The placements of a group, within the placement of its parent. None among them: all nodes of the parent."""
         plugins = self._framework.placements
         if not plugins.wanted:
             return [None]

@@ -12,12 +12,12 @@ import numpy as np
 from scheduler.engine.pod_groups.consulting import Consulting
 from scheduler.engine.pod_groups.domains import fill_order, rank
 from scheduler.engine.pod_groups.entry import Ended
-from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Member, unsatisfied
+from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Member, running, unsatisfied
 from scheduler.engine.pod_groups.room import room_of_all
 from scheduler.engine.turns import NOMINATED_PER_STEP, ORDINARY, ROWS_PER_STEP
 from scheduler.framework.binding import AssumedPod
 from scheduler.framework.decision import Decision, Rows
-from scheduler.framework.placement import Assignment, Placement, Running
+from scheduler.framework.placement import Assignment, Placement
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
@@ -40,7 +40,7 @@ class Trial:
     """Tries one group."""
 
     seen_until: Sequence[int] = ()
-    """As of `TreeTrial`."""
+    """For a tree, until when each pod was seen on its node (`TreeTrial`); empty: all of them stay."""
 
     def __init__(
         self,
@@ -61,7 +61,8 @@ class Trial:
         self.cluster = cluster
         self.framework = framework
         self.pick = pick
-        self._running, self._scheduled = pods_running(attempt, live)
+        self._running = running(attempt, live)
+        self._scheduled = live.pod_groups.scheduled(attempt.entry.key)
         self._rotation = Rotation()
         supposed = isinstance(cluster.devices, SupposedDevices)
         self._reserves = [
@@ -105,17 +106,17 @@ class Trial:
         return "", fitting[best[self.pick(str(self.attempt.entry.key), len(best))]][1]
 
     def starting(self, assigned: Assigned) -> Assigned:
-        """Those of the pods that `run` has found a node for that would start there."""
+        """The pods that would start, of the ones for which `run` has found a node."""
         return assigned
 
     def _on(self, placement: Placement | None) -> Steps[tuple[str, Assigned]]:
-        """As `run`, on the nodes of one placement; None: on all."""
+        """Do what `run` does on the nodes of one placement; None: on all nodes."""
         trial = GroupAttempt(self.attempt.entry, self.attempt.group, {})
         pods = [member.queued.pod for member in self.attempt.pods]
         trial.members = {member.queued.pod.uid: Member(member.queued) for member in self.attempt.pods}
         assigned: Assigned = []
-        running, left = self._scheduled, len(pods)
-        why = unsatisfied(trial.group, running, left)
+        left = len(pods)
+        why = unsatisfied(trial.group, self._scheduled, left)
         if why:
             trial.fail(why, early=True)
         else:
@@ -133,7 +134,7 @@ class Trial:
                 left -= 1
                 if row is not None:
                     assigned.append((pod, row))
-                why = unsatisfied(trial.group, running + len(assigned), left)
+                why = unsatisfied(trial.group, self._scheduled + len(assigned), left)
                 if why:
                     trial.fail(why)
                     break
@@ -202,7 +203,7 @@ class Trial:
         return row
 
     def assume(self, pod: Pod, row: int) -> None:
-        """It is on this row from now on, with its devices, and keeps no other node. Raises PluginError."""
+        """Have a pod on this row from now on, with its devices. It keeps no other node. Raises PluginError."""
         cluster = self.cluster
         cluster.nominations.drop(pod.uid)
         cluster.assume(pod, row)
@@ -211,7 +212,7 @@ class Trial:
             self._reserved.setdefault(pod.uid, []).append((plugin, assumed))
 
     def forget(self, pod: Pod) -> bool:
-        """It is nowhere, and keeps the node that it did; whether it was assumed."""
+        """Have a pod nowhere again; it keeps the node that it did before. False: it was not assumed."""
         if self.cluster.forget(pod.uid) is None:
             return False
         for plugin, assumed in self._reserved.pop(pod.uid, ()):
@@ -219,17 +220,6 @@ class Trial:
         if pod.nominated_node_name:
             self.cluster.nominations.put(pod, pod.nominated_node_name)
         return True
-
-
-def pods_running(attempt: GroupAttempt, live: Cluster) -> tuple[list[Running], int]:
-    """The group's pods that run, and how many have a node."""
-    state = live.pod_groups.state(attempt.entry.key)
-    names, found = live.nodes.names, []
-    for pod in () if state is None else state.with_node:
-        placement = live.placement(pod.uid)
-        if pod.uid not in attempt.members and placement is not None:
-            found.append(Running(pod, names[placement.row] or ""))
-    return found, 0 if state is None else state.scheduled
 
 
 def _parts_of(placement: Placement, assigned: Assigned) -> int:

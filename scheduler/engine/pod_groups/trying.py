@@ -25,7 +25,7 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
 _LONGEST_SEARCH = 8
-"""A group that is tried on many placements may cost as much as so many other attempts."""
+"""How many times the cost of another attempt it may cost to try a group on many placements."""
 Assume = Callable[[QueuedPod, Decision, float, GroupKey, int | None], "Rejected | PluginError | None"]
 """Assume a pod on this row, or on one of the best nodes; why a Reserve plugin keeps it from there."""
 
@@ -121,7 +121,7 @@ class Tries:
         answer: CallAnswer | None,
         within: Bools | None,
     ) -> tuple[Decision | AskExtenders | None, int]:
-        """As `Attempts.of_group`. Once the room is free that is kept for the group, its pods go where they should."""
+        """What `Attempts.of_group` finds. Once the room is free that is kept for the group, its pods go there."""
         further = attempt.further
         row, first = self._planned(attempt, queued) if answer is None else None, 0
         if row is not None and (within is None or within[row]):

@@ -18,7 +18,7 @@ from scheduler.state.effort import Effort
 
 _KIND = "PodDisruptionBudget"
 _IN_PARTS = 64
-"""So many pods that go together draw between two charges."""
+"""How many pods that go together draw between two charges."""
 _STATES, _LONG_STATES = 8, 2
 """After so many states of the budgets it is kept what pods that go together draw; and where there are many budgets."""
 
@@ -51,7 +51,7 @@ class _Drawing:
         self.over = 0
         """How many of them overdraw a budget."""
         self.upto = 0
-        """So many of the pods are counted."""
+        """How many of the pods are counted."""
 
 
 class DrawnTogether:

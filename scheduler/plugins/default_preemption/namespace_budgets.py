@@ -17,13 +17,13 @@ from scheduler.state.effort import Effort
 FEW = 24
 """In a namespace with up to so many budgets, plain integers are quicker than arrays."""
 _REMEMBERED = 1 << 22
-"""So many pairs of label sets and budgets are remembered of one namespace."""
+"""How many pairs of label sets and budgets are remembered of one namespace."""
 _TOGETHER = 512
-"""So many requirements are looked at between two charges."""
+"""How many requirements are looked at between two charges."""
 _VALUES = 64
 """A selector that only bars labels is kept by what it bars, if that is no more than this: a change must not be dear."""
 _A_STEP = 2
-"""So many budgets that only bar labels are a step, with what is drawn on them later."""
+"""How many budgets that only bar labels are a step, with what is drawn on them later."""
 _NEVER_OVERDRAWN = 1 << 60
 """What a budget that went allows."""
 
@@ -41,7 +41,7 @@ class Match:
         self.upto = upto
         """Budgets from this number on are not among them yet."""
         self.unbarred = 0
-        """The same of budgets that only bar labels."""
+        """Budgets that only bar labels, from this number on, are not among them yet."""
         self.found: list[int] = []
         self.numbers: NDArray[np.intp] | None = None
         """`found` as an array, once it is wanted."""
@@ -54,7 +54,7 @@ class NamespaceBudgets:
         self.budgets: list[SelectingObject] = []
         self.allowed: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
         self.disrupting: set[int] = set()
-        """Those that have accounted for somebody's eviction already."""
+        """Budgets that have accounted for somebody's eviction already."""
         self.version = 0
         """Another one after each change."""
         self.looked = 0

@@ -12,7 +12,7 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
 _NAMED = 10
-"""Of so many nodes a message says that the pod fits there without victims."""
+"""How many nodes a message names on which the pod fits without victims."""
 
 
 class DefaultPreemptionArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

@@ -23,7 +23,7 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
 
 _AT_ONCE = 64
-"""So many pods are placed, or rows prepared, in one go."""
+"""How many pods are placed, or rows prepared, in one go."""
 _LONGEST = 10_000
 """Steps after which filters are interrupted. What they have found is kept."""
 _EVERYWHERE = 50
@@ -161,7 +161,7 @@ class Sparing:
         return fits
 
     def _out_of_sight(self, tried: dict[int, Pod], end: int) -> list[tuple[int, PodShape]]:
-        """Those of a group that did not fit have given back their nodes before the next pods were tried.
+        """Pods of a group that did not fit have given back their nodes before the next pods were tried.
 
         So these know nothing of their terms, but still find what they take on each node (the cycle state and the node
         info of kube-scheduler).

@@ -19,7 +19,7 @@ from scheduler.state.effort import SliceOver
 from scheduler.state.pod_groups import PodGroups
 
 _TOGETHER = 1_000
-"""So many victims are gathered, sorted, or held against budgets in one go."""
+"""How many victims are gathered, sorted, or held against budgets in one go."""
 Importance = tuple[int, int, int, str]
 
 
@@ -28,7 +28,7 @@ class Victim(Struct, eq=False):
 
     pods: list[tuple[Pod, int]]
     priority: int
-    """Of the group, if it is one's."""
+    """The priority of the group, if the victim is one."""
     rank: int
     """As of `rank_of`."""
     violations: int = 0

@@ -14,9 +14,9 @@ from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.pod_groups import GroupState
 
 _MOST = 1_000
-"""Of so many groups the sums are kept from attempt to attempt."""
+"""For how many groups the sums are kept from attempt to attempt."""
 _AT_ONCE = 500
-"""So many pods are added between two charges."""
+"""How many pods are added between two charges."""
 
 
 class Together:

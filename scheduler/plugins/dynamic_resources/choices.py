@@ -24,7 +24,7 @@ class Chosen(Struct, gc=False, eq=False):
     entry: PoolDevice
     alternative: Alternative
     consumed: dict[str, Quantity] | None
-    """Of a device that may be shared, what is taken of its capacities."""
+    """What is taken of its capacities, if the device may be shared."""
 
     @property
     def is_shared(self) -> bool:

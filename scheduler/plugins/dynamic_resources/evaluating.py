@@ -17,7 +17,7 @@ _MOST = 5_000
 _ASKED = 10
 """Steps of an evaluation besides those that the program takes."""
 _SHOWN_PER_STEP = 4
-"""So many attributes of a device are made ready for an expression in one step."""
+"""How many attributes of a device are made ready for an expression in one step."""
 _TOO_COSTLY = f"the expression costs more than {_MOST:,} steps (about {_MOST / 1e3:g} ms of one core) for one device"
 _NO_SUCH_KEY = "no such key:"
 _HINT = (
@@ -27,7 +27,7 @@ _HINT = (
 
 
 def selects(expression: str, whose: str, traits: DeviceTraits, device: DeviceID, owner: str, effort: Effort) -> bool:
-    """As `Programs.selects`."""
+    """Whether an expression selects a device: `Programs.selects`."""
     try:
         return holds(expression, traits, owner, partial(_matches, owner, effort))
     except CompileError as error:

@@ -44,7 +44,7 @@ class Holders:
         return [self._claims.get(uid) for uid in self._allocated.claims_holding(device)]
 
     def said(self, device: DeviceID) -> str:
-        """The same in words."""
+        """The claims that hold a device, in words."""
         return ", ".join(map(_said, self.claims(device))) or "a claim"
 
 

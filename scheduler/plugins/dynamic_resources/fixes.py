@@ -17,7 +17,6 @@ from scheduler.framework.device_changes import (
 )
 from scheduler.framework.explaining import Inquiry
 from scheduler.model.devices import DeviceClass, DeviceTaint, ResourceClaim
-from scheduler.model.node import Node
 from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
 from scheduler.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
 from scheduler.plugins.dynamic_resources.explained import Holders, users
@@ -42,7 +41,7 @@ class _Against(NamedTuple):
     capacity: tuple[str, ...] = ()
     """What it has too little of."""
     counters: tuple[tuple[str, str], ...] = ()
-    """Of its pool, those that are used up."""
+    """The counters of its pool that are used up."""
     taken: bool = False
 
     @property
@@ -56,15 +55,12 @@ _TAKEN = _Against(taken=True)
 
 
 class Fixes:
-    """Of one node. `pools`: those that it reaches."""
+    """The changes of one node that may help. `pools`: the ones that it reaches."""
 
-    def __init__(
-        self, inquiry: Inquiry, node: Node, wants: PodDevices, pools: Sequence[Pool], selects: Selects
-    ) -> None:
+    def __init__(self, inquiry: Inquiry, wants: PodDevices, pools: Sequence[Pool], selects: Selects) -> None:
         self._devices: Devices = inquiry.cluster.devices
         self._holders = Holders.of(inquiry)
         self._inquiry = inquiry
-        self._node = node
         self._wants = wants
         self._specs = {str(claim): claim.spec for claim in wants.open}
         self._selects = selects
@@ -173,7 +169,7 @@ class Fixes:
                 yield from self._less_of_resource(one, one.asked.count - count)
 
     def _less_of_resource(self, one: Alternative, less: int) -> Iterator[Fix]:
-        """Of an extended resource, for which the scheduler makes the claim."""
+        """What helps if the pod asks for less of an extended resource, for which the scheduler makes the claim."""
         requests = self._inquiry.pod.shape.requests
         for resource, of in self._wants.resources.items():
             if of.name == one.of.name and requests.get(resource, 0) > less:

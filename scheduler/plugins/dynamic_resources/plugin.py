@@ -314,7 +314,7 @@ class DynamicResources(Plugin):
             elif reason in (self.unallocatable, self.no_other, self.given_up) and wants.request is not None:
                 pools = self._requests.pools(row, node, cluster.devices)
                 wanted = wants.request.of(node) or ()
-                found += Fixes(inquiry, node, wants, pools, self._programs.selects_at_once).found(wanted)
+                found += Fixes(inquiry, wants, pools, self._programs.selects_at_once).found(wanted)
         return found
 
     def wants(self, pod: Pod, cluster: Cluster) -> PodDevices | None:
@@ -366,7 +366,7 @@ class DynamicResources(Plugin):
         return [] if wants is None or wants.results is None else wants.results.without_devices()
 
     def given_if_any(self, pod: Pod, cluster: Cluster, row: int) -> dict[str, list[AllocatedDevice]] | None:
-        """As `given`; None if the node's devices do not suffice."""
+        """What `given` finds; None if the node's devices do not suffice."""
         wants = self.wants(pod, cluster)
         if wants is None or wants.results is None or wants.results.of(row).code != FITS:
             return None

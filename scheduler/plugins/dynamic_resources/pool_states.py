@@ -16,11 +16,11 @@ from scheduler.plugins.dynamic_resources.taken_places import LARGE, TakenPlaces
 from scheduler.state.allocated_devices import AllocatedDevices
 
 _MOST = 1 << 16
-"""So many states, and devices of different kinds, are remembered. With one more, all are forgotten."""
+"""How many states, and devices of different kinds, are remembered. With one more, all are forgotten."""
 _READINGS = 8
-"""So many readings of a pool are remembered. With one more, all are forgotten."""
+"""How many readings of a pool are remembered. With one more, all are forgotten."""
 _LISTS = 1 << 12
-"""So many lists of devices are remembered. With one more, all are forgotten."""
+"""How many lists of devices are remembered. With one more, all are forgotten."""
 _FREE = 0
 
 PoolState = tuple[int, int]
@@ -36,7 +36,7 @@ class _Known(Struct, gc=False, eq=False):
     makes: dict[frozenset[str] | None, int]
     """The names of the attributes that are read → the number of what is seen then."""
     places: TakenPlaces | None = None
-    """Of a large pool, once it was searched."""
+    """Which places of a large pool are taken, once it was searched."""
 
 
 class _Numbers:

@@ -22,7 +22,7 @@ class PoolDevice(Struct, gc=False, frozen=True, eq=False):
     reached: bool
     """The node reaches it; in slices where each device says so itself, it may not."""
     taints: tuple[DeviceTaint, ...]
-    """Those that keep claims off it."""
+    """The taints that keep claims off it."""
 
 
 class Pool(Struct, gc=False, eq=False):

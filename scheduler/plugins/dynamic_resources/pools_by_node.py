@@ -49,7 +49,7 @@ class PoolsByNode:
         self._alike: dict[tuple[PoolID, frozenset[str]], Pool | None] = {}
         """A pool and its slices that a node reaches → the one object for all nodes that reach the same."""
         self._uses: dict[int, int] = {}
-        """Of a pool, by identity, how many rows can use it."""
+        """Pool, by identity → how many rows can use it."""
         self._states = PoolStates()
         self._steps = 0
 

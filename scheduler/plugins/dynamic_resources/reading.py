@@ -6,7 +6,7 @@ from scheduler.model.devices import DeviceTraits
 from scheduler.plugins.dynamic_resources.requested import RequestedClaim
 
 _MOST = 1 << 12
-"""So many devices, and lists of names, are known. With one more, all are forgotten."""
+"""How many devices, and lists of names, are known. With one more, all are forgotten."""
 _JUDGED = ("", "version")
 """Kinds of values of which some break every expression, whatever it reads."""
 
@@ -50,7 +50,7 @@ class Reading:
 
 
 def expressions(wanted: Sequence[RequestedClaim]) -> Iterator[str]:
-    """Those that the claims select devices by."""
+    """The expressions by which the claims select devices."""
     for claim in wanted:
         for alternatives in claim.requests:
             for one in alternatives:

@@ -33,7 +33,7 @@ class Alternative(Struct, frozen=True, eq=False):
 
     @property
     def name(self) -> str:
-        """As results call it."""
+        """The name that results have for the request."""
         return f"{self.parent}/{self.asked.name}" if self.parent else self.asked.name
 
     @property

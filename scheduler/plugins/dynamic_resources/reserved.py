@@ -34,7 +34,7 @@ class ReservedClaim(Struct):
     shared: bool = False
     """Other pods of the group may use the claim as well: one of them writes it, and the others wait for that."""
     of_group: bool = False
-    """It is a claim of the pod's group, and is reserved for that."""
+    """Whether it is a claim of the pod's group, and reserved for that."""
     joined: bool = False
     """The devices were reserved for another pod of the group."""
 
@@ -61,7 +61,7 @@ class Reservation(Struct):
     group: GroupKey | None = None
     """The pod group with which the pod is bound."""
     claiming: PodGroup | None = None
-    """That group, if claims of groups are heeded and it has some."""
+    """The object of that group, if claims of groups are heeded and it has some."""
 
 
 def latest(stored: str, written: str | None) -> str:

@@ -31,11 +31,11 @@ _NODE = 8
 _KNOWN_NODE = 4
 """Steps for a node whose pools are as those of one that was searched."""
 _SCANNED_PER_STEP = 50
-"""So many characters of an expression are looked through in one step, to find what it reads."""
+"""How many characters of an expression are looked through in one step, to find what it reads."""
 _LET_GO = 16
 """For each row that is judged, so many results are let go of that hold no longer."""
 _MOST_KNOWN = 1 << 14
-"""So many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
+"""How many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
 
 _NO_OTHER = "looking further found no other way"
 _GIVEN_UP = "looking further was given up, as it took too many steps"
@@ -64,7 +64,7 @@ class _Outcome(Struct, gc=False, eq=False):
     pools: Sequence[Pool]
 
     def for_pools(self, pools: Sequence[Pool]) -> NodeAllocation:
-        """The same, with the devices of other pools."""
+        """This allocation, with the devices of other pools."""
         if pools is self.pools or not self.answer.chosen:
             return self.answer
         by_id = {pool.id: (pool, other) for pool, other in zip(self.pools, pools, strict=True)}
@@ -83,7 +83,7 @@ class _Group(Struct, eq=False):
 
     outcome: _Outcome
     pools: Sequence[Pool] = ()
-    """Those that the claims may use."""
+    """The pools that the claims may use."""
     wanted: Sequence[RequestedClaim] = ()
     key: tuple[int, ...] = ()
     """The claims and the pools, by identity; empty: no other row may join."""
@@ -158,7 +158,7 @@ class AllocationsByNode:
             effort.charge(self._steps + self._pools_by_node.take_steps())
 
     def _let_go(self) -> None:
-        """Of some of what is outdated: all of it at once may take a long time."""
+        """Let go of some of what is outdated: all of it at once may take a long time."""
         for _ in range(_LET_GO):
             if not self._outdated:
                 return
@@ -242,7 +242,7 @@ class AllocationsByNode:
                 del self._with[pool.id][group.key]
 
     def _group(self, row: int, node: Node, cluster: Cluster, effort: Effort) -> _Group:
-        """Of which group a row is."""
+        """The group that a row belongs to."""
         try:
             wanted = self._ask(node)
         except AllocationError as error:

@@ -30,7 +30,7 @@ _STEPS_AT_ONCE = 500
 
 
 def nothing_known(pool: Pool) -> TakenPlaces | None:
-    """Of no pool."""
+    """What places of a pool are known to be taken: of no pool any."""
     return None
 
 
@@ -72,7 +72,7 @@ class Search:
         self.choices = Choices(claims, holders, further=bool(further))
         self.result = self.choices.result
         self._all: dict[int, list[tuple[PoolDevice, Pool]]] = {}
-        """Of alternatives that ask for all devices, by identity: those."""
+        """Alternative that asks for all devices, by identity → these devices."""
         self._further = further
         self._steps = 0
         self.given_up = False

@@ -61,7 +61,7 @@ def turn(reservation: Reservation, assumed: AssumedPod, devices: Devices, second
 
 
 WRITTEN = 4
-"""So many rounds of writes a reservation asks for."""
+"""How many rounds of writes a reservation asks for."""
 
 
 def is_other(one: ReservedClaim, claim: ResourceClaim) -> bool:

@@ -13,7 +13,7 @@ from scheduler.state.allocated_devices import AllocatedDevices
 LARGE = 64
 """Pools with fewer devices are looked through one by one."""
 _SELECTORS = 16
-"""So many lists of selectors are remembered. With one more, all are forgotten."""
+"""How many lists of selectors are remembered. With one more, all are forgotten."""
 _TAKEN, _NOT_SELECTED = 1, 2
 
 Selectors = tuple[tuple[str, str], ...]

@@ -19,7 +19,7 @@ _DOUBLES_HOLD = 1 << 46
 """Capacities below it may be computed with as doubles; see `Arithmetic.quotient`."""
 _NATIVE = (CPU, MEMORY, EPHEMERAL)
 _ASSUMED = (CPU, MEMORY)
-"""Of these, scoring assumes some for containers that ask for none."""
+"""The resources of which scoring assumes some for containers that ask for none."""
 _BITS = 62
 
 

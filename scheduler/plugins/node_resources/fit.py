@@ -103,7 +103,7 @@ class NodeResourcesFit(Plugin):
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
         self._many: dict[PodShape, _Asked] = {}
-        """Of the shapes that were asked about lately and that ask for many resources."""
+        """What shapes ask for that were asked about lately and ask for many resources."""
         self._served: set[str] = set()
         """Resources that device classes serve where nodes have none, as `filter` has seen it."""
         self._ignored = frozenset(args.ignored_resources)

@@ -39,7 +39,7 @@ _SYSTEM_DEFAULTS = (
 )
 
 _LOOKS = 10_000
-"""So many pairs of a constraint and a pod are looked at to find out whether they matter to each other."""
+"""How many pairs of a constraint and a pod are looked at to find out whether they matter to each other."""
 
 
 class PodTopologySpread(Plugin, Followed):

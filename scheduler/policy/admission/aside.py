@@ -31,7 +31,7 @@ EACH, WAITING = 1, 64
 JOB_SECONDS = 5.0
 """After that a worker is replaced: the dearest review takes less than a tenth of it."""
 KEPT_UNITS = bounds.MOST
-"""Of policies' costs that one worker remembers; the namespace that it judged for the longest ago is forgotten first."""
+"""What the policies that one worker remembers may cost; the namespace that it judged longest ago is forgotten first."""
 MOST_KNOWN = 64
 BYTES_A_UNIT = 256
 """Decoding so many bytes of a review costs a unit (`bounds`)."""

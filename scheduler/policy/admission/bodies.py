@@ -20,8 +20,8 @@ from scheduler.telemetry.handshakes import ANSWER_TURNS, MOST_TURNS
 LIMIT = 8 << 20
 """An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""
 UNREAD_BYTES = 64 << 10
-"""Of a body that nobody reads yet: what TLS keeps of it, and what the system does. Each is half a megabyte otherwise,
-for every connection.
+"""So much of a body that nobody reads yet is kept by TLS, and as much by the system. Each would keep half a megabyte
+otherwise, for every connection.
 """
 
 

@@ -32,7 +32,7 @@ from scheduler.policy.admission.natives import Natives
 LONG_BYTES = 8 << 10
 """Policies of so many bytes are read aside: longer ones take milliseconds."""
 WAITING_BYTES = 4 << 20
-"""Of policies that wait to be read, and are kept for that; what is beyond is asked for again in its turn."""
+"""Bytes of policies that are kept while they wait to be read; what is beyond is asked for again in its turn."""
 GET_SECONDS, RETRY_SECONDS = 5.0, 1.0
 
 log = structlog.get_logger("policies")

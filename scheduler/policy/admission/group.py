@@ -61,7 +61,7 @@ class Group:
         self.stored: dict[str, Stored] = {}
         self.refused: set[str] = set()
         self.kept: set[str] = set()
-        """Those that are not left to the API server."""
+        """The policies that are not left to the API server."""
         self._order: list[tuple[Place, int]] = []
         self._applied: tuple[Place, ...] = ()
         self._new: list[Stored] = []

@@ -15,7 +15,7 @@ from scheduler.policy.admission.review import Bytes
 from scheduler.policy.parse import PolicyError, parse
 
 LENGTHS = struct.Struct("!II")
-"""Of header and bytes, before both."""
+"""The lengths of header and bytes, which are sent before both."""
 
 
 class Rules(msgspec.Struct, frozen=True):

@@ -136,7 +136,7 @@ class Lanes:
             first.turn.set_result(None)
 
     def _forget(self) -> None:
-        """Of namespaces that want nothing, those that used no more than is forgiven anyway go first."""
+        """Forget namespaces that want nothing now; those that used least go first, as that would be forgiven anyway."""
         idle = sorted((lane.used, name) for name, lane in self._lanes.items() if not lane.busy and not lane.waiting)
         for _, name in idle[: len(self._lanes) - MOST_IDLE]:
             del self._lanes[name]

@@ -47,10 +47,10 @@ class Certificates(Protocol):
 
 
 class Registration:
-    """Both configurations. `allowed` is asked before each write: whether we lead at this moment. `left` tells the
-    namespaces that they leave out.
+    """Keeps both webhook configurations as they should be.
 
-    `repairs` counts what had to be written after the first time.
+    `allowed` is asked before each write: whether we lead at this moment. `left` tells the namespaces that the
+    configurations leave out. `repairs` counts what had to be written after the first time.
     """
 
     def __init__(

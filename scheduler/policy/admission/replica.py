@@ -45,7 +45,6 @@ class Replica:
     def __init__(
         self, client: Client, settings: Settings, *, elector: Elector | None = None, machine: Machine = MACHINE
     ) -> None:
-        self._client = client
         self._settings = settings
         self._ending = asyncio.Event()
         self._hurry = asyncio.Event()

@@ -115,7 +115,7 @@ class _Meta(msgspec.Struct, rename="camel"):
 
 
 class _Claim(msgspec.Struct, gc=False):
-    """Of an owner only whether it is the controller: an object may have thousands, of which one counts."""
+    """An owner, with no more than whether it is the controller: an object may have thousands, of which one counts."""
 
     controller: bool | None = None
 
@@ -130,7 +130,7 @@ class _Container(TypedDict, total=False):
 
 
 class _Spec(TypedDict, total=False):
-    """Of a pod's spec what `qos` reads, and its scheduler, as the plain dicts that everybody else has."""
+    """What `qos` reads of a pod's spec, and its scheduler, as the plain dicts that everybody else has."""
 
     containers: list[_Container] | None
     initContainers: list[_Container] | None
@@ -157,7 +157,7 @@ class _WholePod(msgspec.Struct):
 
 
 class _OldPod(msgspec.Struct):
-    """Of a pod as it was nobody reads the spec."""
+    """A pod as it was before an update: nobody reads its spec."""
 
     metadata: _Meta | None = None
     status: _Status | None = None
@@ -190,7 +190,7 @@ _NAME = rb':\s*"([A-Za-z0-9._-]{1,253})"'
 _hinted_uid = re.compile(rb'"uid"' + _NAME).search
 _hinted_namespace = re.compile(rb'"namespace"' + _NAME).search
 HEAD_BYTES = 16 << 10
-"""Of a big review, in which the API server names uid and namespace."""
+"""The API server names uid and namespace within so many bytes of a review."""
 
 
 class Hint(msgspec.Struct, frozen=True):
@@ -292,7 +292,7 @@ def answer(
 
 
 def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> tuple[JsonObject | None, _Owned]:
-    """Of an object what policies read, under the kind that the API server names, and its owner."""
+    """What policies read of an object, under the kind that the API server names, and its owner."""
     if bytes(memoryview(raw)[:5]) in _NOTHING:
         return None, _NOBODY
     found: JsonObject = {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind}

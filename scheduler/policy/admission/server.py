@@ -30,7 +30,8 @@ from scheduler.telemetry.port import Port
 BODIES, BODIES_EACH = 16 << 20, 4 << 20
 """Bytes of big reviews that are held at once, in all and of one namespace; a larger body has the whole share."""
 BODIES_WAITING, BYTES_WAITING = 64, 8 << 20
-"""Of one namespace, with the body unread: each costs its connection's buffers. One more is refused."""
+"""Big reviews of one namespace that may wait with their bodies unread, and their bytes: each costs its connection's
+buffers. One more is refused."""
 BODY_SECONDS = 1.0
 """For that wait, of the three that the API server waits for the answer; see `reviewer.PATIENCE` for the rest."""
 READ_SECONDS = 10.0

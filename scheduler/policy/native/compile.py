@@ -31,7 +31,7 @@ RELEASE_LABEL, NAMESPACE_LABEL = f"{GROUP}/release", f"{GROUP}/policies-of"
 POLICIES = "podberth.dev/policies"
 """On each object that the operator writes: the names of the policies that it enforces."""
 MOST_BYTES = 5120
-"""Of a refusal's message; the API server shows another message in place of a longer one."""
+"""How long the message of a refusal may be; the API server shows another message in place of a longer one."""
 _CUT = MOST_BYTES // 4 - 1
 """Characters of what is left of a longer one, whatever its alphabet."""
 

@@ -36,7 +36,7 @@ MOST_COST = 200_000_000
 """Criteria that are asked in one audit: a minute of a core. Objects beyond it are not looked at, which is said."""
 MOST_PROBLEMS = 50
 QPS, BURST = 5.0, 5
-"""Of the client that lists: at most 500 objects a second are read."""
+"""Limits of the client that lists: at most 500 objects a second are read."""
 
 log = structlog.get_logger("audit")
 Found = TypeVar("Found")

@@ -155,7 +155,7 @@ class Told(msgspec.Struct, frozen=True):
     conflicts: str = ""
     inconsistent: str = ""
     reason: str = ""
-    """Of the condition SelfConsistent, where `inconsistent` says something."""
+    """The reason of the condition SelfConsistent, where `inconsistent` says something."""
     undecided: str = ""
 
 

@@ -154,7 +154,7 @@ class Natives:
         await follow(reflectors, lambda: self.learned(""))
 
     def learned(self, missing: str) -> None:
-        """It is known which of our objects there are, or why there are none."""
+        """Take note that it is known which of our objects there are. `missing`: why there are none."""
         self.missing = missing
         self._known.set()
         self._changed(None)

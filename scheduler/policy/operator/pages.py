@@ -51,7 +51,7 @@ async def pages(client: Client, kind: Resource, namespace: str | None) -> AsyncI
 async def bodies(
     client: Client, kind: Resource, namespace: str | None
 ) -> AsyncIterator[tuple[bytes, list[msgspec.Raw]]]:
-    """The same as bytes, and each item in it; the next page is as long as the size of this one's objects allows.
+    """The pages as bytes, each with its items; the next page is as long as the size of this one's objects allows.
 
     Raises ApiError, Unreachable, and MsgspecError for an answer that is no list.
     """

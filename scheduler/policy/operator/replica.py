@@ -92,7 +92,7 @@ class Operator:
             await self.probe.stop()
 
     async def work(self) -> None:
-        """The same, without answering probes."""
+        """Work as `run` does, without answering probes."""
         async with asyncio.TaskGroup() as tasks:
             for part in (self.watch.run(), self.schedulers.run(), lead(self.elector, self._led)):
                 tasks.create_task(part)

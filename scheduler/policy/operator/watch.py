@@ -60,7 +60,7 @@ class Watch:
         self._paths = [METADATA_POLICIES.path(namespace) for namespace in watched or (None,)]
         self.pulse = Pulse(self._paths, clock)
         self._version: Version = ""
-        """Of the latest list."""
+        """The resourceVersion of the latest list."""
         self.runs = 0
         """How often kopf was started: once, and once more each time that the CRD was gone or a backup was restored."""
 

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import field
 
 from scheduler.framework.changes import Change
-from scheduler.whatif.explanation import API_VERSION, Shown
+from scheduler.whatif.explanation import API_VERSION, Limit, Shown
 from scheduler.whatif.gangs.changes import GroupChange
 
 KIND = "PodGroupExplanation"
@@ -38,13 +38,6 @@ class GroupFacts(Shown, frozen=True):
     priority: int
     topology_key: str | None
     condition: str
-
-
-class Limit(Shown, frozen=True):
-    """What keeps the next pod of the group out, and on how many nodes."""
-
-    reason: str
-    nodes: int
 
 
 class DomainRoom(Shown, frozen=True):

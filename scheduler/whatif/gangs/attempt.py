@@ -31,11 +31,16 @@ def attempted(gang: Gang, framework: Framework, cluster: Cluster) -> str:
     placed = sum(pod.uid in simulation.bound or pod.uid in simulation.preparing for pod in pods)
     if placed < gang.lacking:
         return "berth run would not start it by preempting pods of lower priority, either (tried)" if lower else ""
-    victims = sorted(victim.key for victim, _, _ in simulation.preempted.values())
-    if victims:
-        shown = ", ".join(victims[:_SHOWN]) + (f" and {len(victims) - _SHOWN:,} more" if len(victims) > _SHOWN else "")
-        return f"berth run would start it (tried): it preempts {shown}"
+    if victims := preempted(simulation):
+        return f"berth run would start it (tried): it preempts {victims}"
     return (
         "berth run would start it (tried): it tries the pods in another order, or takes other ones of equally good "
         "nodes, than was done here"
     )
+
+
+def preempted(simulation: Simulation) -> str:
+    """The pods that were preempted, in a line; empty: none were."""
+    victims = sorted(victim.key for victim, _, _ in simulation.preempted.values())
+    more = f" and {len(victims) - _SHOWN:,} more" if len(victims) > _SHOWN else ""
+    return f"{', '.join(victims[:_SHOWN])}{more}"

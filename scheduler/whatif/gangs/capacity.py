@@ -20,8 +20,9 @@ from scheduler.model.quantity import show
 from scheduler.state.cluster import Cluster
 from scheduler.whatif.against import against
 from scheduler.whatif.arrivals import Batch
-from scheduler.whatif.capacity import API_VERSION, Limit, OneMore, makes
+from scheduler.whatif.capacity import API_VERSION, OneMore, makes
 from scheduler.whatif.claimed_room import claimed_room
+from scheduler.whatif.explanation import Limit
 from scheduler.whatif.gangs.fitting import in_domain
 from scheduler.whatif.gangs.gang import Domain, Gang, domains
 from scheduler.whatif.room import Room, room
@@ -81,7 +82,7 @@ def gang_capacity(
 
 
 def _by_sums(cluster: Cluster, framework: Framework, group: PodGroup, batches: Sequence[Batch]) -> GangCapacity | None:
-    """None where sums do not say."""
+    """The answer where sums over nodes give it; None where pods have to be placed to find out."""
     [batch] = batches if len(batches) == 1 else [None]
     if (
         batch is None
@@ -134,7 +135,7 @@ def _gangs(free: int, size: int, needed: int) -> tuple[int, int]:
 def one_by_one(
     cluster: Cluster, framework: Framework, group: PodGroup, batches: Sequence[Batch], *, most: int = MOST
 ) -> GangCapacity:
-    """The same by placing one gang after the other, as an engine does. Raises PluginError, UndecidedError."""
+    """The answer by placing one gang after the other, as an engine does. Raises PluginError, UndecidedError."""
     simulation = Simulation({framework.profile.name: framework}, cluster)
     size = sum(batch.count for batch in batches)
     gangs = 0

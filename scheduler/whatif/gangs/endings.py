@@ -16,6 +16,7 @@ from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.whatif.claims import left_by
+from scheduler.whatif.drain import stays
 from scheduler.whatif.gangs import answer as shown
 from scheduler.whatif.gangs.fitting import Fitting
 from scheduler.whatif.gangs.gang import Domain, Gang
@@ -30,8 +31,6 @@ _DOMAINS = 4
 _SPARED = 64
 """Pods for which it is tried whether they may stay."""
 _SHOWN = 2
-_STAY = ("DaemonSet", "Node")
-"""Owners of pods that come back to the same node."""
 
 
 def endings(gang: Gang, fitting: Fitting, where: Sequence[Domain]) -> tuple[list[shown.Ending], str]:
@@ -86,15 +85,11 @@ class _Search:
 
         found: dict[int, list[Pod]] = {}
         for row in domain.rows.tolist():
-            pods = [pod for pod in self._cluster.pods_on(row) if self._may_end(pod)]
+            pods = [pod for pod in self._cluster.pods_on(row) if not stays(pod) and pod.uid not in self._own]
             if pods:
                 found[row] = sorted(pods, key=lambda pod: (-share(pod), pod.priority, pod.key))[:_A_NODE]
         ordered = sorted(found, key=lambda row: (len(found[row]), nodes.names[row] or ""))[:_NODES]
         return {row: found[row] for row in ordered}
-
-    def _may_end(self, pod: Pod) -> bool:
-        stays = pod.mirror or (pod.owner is not None and pod.owner[0] in _STAY)
-        return not stays and pod.uid not in self._own
 
     def _choose(self, candidates: dict[int, list[Pod]], missing: int) -> list[Pod]:
         """The fewest pods that make room for so many more, if each node is a question by itself."""
@@ -129,7 +124,7 @@ class _Search:
             )
 
     def _spare(self, chosen: Sequence[Pod], domain: Domain) -> list[Pod]:
-        """Those of the pods that are needed; the ones of the highest priority are spared first."""
+        """The pods that really have to end; it is tried first whether those of the highest priority may stay."""
         kept = list(chosen)
         for pod in sorted(chosen, key=lambda pod: (-pod.priority, pod.key))[:_SPARED]:
             rest = [one for one in kept if one is not pod]

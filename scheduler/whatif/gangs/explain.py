@@ -21,6 +21,7 @@ from scheduler.whatif.against import against
 from scheduler.whatif.asking import Asking
 from scheduler.whatif.cause import cause
 from scheduler.whatif.commands import Written
+from scheduler.whatif.explanation import Limit
 from scheduler.whatif.gangs import answer as shown
 from scheduler.whatif.gangs.answer import GroupExplanation
 from scheduler.whatif.gangs.endings import endings
@@ -186,7 +187,7 @@ class _Answer:
         return f"{GROUP_UNSCHEDULABLE}, {where}, first placement status: {status}"
 
     def _status(self, part: Part) -> str:
-        """The same of one placement."""
+        """kube-scheduler's message for one placement: how many of the pods it could place there."""
         gang = self._gang
         stopped = part.stopped
         if stopped is None:
@@ -237,7 +238,7 @@ class _Answer:
             counted = Counter(reason for row in one.rows.tolist() for reason in limits.get(row, ()))
             common = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:_REASONS]
             short = None if fits is None else max(gang.lacking - fits, 0)
-            told = [shown.Limit(reason, number) for reason, number in common]
+            told = [Limit(reason, number) for reason, number in common]
             made.append(shown.DomainRoom(one.name, len(one.rows), fits, short, told))
         made.sort(key=lambda each: (-1 if each.fits is None else -each.fits, each.domain))
         return made[:_DOMAINS]

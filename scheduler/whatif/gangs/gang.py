@@ -13,7 +13,6 @@ from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Bools
-from scheduler.whatif.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +56,8 @@ class Domain:
         return mask
 
 
-def gang_of(key: GroupKey, world: World) -> Gang | None:
+def gang_of(key: GroupKey, cluster: Cluster) -> Gang | None:
     """The gang of a group; None: there is no such object."""
-    return gang_in(key, world.cluster)
-
-
-def gang_in(key: GroupKey, cluster: Cluster) -> Gang | None:
-    """The same of a cluster that a scheduler follows."""
     state = cluster.pod_groups.state(key)
     if state is None or state.object is None:
         return None

@@ -24,13 +24,12 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.whatif.commands import Commands, Written, commands
-from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.gangs import answer as shown
 from scheduler.whatif.gangs.changes import AddNodes, GroupChange, LeaveDomain, LowerMinCount
 from scheduler.whatif.gangs.fitting import Fitting, Part
 from scheduler.whatif.gangs.gang import Domain, Gang, domains, heeds_topology
 from scheduler.whatif.remedies import Plan, templates_of
-from scheduler.whatif.trial import add_node, applied, edited
+from scheduler.whatif.trial import add_node, applied, edited, live_node
 
 _SHOWN = 6
 _MORE_NODES = 64
@@ -82,7 +81,7 @@ class Remedies:
         return [self._told(plan, fits) for plan in plans[:_SHOWN] if (fits := self._fits(plan)) is not None]
 
     def _candidates(self, first: Whole) -> Iterator[Whole]:
-        """Those that were found to be enough, beside what is needed first."""
+        """Changes that were found to be enough, together with those without which nothing helps (`first`)."""
         group, fits = self._gang.group, len(self._part.nodes)
         together = fits + len(self._gang.running)
         if group.gang and 0 < together < group.needed:
@@ -123,7 +122,7 @@ class Remedies:
                 yield from self._several(first, changes)
 
     def _several(self, first: Whole, changes: Sequence[OnNode]) -> Iterator[Whole]:
-        """The same change on as few nodes as are enough."""
+        """One change on as few nodes as are enough."""
         for number in range(2, min(len(changes), _TOGETHER) + 1):
             if self._fits((*first, *changes[:number])) is not None:
                 kept = list(changes[:number])
@@ -274,8 +273,7 @@ class Remedies:
             yield
 
     def _clones(self, change: AddNodes) -> Iterator[Node]:
-        row = self._cluster.nodes.live_row(change.like)
-        node = None if row is None else self._cluster.nodes.objects[row]
+        node = live_node(self._cluster, change.like)
         assert node is not None
         clone = AddNode(change.like).clone(node)
         for number in range(change.count):
@@ -286,7 +284,7 @@ class Remedies:
     # -- what is told ------------------------------------------------------------------------------------------------
 
     def _needed_first(self) -> Whole:
-        """Without which nothing else helps."""
+        """The changes without which nothing else helps."""
         gates = sorted({gate for pod in self._gang.waiting for gate in pod.gates})
         named = (NameScheduler(name) for name in self._schedulers[:1])
         return (*named, *([Ungate(gates)] if gates else ()))
@@ -330,22 +328,17 @@ class Remedies:
         written = self._written(pod)
         if found.pod is None or written is None:
             return True
-        try:
-            made = written.decode(found.pod)
-        except ObjectError:
+        made = written.decoded(found.pod)
+        if made is None:
             return False
-        assert isinstance(made, Pod)
-        shape = self._made(found, pod.shape, made)
+        # One shape for all pods that a command changes alike.
+        key = (id(pod.shape), msgspec.json.encode(found.pod.get("spec")))
+        shape = self._shapes.setdefault(key, made.shape)
         members = [
             replace(one, shape=shape, gates=made.gates) if one.shape is pod.shape else one
             for one in self._edited(tuple(change for change in plan if isinstance(change, Ungate)))
         ]
         return self._fit(members, plan, self._needed(plan)) is not None
-
-    def _made(self, found: Commands, shape: PodShape, made: Pod) -> PodShape:
-        """One shape for all pods that a command changes alike."""
-        key = (id(shape), msgspec.json.encode(found.pod and found.pod.get("spec")))
-        return self._shapes.setdefault(key, made.shape)
 
 
 def _cost(plan: Whole) -> float:

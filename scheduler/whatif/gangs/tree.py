@@ -13,11 +13,9 @@ from scheduler.model.pod_group import PodGroup
 from scheduler.state.cluster import Cluster
 from scheduler.state.group_trees import MOST_GROUPS
 from scheduler.whatif.gangs.answer import STARTS, UNSCHEDULABLE, GroupExplanation, GroupOfTree, Tree
-from scheduler.whatif.gangs.attempt import MOST
-from scheduler.whatif.gangs.gang import Gang, gang_in
+from scheduler.whatif.gangs.attempt import MOST, preempted
+from scheduler.whatif.gangs.gang import Gang, gang_of
 from scheduler.whatif.simulation import Simulation
-
-_SHOWN = 8
 
 
 def with_tree(answer: GroupExplanation, group: PodGroup, framework: Framework, cluster: Cluster) -> GroupExplanation:
@@ -41,7 +39,7 @@ def _tree(group: PodGroup, framework: Framework, cluster: Cluster) -> tuple[Tree
     if root is None:
         return None, [f"it starts only together with its tree, which is not complete: {trees.missing(group.key)}"]
     leaves = islice(trees.below(root), MOST_GROUPS)
-    gangs = [gang for key in leaves if (gang := gang_in(key, cluster)) is not None]
+    gangs = [gang for key in leaves if (gang := gang_of(key, cluster)) is not None]
     pods = [replace(pod, scheduler_name=name) for gang in gangs for pod in gang.waiting]
     if len(pods) > MOST or trees.too_large(root):
         return None, [f"it starts only with its tree {root.name}, which was not tried (at most {MOST:,} pods are)"]
@@ -67,7 +65,5 @@ def _group(gang: Gang, simulation: Simulation) -> GroupOfTree:
 
 
 def _preempts(simulation: Simulation) -> Iterator[str]:
-    victims = sorted(victim.key for victim, _, _ in simulation.preempted.values())
-    if victims:
-        shown = ", ".join(victims[:_SHOWN]) + (f" and {len(victims) - _SHOWN:,} more" if len(victims) > _SHOWN else "")
-        yield f"berth run would preempt for its tree (tried): {shown}"
+    if victims := preempted(simulation):
+        yield f"berth run would preempt for its tree (tried): {victims}"

@@ -27,7 +27,7 @@ class Made(NamedTuple):
 
 
 def groups_made(documents: Iterable[Document]) -> Made:
-    """Of the Workloads in a file. Raises ObjectError."""
+    """The pod groups that controllers make of the Workloads in a file. Raises ObjectError."""
     made = Made([], {}, [])
     held = [(document, plain(document)) for document in documents if document.kind in (KIND, "PodGroup")]
     referred = {_referred(whole) for document, whole in held if document.kind == "PodGroup"}

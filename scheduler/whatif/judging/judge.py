@@ -88,7 +88,7 @@ def _beta(version: str) -> bool:
 
 
 def _of_unknown_kind(found: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """Of a custom kind only the metadata and the templates of its pods are known."""
+    """What is wrong with a custom object: only its metadata and its pod templates are known."""
     of_metadata: list[Misfit] = []
     fitting(found.get("metadata"), _METADATA, of_metadata, "metadata")
     yield from (misfit.text for misfit in of_metadata)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.smallest import smallest
@@ -47,20 +48,8 @@ class Change(Struct, kw_only=True, omit_defaults=True):
         return self.gone is None and not self.synced
 
 
-class _Kept(Struct, kw_only=True, omit_defaults=True):
-    """A change as it is written, without what no decision reads."""
-
-    at: float
-    kind: str = ""
-    object: dict[str, Any] | None = None
-    gone: tuple[str, str, str] | None = None
-    synced: bool = False
-    listed: bool = False
-
-
 _recording = msgspec.json.Decoder(Recording)
 _change = msgspec.json.Decoder(Change)
-_kept = msgspec.json.Decoder(_Kept)
 
 
 def first_line(of: str, began: float, *, masked: bool) -> bytes:
@@ -83,18 +72,11 @@ def read_first(line: bytes) -> Recording:
 
 def line_of(change: Change) -> bytes:
     """A change as a line, without its end, and without what no decision reads. Raises ObjectError."""
-    found: dict[str, Any] | None = None
+    kept = NOTHING
     if change.is_put:
         found = smallest({**msgspec.json.decode(change.object), "kind": change.kind.partition(".")[0]})
-    kept = _Kept(
-        at=round(change.at, 6),
-        kind=change.kind,
-        object=found,
-        gone=change.gone,
-        synced=change.synced,
-        listed=change.listed,
-    )
-    return msgspec.json.encode(kept)
+        kept = NOTHING if found is None else Raw(msgspec.json.encode(found))
+    return msgspec.json.encode(replace(change, at=round(change.at, 6), object=kept))
 
 
 def read_line(line: bytes) -> Change:
@@ -107,18 +89,18 @@ def read_line(line: bytes) -> Change:
 
 def objects_of(line: bytes) -> dict[str, Any]:
     """The names in a line, for masks: its object, or the name of what is gone."""
-    kept = _kept.decode(line)
-    if kept.gone is not None:
-        return {"namespace": kept.gone[0], "name": kept.gone[1]}
-    return kept.object or {}
+    change = _change.decode(line)
+    if change.gone is not None:
+        return {"namespace": change.gone[0], "name": change.gone[1]}
+    return msgspec.json.decode(change.object) if change.object else {}
 
 
 def masked(line: bytes, mask: Callable[[dict[str, Any]], dict[str, Any]], text: Callable[[str], str]) -> bytes:
     """A line with masked names. `mask`: of an object; `text`: of a name."""
-    kept = _kept.decode(line)
-    if kept.object is not None:
-        kept.object = mask(kept.object)
-    if kept.gone is not None:
-        namespace, name, uid = kept.gone
-        kept.gone = (text(namespace), text(name) if kept.kind not in ("CSIDriver", "DeviceClass") else name, uid)
-    return msgspec.json.encode(kept)
+    change = _change.decode(line)
+    if change.object:
+        change.object = Raw(msgspec.json.encode(mask(msgspec.json.decode(change.object))))
+    if change.gone is not None:
+        namespace, name, uid = change.gone
+        change.gone = (text(namespace), text(name) if change.kind not in ("CSIDriver", "DeviceClass") else name, uid)
+    return msgspec.json.encode(change)

@@ -9,8 +9,8 @@ from scheduler.framework.changes import Uncordon
 from scheduler.model.pod_group import NATIVE
 from scheduler.report.pages import capacity_page, explanation_page, gang_capacity_page, group_page, pending_page
 from scheduler.report.simulation_page import outcome_page, study_page
-from scheduler.whatif.capacity import Capacity, Limit, NodeRoom, OneMore, Stranded
-from scheduler.whatif.explanation import Remedy
+from scheduler.whatif.capacity import Capacity, NodeRoom, OneMore, Stranded
+from scheduler.whatif.explanation import Limit, Remedy
 from scheduler.whatif.gangs.arriving import GroupOutcome
 from scheduler.whatif.gangs.capacity import DomainGangs, GangCapacity
 from scheduler.whatif.outcome import Blocked, Placed, Preempted, Waiting, WorkloadOutcome

@@ -27,7 +27,7 @@ def test_the_changes_of_one_thing_are_those_of_all_that_are_its(
     """From any version that is remembered, also after the oldest were forgotten."""
     counts = counts_with(changes, before)
     version = max(counts.version - behind, 0)
-    assert counts.remembers(version)
+    assert counts.worth_following(version)
     for number in range(4):
         its = [change for change in counts.since(version) if change[0] == number]
         assert counts.since_of(number, version) == its[::-1]
@@ -42,5 +42,5 @@ def test_changes_of_before_numbers_were_used_again_are_not_remembered() -> None:
     """Whoever goes by what a number meant before has to add up anew."""
     counts = counts_with([(1, 0)], 0)
     counts.forget_changes()
-    assert not counts.remembers(0)
+    assert not counts.worth_following(0)
     assert counts.since_of(1, counts.version) == []

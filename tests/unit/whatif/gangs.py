@@ -69,7 +69,7 @@ def asked(
 ) -> GroupExplanation:
     """The answer about a group. The cluster is as before afterwards."""
     there = world(list(objects))
-    gang = gang_of(GroupKey("default", name, api), there)
+    gang = gang_of(GroupKey("default", name, api), there.cluster)
     assert gang is not None
     before = {placement.pod.uid for placement in there.cluster.placements()}
     state = there.cluster.pod_groups.state(GroupKey("default", name, api))

@@ -28,7 +28,7 @@ ORDERS = [node("n", "4"), node("m", "4"), group(3), member("a", "1"), member("b"
 def said(objects: list[Object], **gangs: Any) -> str:
     """Of the group `train`."""
     there = world([namespace("default"), *objects])
-    gang = gang_of(GroupKey("default", "train", NATIVE), there)
+    gang = gang_of(GroupKey("default", "train", NATIVE), there.cluster)
     assert gang is not None
     [framework] = build(decode(configuration(profile(GangScheduling=gangs) if gangs else profile())), IN_TREE).values()
     found = attempted(gang, framework, there.cluster)

@@ -95,7 +95,7 @@ def test_a_change_that_could_not_be_tried() -> None:
 
 def gang_answer(framework: Framework, *there: Object) -> GroupExplanation:
     known = world([namespace("default"), *there])
-    gang = gang_of(GroupKey("default", "train", NATIVE), known)
+    gang = gang_of(GroupKey("default", "train", NATIVE), known.cluster)
     assert gang is not None
     return explain_group(gang, framework, known.cluster)
 
