@@ -1,14 +1,13 @@
 """`berth simulate --removable`: which nodes could go."""
 
+import sys
 from collections.abc import Callable
 
-from scheduler.apiserver.selectors import parse_labels
-from scheduler.apiserver.status import StatusError
 from scheduler.cli.errors import FOUND, InputError
+from scheduler.cli.options import labels
 from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.framework.runtime import Framework
 from scheduler.model.node import Node
-from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.plan import settled
 from scheduler.whatif.removable import removals
 from scheduler.whatif.world import World
@@ -18,11 +17,8 @@ def chosen_by(selector: str | None) -> Callable[[Node], bool]:
     """Whether a node has these labels. Raises InputError."""
     if selector is None:
         return lambda node: True
-    try:
-        matches = parse_labels(selector)
-    except (ValueError, StatusError) as error:
-        raise InputError(f"--selector: {shown(selector)}: {error}") from None
-    return lambda node: matches is None or matches(node.labels)
+    matches = labels(selector)
+    return lambda node: matches(node.labels)
 
 
 def print_removable(
@@ -33,10 +29,15 @@ def print_removable(
         raise InputError(f"--selector: no node of {where} has these labels")
     simulation, waiting = settled(world, framework)
     found = removals(simulation.cluster, framework, chosen, only_wait={pod.uid for pod in waiting})
-    if output is PageOutput.TABLE:
-        from scheduler.report.removable_table import RemovableTable
+    match output:
+        case PageOutput.JSON | PageOutput.YAML:
+            as_data(found, output)
+        case PageOutput.HTML:
+            from scheduler.report.pages import removable_page
 
-        as_table(RemovableTable(found))
-    else:
-        as_data(found, output)
+            sys.stdout.write(removable_page(found))
+        case PageOutput.TABLE:
+            from scheduler.report.removable_table import RemovableTable
+
+            as_table(RemovableTable(found))
     return 0 if found.removable else FOUND

@@ -10,6 +10,7 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
+from scheduler.cli import options
 from scheduler.cli.arriving import Asked
 from scheduler.cli.errors import FOUND, Faults, InputError, about
 from scheduler.cli.given import given
@@ -56,7 +57,13 @@ def simulate(
     drain: Annotated[list[str] | None, typer.Option(help="The name of a node to drain; may be repeated.")] = None,
     cluster: ClusterFiles = None,
     namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", help="The namespace of pods in -f that do not name one.")
+        str | None,
+        typer.Option(
+            "-n",
+            "--namespace",
+            help="The namespace of pods in -f that do not name one.",
+            callback=options.namespace,
+        ),
     ] = None,
     config: ConfigFile = None,
     scheduler: SchedulerName = None,
@@ -103,7 +110,12 @@ def simulate(
     ] = False,
     selector: Annotated[
         str | None,
-        typer.Option("-l", "--selector", help="With --removable: look at the nodes with these labels: pool=web."),
+        typer.Option(
+            "-l",
+            "--selector",
+            help="With --removable: look at the nodes with these labels: pool=web.",
+            callback=options.selector,
+        ),
     ] = None,
     validate: Validate = True,
 ) -> int:
@@ -120,8 +132,6 @@ def simulate(
         if files or drain or trace is not None or disable_eviction:
             others = "-f, --drain, --disable-eviction and --trace don't go with it"
             raise InputError(f"--removable tries all nodes of a cluster: {others}")
-        if output is PageOutput.HTML:
-            raise InputError("-o: html: expected table, json or yaml with --removable")
         chosen = chosen_by(selector)
     if trace is not None:
         if files or drain or cluster:

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from scheduler.report import capacity_table, gang_capacity_table, group_wording, pending_table, wording
+from scheduler.report import capacity_table, gang_capacity_table, group_wording, pending_table, removable_table, wording
 from scheduler.report.rendering import render
 from scheduler.whatif.capacity import Capacity
 from scheduler.whatif.explanation import Explanation, FeasibleNode
 from scheduler.whatif.gangs.answer import GroupExplanation
 from scheduler.whatif.gangs.capacity import GangCapacity
 from scheduler.whatif.pending import Pending
+from scheduler.whatif.removable import Removals
 
 _MOST = 500
 """Nodes of each kind, or domains, on a page."""
@@ -79,6 +80,20 @@ def gang_capacity_page(answer: GangCapacity) -> str:
         answer=answer,
         domains=named[:_MOST],
         unshown=max(len(named) - _MOST, 0),
+    )
+
+
+def removable_page(answer: Removals) -> str:
+    """Which nodes could be removed."""
+    return render(
+        "removable.html",
+        title=removable_table.headline(answer),
+        answer=answer,
+        notes=removable_table.notes(answer),
+        lands=removable_table.lands,
+        stops=removable_table.stops,
+        most=_MOST,
+        unshown=lambda nodes: max(len(nodes) - _MOST, 0),
     )
 
 

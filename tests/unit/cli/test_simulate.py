@@ -206,6 +206,9 @@ def test_removable(berth: Berth) -> None:
     assert bare.code == 1
     assert bare.out.startswith("none of 2 nodes could be removed (profile berth)\n")
     assert "no controller would create it again" in bare.out
+    page = berth("simulate", "--removable", "--cluster", "cluster.json", "-o", "html")
+    assert (page.code, page.err) == (0, "")
+    assert "2 of 5 nodes could be removed by themselves" in page.out
 
 
 @pytest.mark.parametrize(
@@ -213,7 +216,6 @@ def test_removable(berth: Berth) -> None:
     [
         (("--removable", "--drain", "a-1"), "--removable tries all nodes of a cluster"),
         (("--removable", "--disable-eviction"), "--removable tries all nodes of a cluster"),
-        (("--removable", "-o", "html"), "-o: html: expected table, json or yaml with --removable"),
         (("-l", "a=b"), "--selector: expected only together with --removable"),
         (("--removable", "-l", "a=b"), "--selector: no node of cluster.json has these labels"),
         (("--removable", "-l", "a in"), '--selector: "a in"'),

@@ -7,7 +7,14 @@ from msgspec.structs import replace
 
 from scheduler.framework.changes import Uncordon
 from scheduler.model.pod_group import NATIVE
-from scheduler.report.pages import capacity_page, explanation_page, gang_capacity_page, group_page, pending_page
+from scheduler.report.pages import (
+    capacity_page,
+    explanation_page,
+    gang_capacity_page,
+    group_page,
+    pending_page,
+    removable_page,
+)
 from scheduler.report.simulation_page import outcome_page, study_page
 from scheduler.whatif.capacity import Capacity, Limit, NodeRoom, OneMore, Stranded
 from scheduler.whatif.explanation import Remedy
@@ -15,6 +22,7 @@ from scheduler.whatif.gangs.arriving import GroupOutcome
 from scheduler.whatif.gangs.capacity import DomainGangs, GangCapacity
 from scheduler.whatif.outcome import Blocked, Placed, Preempted, Waiting, WorkloadOutcome
 from scheduler.whatif.pending import Cause, Pending, SharedChange
+from scheduler.whatif.removable import Kept, Movable, Removals
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.builders import node, pod
@@ -76,6 +84,15 @@ MOVES = replace(
     blocked=[*OUTCOME.blocked, Blocked(POD, NODE, ["checkout-worker-budget"])],
     groups=[GroupOutcome(POD, NATIVE, 3, 4, 3, 1, True, "")],
 )
+REMOVALS = Removals(
+    profile="p",
+    removable=[Movable(LONG, 1, {POD: NODE})],
+    together=[LONG],
+    together_pods=1,
+    kept=[Kept(EVIL, 2, {POD: f"0/2 nodes are available: 1 {EVIL}.", "ns/b": "no controller would create it again"})],
+    not_tried=[f"{NODE}-b"],
+    notes=[EVIL],
+)
 FAR = explained(
     pod("far", "1", namespace="shop", select={"disk": "ssd"}),
     [node(NODE, "4", "8Gi", labels={"disk": "ssd"}), node(LONG, "8", labels={"disk": "ssd"}), node(f"{NODE}-b", "1m")],
@@ -85,6 +102,16 @@ PAGES = [
     pytest.param(study_page(STUDY), ["pods placed", "3 of 4", EVIL], id="study"),
     pytest.param(capacity_page(CAPACITY), ["12 more pods like ns/a", "Too many pods", EVIL], id="capacity"),
     pytest.param(pending_page(PENDING), ["3 pods wait, for 1 cause", "kubectl uncordon b-1", EVIL], id="pending"),
+    pytest.param(
+        removable_page(REMOVALS),
+        [
+            "1 of 3 nodes could be removed",
+            "which moves 1 pod",
+            f"{POD} and 1 more",
+            f"not tried, to save time: {NODE}-b",
+        ],
+        id="removable",
+    ),
     pytest.param(group_page(GANG), ["default/train does not start", EVIL, "fit"], id="gang"),
     pytest.param(gang_capacity_page(GANGS), ["gangs like ns/train", "zone-a", EVIL], id="capacity for gangs"),
     pytest.param(
