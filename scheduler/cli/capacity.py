@@ -22,6 +22,7 @@ from scheduler.cli.options import (
 )
 from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.cli.subject import Group, Owner, PodName, called, chosen, in_file, namespace_of
+from scheduler.report.wording import some
 from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.capacity import MOST, capacity
@@ -29,6 +30,7 @@ from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.manifest import Workload
 
 app = typer.Typer(add_completion=False)
+_LISTED = 8
 
 
 @app.command("capacity")
@@ -106,7 +108,7 @@ def _chosen(found: list[Workload], asked: PodName | Owner | Group | None) -> Wor
     if not meant:
         raise ObjectError(f"holds no {called(asked)}" if asked else "holds nothing that makes pods")
     if len(meant) > 1:
-        raise ObjectError(f"holds {', '.join(each.name for each in meant)}: name one")
+        raise ObjectError(f"holds {some([each.name for each in meant], _LISTED)}: name one")
     # A pod stands for others like it, each with a name of its own; of a DaemonSet the template is asked about.
     kind = meant[0].kind
     return meant[0]._replace(kind="ReplicaSet" if kind in ("Pod", "PodTemplate", "DaemonSet") else kind)

@@ -122,9 +122,10 @@ def simulate(
     """Show what would happen if pods were created, or nodes added or drained. Nothing is written.
 
     With --trace, a production trace is played with each profile of --config; without --config, with the default profile
-    and one that packs nodes. The exit code is 0 when all pods of -f and of drained nodes get a node, 1 when some do not
-    or something could not be simulated, 2 when the input is wrong. Pods that waited before do not count. With
-    --removable it is 0 when a node could go, 1 when none could.
+    and one that packs nodes. The exit code is 0 when all pods of -f and of drained nodes get a node, 1 when some do
+    not, when no controller creates some of a drained node again, or when something could not be simulated, 2 when the
+    input is wrong. Pods that waited before do not count. With --removable it is 0 when a node could go, 1 when none
+    could.
     """
     if selector is not None and not removable:
         raise InputError("--selector: expected only together with --removable")

@@ -15,7 +15,7 @@ from scheduler.whatif.removable import Removals
 _MOST = 500
 """Nodes of each kind, or domains, on a page."""
 _OPEN = 25
-"""Of an explanation's nodes, the ones in sight."""
+"""The ones in sight: the others are behind a fold."""
 _COLOURS = 8
 
 
@@ -64,7 +64,7 @@ def capacity_page(answer: Capacity) -> str:
         title=capacity_table.headline(answer),
         asks=capacity_table.asks(answer),
         answer=answer,
-        taking=taking[:_MOST],
+        taking=_in_two(taking),
         unshown=max(len(taking) - _MOST, 0),
         most=max((node.pods for node in taking), default=1),
     )
@@ -93,7 +93,9 @@ def removable_page(answer: Removals) -> str:
         lands=removable_table.lands,
         stops=removable_table.stops,
         most=_MOST,
-        unshown=lambda nodes: max(len(nodes) - _MOST, 0),
+        removable=_in_two(answer.removable),
+        kept=_in_two(answer.kept),
+        unshown={"removable": max(len(answer.removable) - _MOST, 0), "kept": max(len(answer.kept) - _MOST, 0)},
     )
 
 

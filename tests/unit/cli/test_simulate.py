@@ -195,6 +195,16 @@ def test_refused_of_a_trace(berth: Berth, trace: str, arguments: list[str], said
     assert len(found.err.splitlines()) == 1
 
 
+def test_pods_that_nobody_creates_again_are_lost(berth: Berth) -> None:
+    """A drain that ends them is no success, and help says so."""
+    found = berth("simulate", "--drain", "a-2", "--cluster", "cluster.json")
+    assert found.code == 1
+    assert "no controller creates this pod again: shop/cache-0" in found.out
+    assert "Drained pod " not in found.out, "a table without rows"
+    said = " ".join(berth("simulate", "--help").out.split())
+    assert "when no controller creates some of a drained node again" in said
+
+
 def test_removable(berth: Berth) -> None:
     """The nodes that could go, by themselves and together; the exit code says whether there is one."""
     found = berth("simulate", "--removable", "--cluster", "cluster.json", "-o", "json")

@@ -26,7 +26,7 @@ from scheduler.whatif.removable import Kept, Movable, Removals
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.builders import node, pod
-from tests.unit.report.test_simulation_page import EVIL, OUTCOME, STUDY
+from tests.unit.report.test_simulation_page import EVIL, OUTCOME, STUDY, USED
 from tests.unit.whatif.gangs import asked, group, members
 from tests.unit.whatif.story import BIG, explained
 
@@ -75,6 +75,12 @@ GANGS = GangCapacity(
     one_more=[OneMore(LONG, 2, 1)],
     notes=[EVIL],
 )
+USUAL = replace(
+    USED,
+    allocated={"cpu": 0.512, "memory": 0.976},
+    stranded={"cpu": 0.006, "memory": 0.018},
+    load_spread={"cpu": 0.1, "memory": 0.1},
+)
 MOVES = replace(
     OUTCOME,
     placed=[*OUTCOME.placed, Placed(POD, NODE), Placed(POD, NODE, LONG)],
@@ -83,6 +89,8 @@ MOVES = replace(
     preempted=[*OUTCOME.preempted, Preempted(POD, NODE, POD)],
     blocked=[*OUTCOME.blocked, Blocked(POD, NODE, ["checkout-worker-budget"])],
     groups=[GroupOutcome(POD, NATIVE, 3, 4, 3, 1, True, "")],
+    before=USUAL,
+    after=USUAL,
 )
 REMOVALS = Removals(
     profile="p",
@@ -147,3 +155,22 @@ async def test_the_page_works(chromium: Path, axe: Path, tmp_path: Path, text: s
             found += [f"{scheme}: {fault}" for fault in await faults(tab, axe)]
         assert found == []
         assert tab.complaints == []
+
+
+CUT = """
+[...document.querySelectorAll('.words')].filter(one =>
+  one.checkVisibility() && one.getBoundingClientRect().right > innerWidth).map(one => one.textContent.trim())
+"""
+STAY = replace(REMOVALS, kept=[Kept(LONG, 2, {POD: "the disruption budget checkout allows no disruption"})], notes=[])
+
+
+@pytest.mark.parametrize(
+    "text", [explanation_page(explained(BIG)), removable_page(STAY)], ids=["explanation", "removable"]
+)
+async def test_reasons_are_in_sight_on_a_phone(chromium: Path, tmp_path: Path, text: str) -> None:
+    """They were cut, and one had to push each table aside to read why."""
+    file = tmp_path / "page.html"
+    file.write_text(text, encoding="utf-8")
+    async with opened(chromium, file, tmp_path / "profile") as tab:
+        assert not await tab.overflows(320)
+        assert await tab.ask(CUT) == []
