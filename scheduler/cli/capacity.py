@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from scheduler.cli import options
 from scheduler.cli.capacity_gangs import about_gangs, capacity_of_gangs, print_gangs
 from scheduler.cli.errors import FOUND, about
 from scheduler.cli.given import given
@@ -20,6 +21,8 @@ from scheduler.cli.options import (
     Validate,
 )
 from scheduler.cli.output import PageOutput, as_data, as_table
+from scheduler.cli.subject import Group, Owner, PodName, called, chosen, in_file, namespace_of
+from scheduler.report.wording import some
 from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.capacity import MOST, capacity
@@ -27,6 +30,7 @@ from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.manifest import Workload
 
 app = typer.Typer(add_completion=False)
+_LISTED = 8
 
 
 @app.command("capacity")
@@ -35,10 +39,14 @@ def _capacity(
         str, typer.Option("-f", "--filename", help="A file with a pod, or what makes pods; - is standard input.")
     ],
     name: Annotated[
-        str | None, typer.Argument(help="Which of the file's pods or workloads, if there are several.")
+        str | None,
+        typer.Argument(help="Which of the file's pods or workloads, if there are several: web, or deploy/web."),
     ] = None,
     namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", help="The namespace of a pod that does not name one.")
+        str | None,
+        typer.Option(
+            "-n", "--namespace", help="The namespace of a pod that does not name one.", callback=options.namespace
+        ),
     ] = None,
     cluster: ClusterFiles = None,
     config: ConfigFile = None,
@@ -58,6 +66,7 @@ def _capacity(
     Of a file with a PodGroup and its pods, it is shown how many more such gangs fit. Nobody is preempted for them, and
     pods that wait are not counted as placed. Nothing is written.
     """
+    asked = in_file(name)
     all_given = given(
         config,
         cluster,
@@ -71,13 +80,13 @@ def _capacity(
     there, usual, held = all_given.world, all_given.usual, all_given.files[file]
     framework = all_given.frameworks[scheduler] if scheduler else next(iter(all_given.frameworks.values()))
     with about(named(file)):
-        if about_gangs(held, name):
-            gangs = capacity_of_gangs(held, name, there, framework, namespace, usual)
+        if about_gangs(held, asked):
+            gangs = capacity_of_gangs(held, asked, there, framework, namespace, usual)
             print_gangs(gangs, output, everything=everything)
             return 0 if gangs.gangs >= at_least else FOUND
         there.add_what_pods_are_made_with(held)
-        workload = _chosen(manifest.workloads(held), name)
-        batch = Batch(workload, there, namespace, usual, framework.profile.name)
+        workload = _chosen(manifest.workloads(held), asked)
+        batch = Batch(workload, there, namespace_of(asked, workload, namespace), usual, framework.profile.name)
         answer = capacity(there.cluster, framework, batch, most=MOST)
     match output:
         case PageOutput.JSON | PageOutput.YAML:
@@ -93,13 +102,13 @@ def _capacity(
     return 0 if answer.fits >= at_least else FOUND
 
 
-def _chosen(found: list[Workload], name: str | None) -> Workload:
+def _chosen(found: list[Workload], asked: PodName | Owner | Group | None) -> Workload:
     """The one that is asked about, as something that makes many pods. Raises ObjectError."""
-    chosen = [each for each in found if name is None or each.name == name]
-    if not chosen:
-        raise ObjectError(f"holds no pod named {name}" if name else "holds nothing that makes pods")
-    if len(chosen) > 1:
-        raise ObjectError(f"holds {', '.join(each.name for each in found)}: name one")
+    meant = chosen(found, asked)
+    if not meant:
+        raise ObjectError(f"holds no {called(asked)}" if asked else "holds nothing that makes pods")
+    if len(meant) > 1:
+        raise ObjectError(f"holds {some([each.name for each in meant], _LISTED)}: name one")
     # A pod stands for others like it, each with a name of its own; of a DaemonSet the template is asked about.
-    kind = chosen[0].kind
-    return chosen[0]._replace(kind="ReplicaSet" if kind in ("Pod", "PodTemplate", "DaemonSet") else kind)
+    kind = meant[0].kind
+    return meant[0]._replace(kind="ReplicaSet" if kind in ("Pod", "PodTemplate", "DaemonSet") else kind)

@@ -7,6 +7,7 @@ import msgspec
 
 from scheduler.cli.group import add_groups
 from scheduler.cli.output import PageOutput, as_data, as_table
+from scheduler.cli.subject import Group, Owner, PodName
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod_group import POD_GROUP_KINDS
 from scheduler.whatif import manifest
@@ -18,20 +19,27 @@ from scheduler.whatif.manifest import Workload
 from scheduler.whatif.world import World
 
 
-def about_gangs(held: Sequence[Document], name: str | None) -> bool:
+def about_gangs(held: Sequence[Document], asked: PodName | Owner | Group | None) -> bool:
     """Whether a question is about a gang: the file has a pod group, and no other thing is named."""
     names = [str((plain(each).get("metadata") or {}).get("name")) for each in held if each.kind in POD_GROUP_KINDS]
     names += [str((plain(each).get("metadata") or {}).get("name")) for each in groups_made(held).groups]
-    return bool(names) and (name is None or name in names)
+    if isinstance(asked, Group):
+        return asked.name in names
+    return bool(names) and (asked is None or (isinstance(asked, PodName) and asked.name in names))
 
 
 def capacity_of_gangs(
-    held: Sequence[Document], name: str | None, there: World, framework: Framework, namespace: str | None, usual: str
+    held: Sequence[Document],
+    asked: PodName | Owner | Group | None,
+    there: World,
+    framework: Framework,
+    namespace: str | None,
+    usual: str,
 ) -> GangCapacity:
     """How many more gangs fit of the pod group in a file. Raises ObjectError."""
     made = groups_made(held)
     keys = add_groups([*held, *made.groups], namespace, there, usual)
-    keys = [key for key in keys if name is None or key.name == name]
+    keys = [key for key in keys if asked is None or key.name == asked.name]
     if len(keys) != 1:
         raise ObjectError(f"holds the pod groups {', '.join(sorted(str(key) for key in keys))}: name one")
     workloads = in_groups(manifest.workloads(held), made.jobs)

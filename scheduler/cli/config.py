@@ -66,7 +66,7 @@ def lint(
     cluster: Annotated[
         list[str] | None,
         typer.Option(
-            help="A dump of the cluster that the configuration is for: `kubectl get nodes,pods,ns -A -o yaml`."
+            help="A dump of the cluster that the configuration is for: `kubectl get nodes,pods,ns -A -o json`."
         ),
     ] = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from scheduler.cli.errors import FOUND, InputError, complain
+from scheduler.cli.inputs import STDIN
 from scheduler.cli.options import Context
 
 app = typer.Typer(add_completion=False)
@@ -79,6 +80,8 @@ def demo(
 
 def _writable(out: Path) -> None:
     """Complain now rather than after the story."""
+    if str(out) == STDIN:
+        raise InputError(f"--out {out}: expected the name of a file: standard output has the story")
     if out.is_dir():
         raise InputError(f"--out {out}: is a directory")
     if not out.parent.is_dir():

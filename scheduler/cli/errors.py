@@ -25,6 +25,9 @@ _NUMBERS = {
 _QUOTE = "'"
 _OPTION = re.compile(r"'(-[^']*)'")
 _VALUE = re.compile(r"'([^']*)'")
+_TEMPLATE = re.compile(r'-o / --output: "(?:jsonpath|go-template|custom-columns|template|name"|wide")')
+"""Forms that kubectl has and Berth has not: decision 107."""
+_PART = "; to take a part out of the answer: -o json | jq"
 _MEANT = re.compile(r"\.? (?:Did you mean ([^?]*)\?|\(Possible options: ([^)]*)\))")
 
 
@@ -137,6 +140,7 @@ def _lines(error: Exception) -> list[str] | None:
     if isinstance(error, _usage_error()):
         context = getattr(error, "ctx", None)
         said = _in_our_form(str(getattr(error, "format_message", error.__str__)()))
+        said += _PART if _TEMPLATE.search(said) else ""
         for found, wanted in _NUMBERS.items():
             said = said.replace(found, f"{wanted}{_given(error)}")
         more = f" (see {context.command_path} --help)" if context is not None else ""

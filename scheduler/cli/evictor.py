@@ -68,6 +68,10 @@ def evictor(
     client_ca_file: services.ClientCAFile = None,
     kubeconfig: Annotated[str | None, Option(help="The kubeconfig file.")] = None,
     context: Annotated[str | None, Option(help="The context of the kubeconfig.")] = None,
+    request_timeout: Annotated[
+        str | None,
+        Option("--request-timeout", help="How long to wait for an answer of the API server: 5s, 2m.", metavar="TIME"),
+    ] = None,
     log_level: services.LogLevel = "info",
 ) -> int:
     """Evict pods whose node is no longer what they asked for, when another node can take them.
@@ -86,6 +90,8 @@ def evictor(
 
     services.log_at(log_level, quiet=dry_run)
     listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
+    if request_timeout is not None and not dry_run:
+        raise InputError("--request-timeout: expected only together with --dry-run")
     if cluster and not dry_run:
         raise InputError("--cluster: a dump can only be looked at, with --dry-run")
     try:
@@ -113,14 +119,14 @@ def evictor(
         from scheduler.cli.history import past
         from scheduler.whatif.promises import plan
 
-        decoder = Decoder(annotated(frameworks))
+        decoder, timeout = Decoder(annotated(frameworks)), request_timeout or "30s"
         if cluster:
             there = world(cluster, decoder)
         else:
             from scheduler.cli.live import listed
 
-            there, _, _ = listed(path, context, decoder, classes=False, groups=False)
-        known, problems = past(there, careful, dump=bool(cluster), kubeconfig=path, context=context)
+            there, _, _ = listed(path, context, decoder, classes=False, groups=False, timeout=timeout)
+        known, problems = past(there, careful, dump=bool(cluster), kubeconfig=path, context=context, timeout=timeout)
         complain([*there.problems[:_PROBLEMS], *problems])
         made = plan(there.cluster, frameworks, careful, known)
         _print(made, output)

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from scheduler.cli import options
 from scheduler.cli.errors import FOUND, InputError, complain
 from scheduler.cli.given import given
-from scheduler.cli.group import explain_and_print, find_group, group_from_file, group_named, holds_group, member_note
+from scheduler.cli.group import explain_and_print, find_group, group_from_file, holds_group, member_note
 from scheduler.cli.options import (
     ClusterFiles,
     ConfigFile,
@@ -22,7 +23,8 @@ from scheduler.cli.options import (
 )
 from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.cli.pods import from_cluster, from_file
-from scheduler.cli.which import anybody, owner, waiting
+from scheduler.cli.subject import Group, Owner, PodName, subject
+from scheduler.cli.which import home, waiting, why_none
 from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
@@ -47,7 +49,9 @@ def explain(
             show_default=False,
         ),
     ] = None,
-    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="The pod's namespace.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="The pod's namespace.", callback=options.namespace)
+    ] = None,
     all_namespaces: Annotated[
         bool, typer.Option("-A", "--all-namespaces", help="With --pending or -l: pods of all namespaces.")
     ] = False,
@@ -55,7 +59,13 @@ def explain(
         bool, typer.Option("--pending", help="Explain all pods that wait, grouped by cause and owner.")
     ] = False,
     selector: Annotated[
-        str | None, typer.Option("-l", "--selector", help="Explain the waiting pods with these labels: app=web.")
+        str | None,
+        typer.Option(
+            "-l",
+            "--selector",
+            help="Explain the waiting pods with these labels: app=web.",
+            callback=options.selector,
+        ),
     ] = None,
     file: Annotated[
         str | None,
@@ -85,8 +95,9 @@ def explain(
         from scheduler.cli.cases import print_cases
 
         return print_cases(cases)
-    group = group_named(pod)
-    of = owner(pod) if pod is not None and file is None else None
+    about = None if pod is None else subject(pod)
+    group = about if isinstance(about, Group) else None
+    of = about if isinstance(about, Owner) and file is None else None
     several = every or selector is not None or of is not None
     if pod is None and file is None and not several:
         raise InputError(
@@ -116,14 +127,10 @@ def explain(
     if settings.percentage_of_nodes_to_score or any(p.percentage_of_nodes_to_score for p in settings.profiles):
         notes.append("percentageOfNodesToScore is set: the scheduler may score fewer nodes than are shown here")
     if several:
-        inside = None if all_namespaces else namespace or usual
+        inside = None if all_namespaces else namespace or (usual if of is None else home(there, of, usual))
         pods = waiting(there, namespace=inside, of=of, selector=selector)
         found = pending(pods, there, frameworks, running(there.placed.values()), notes=notes)
-        if not pods and inside is not None and of is None:
-            more = len(waiting(there, namespace=None, of=None, selector=selector))
-            found.notes.append(f"no pod waits in the namespace {inside}; in all namespaces (-A): {more:,}")
-        if not pods and selector is not None and not anybody(there, selector):
-            found.notes.append(f"no pod at all has these labels: {selector}")
+        found.notes.extend([] if pods else why_none(there, inside, of, selector))
         print_pending(found, output, everything=everything)
         return FOUND if pods else 0
     if group is not None or (file is not None and pod is None and holds_group(held)):
@@ -141,14 +148,15 @@ def explain(
             gang, framework, there, notes, output, instead=instead, from_file=file is not None, everything=everything
         )
     if file is not None:
-        asked, node, written = from_file(file, held, pod, namespace, there, notes, usual)
+        asked, node, written = from_file(file, held, about, namespace, there, notes, usual)
     else:
         races = Races(there.cluster, frameworks)
 
         def look(placed: Pod) -> None:
             notes.extend(filter(None, [races.note(placed)]))
 
-        asked, node, written = from_cluster(pod or "", namespace, there, where, usual, look=look)
+        assert isinstance(about, PodName)
+        asked, node, written = from_cluster(about, namespace, there, where, usual, look=look)
     ran = running([*there.placed.values(), *([] if node is None else [asked])])
     framework, instead = _view(frameworks, scheduler, asked, ran, notes)
     if node is None:
@@ -158,7 +166,15 @@ def explain(
     if node is not None and wanted_by(asked, framework) is not None:
         from scheduler.cli.history import past
 
-        known, problems = past(there, Settings(), dump=bool(cluster), kubeconfig=path, context=context, taken=asked.uid)
+        known, problems = past(
+            there,
+            Settings(),
+            dump=bool(cluster),
+            kubeconfig=path,
+            context=context,
+            timeout=timeout,
+            taken=asked.uid,
+        )
         complain(problems)
     others = there.waiting.values()
     answer = explained(

@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from scheduler.cli.errors import FOUND, InputError, about
 from scheduler.cli.inputs import named
 from scheduler.cli.output import PageOutput, as_data, as_table
+from scheduler.cli.subject import Group
 from scheduler.framework.runtime import Framework
 from scheduler.framework.spelling import near_names
 from scheduler.model.pod import Pod
@@ -32,35 +32,9 @@ from scheduler.whatif.gangs.gang import Gang, gang_of
 from scheduler.whatif.gangs.tree import with_tree
 from scheduler.whatif.world import World
 
-_ALIASES = {
-    "podgroup": "",
-    "podgroups": "",
-    "pg": "",
-    f"podgroup.{NATIVE}": NATIVE,
-    f"podgroups.{NATIVE}": NATIVE,
-    f"podgroup.{COSCHEDULING}": COSCHEDULING,
-    f"podgroups.{COSCHEDULING}": COSCHEDULING,
-    "compositepodgroup": COMPOSITE,
-    "compositepodgroups": COMPOSITE,
-    "cpg": COMPOSITE,
-}
 MEMBERS = 10_000
 """Pods of one workload of a file that are looked at as members."""
 _PODGROUP = "PodGroup"
-
-
-class Named(NamedTuple):
-    """A group on a command line. `api`: empty where it was not said."""
-
-    api: str
-    name: str
-
-
-def group_named(argument: str | None) -> Named | None:
-    """`podgroup/train`, `pg/train`, `cpg/job`; None for anything else."""
-    first, slash, name = (argument or "").partition("/")
-    api = _ALIASES.get(first.lower()) if slash else None
-    return None if api is None else Named(api, name)
 
 
 def holds_group(held: Iterable[Document]) -> bool:
@@ -68,7 +42,7 @@ def holds_group(held: Iterable[Document]) -> bool:
     return any(document.kind == _PODGROUP for document in held)
 
 
-def find_group(asked: Named, namespace: str | None, world: World, where: str, usual: str) -> Gang:
+def find_group(asked: Group, namespace: str | None, world: World, where: str, usual: str) -> Gang:
     """A group of a cluster, with its pods; of a group of groups, one of those below it. Raises InputError."""
     known = {key for state in world.cluster.pod_groups if (key := state.key) and state.object is not None}
     inside = namespace or usual
@@ -103,7 +77,7 @@ def _gang(key: GroupKey, world: World) -> Gang | None:
 def group_from_file(
     file: str,
     held: list[Document],
-    asked: Named | None,
+    asked: Group | None,
     namespace: str | None,
     world: World,
     notes: list[str],

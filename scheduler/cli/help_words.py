@@ -18,6 +18,7 @@ _WORDS = {
     "--drain": "NODE",
     "--trace": "DIRECTORY",
     "--request-timeout": "TIME",
+    "--for": "TIME",
     "--selector": "LABELS",
 }
 _NUMBERS = ("int", "float")

@@ -20,6 +20,7 @@ def past(
     dump: bool,
     kubeconfig: str | None,
     context: str | None,
+    timeout: str = "30s",
     taken: str = "",
 ) -> tuple[Past, list[str]]:
     """What is known of earlier evictions, and what kept us from knowing. `taken`: a pod that was taken off its node."""
@@ -37,7 +38,7 @@ def past(
     else:
         from scheduler.cli.live import listed_evictions
 
-        found, problems = listed_evictions(kubeconfig, context)
+        found, problems = listed_evictions(kubeconfig, context, timeout)
     # Ours may be behind the server's clock, by which the Events go.
     now = max([datetime.now(UTC).timestamp(), *(seconds(one.done_at) for one in found if one.done_at)])
     evictions = restored(found, now, by_settings=False)

@@ -5,8 +5,9 @@ import select
 import stat
 import sys
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from scheduler.cli.errors import Faults, InputError, about, complain
 from scheduler.framework.config import SchedulerConfiguration, decode, default_configuration
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from scheduler.whatif.world import World
 
 STDIN = "-"
+GZIP = b"\x1f\x8b"
+"""What packed files begin with."""
+_ELSEWHERE = ("http://", "https://")
+_taken: list[TextIO] = []
+"""The standard input that somebody has read."""
 _LARGE = 4 << 20
 """YAML of this size is read for seconds."""
 _UNPACKED, _TIMES = 64 << 20, 200
@@ -27,27 +33,39 @@ _NO_WRITER = 3_000
 
 
 def content(path: str) -> bytes:
-    """The bytes of a file, unpacked when its name ends in .gz; `-` is standard input.
+    """The bytes of a file, unpacked when they are packed or its name ends in .gz; `-` is standard input.
 
     Raises InputError.
     """
     if path == STDIN:
-        return sys.stdin.buffer.read()
+        raw = standard_input().read()
+        return _unpacked(named(path), raw) if raw.startswith(GZIP) else raw
     try:
-        raw = _bytes(path)
+        with opened(path) as file:
+            raw = file.read()
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or type(error).__name__).lower()}") from None
     except ValueError:
         raise InputError(f"{path}: expected the name of a file") from None
-    return _unpacked(path, raw) if path.endswith(".gz") else raw
+    return _unpacked(path, raw) if path.endswith(".gz") or raw.startswith(GZIP) else raw
 
 
-def _bytes(path: str) -> bytes:
-    """What a file holds, or a pipe. Raises OSError, InputError."""
+def standard_input() -> BinaryIO:
+    """What `-` stands for, for one reader: there is nothing left for a second. Raises InputError."""
+    if _taken[-1:] == [sys.stdin]:
+        raise InputError(f"{named(STDIN)}: is given for two things, and can be read once")
+    _taken[:] = [sys.stdin]
+    return sys.stdin.buffer
+
+
+def opened(path: str) -> BinaryIO:
+    """A file that is read piece by piece; of a pipe, all that somebody writes to it. Raises OSError, InputError."""
+    if path.startswith(_ELSEWHERE):
+        raise InputError(f"{path}: expected a file, got an address: curl gets it, and - stands for standard input")
     mode = Path(path).stat().st_mode
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         raise InputError(f"{path}: expected a file, got a device")
-    return _piped(path) if stat.S_ISFIFO(mode) else Path(path).read_bytes()
+    return BytesIO(_piped(path)) if stat.S_ISFIFO(mode) else Path(path).open("rb")
 
 
 def _piped(path: str) -> bytes:
@@ -66,12 +84,11 @@ def _piped(path: str) -> bytes:
 
 def _unpacked(path: str, raw: bytes) -> bytes:
     import gzip
-    import io
     import zlib
 
     most = max(_UNPACKED, _TIMES * len(raw))
     try:
-        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+        with gzip.GzipFile(fileobj=BytesIO(raw)) as packed:
             found = packed.read(most + 1)
     except zlib.error:
         raise InputError(f"{path}: expected a gzip file: it is damaged") from None
@@ -147,7 +164,7 @@ def world(paths: list[str], decoder: "Decoder | None" = None) -> "World":
     faults.tell(most=None)
     if not found.cluster.nodes.count:
         files = ", ".join(map(named, paths))
-        raise InputError(f"{files}: holds no Node: expected what `kubectl get nodes,pods,namespaces -A -o yaml` prints")
+        raise InputError(f"{files}: holds no Node: expected what `kubectl get nodes,pods,namespaces -A -o json` prints")
     return found
 
 

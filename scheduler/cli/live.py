@@ -56,14 +56,14 @@ def listed(
     return world, connection.host, connection.namespace or "default"
 
 
-def listed_evictions(kubeconfig: str | None, context: str | None) -> tuple[list[PastEviction], list[str]]:
+def listed_evictions(kubeconfig: str | None, context: str | None, timeout: str) -> tuple[list[PastEviction], list[str]]:
     """What evictors did lately, as far as the API server still has their Events; and what kept us from reading them.
 
     Raises kube.ConfigError for unusable settings.
     """
 
     async def read() -> list[PastEviction]:
-        async with Client(connect(kubeconfig, context)) as client:
+        async with Client(connect(kubeconfig, context), timeout=seconds(timeout)) as client:
             return await read_past_evictions(client)
 
     try:
@@ -101,6 +101,11 @@ def not_answered(host: str, limit: float) -> str:
     """What is said of a server after `SILENCE`. `limit`: seconds."""
     until = "" if limit == NO_LIMIT else f"; --request-timeout ends it after {limit:g} s"
     return f"{host} has not answered yet{until}"
+
+
+def until_answered(host: str, limit: float) -> asyncio.TimerHandle:
+    """Have it said if there is no answer after `SILENCE`: who gets one cancels it. `limit`: seconds."""
+    return asyncio.get_running_loop().call_later(SILENCE, complain, [not_answered(host, limit)])
 
 
 async def _lists(

@@ -1,21 +1,25 @@
 """Options that several commands have. They mean the same everywhere."""
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scheduler.cli.errors import InputError
 from scheduler.cli.output import PageOutput
 
+if TYPE_CHECKING:
+    from scheduler.apiserver.selectors import Matches
+
 NO_LIMIT = 86_400.0
+_SHOWN, _LONGEST_NAMESPACE = 80, 63
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 ClusterFiles = Annotated[
     list[str] | None,
     typer.Option(
-        help="Read a file instead of a live cluster: what `kubectl get nodes,pods,ns -A -o yaml` prints. "
-        "May be repeated."
+        help="Read a file instead of a live cluster: what berth dump writes, or `kubectl get nodes,pods,ns -A -o json` "
+        "prints. YAML is read too, ten times as slowly. May be repeated."
     ),
 ]
 ConfigFile = Annotated[str | None, typer.Option(help="The KubeSchedulerConfiguration file.")]
@@ -37,3 +41,33 @@ def seconds(text: str) -> float:
     if not number.isdecimal():
         raise InputError(f"--request-timeout: {json.dumps(text)}: expected seconds, or a time such as 30s or 2m")
     return int(number) * _UNITS[unit] or NO_LIMIT
+
+
+def namespace(text: str | None) -> str | None:
+    """`-n`, as it was given. Raises InputError for what can't be a namespace: an empty variable of a shell, say."""
+    from scheduler.policy.keys import is_subdomain
+
+    if text is not None and (not is_subdomain(text) or "." in text or len(text) > _LONGEST_NAMESPACE):
+        raise InputError(f"-n: {json.dumps(text[:_SHOWN], ensure_ascii=False)}: expected the name of a namespace")
+    return text
+
+
+def selector(text: str | None) -> str | None:
+    """`-l`, as it was given. Raises InputError for what selects nothing in particular, or is no selector."""
+    if text is not None:
+        labels(text)
+    return text
+
+
+def labels(text: str) -> "Matches":
+    """What a selector says of labels. Raises InputError."""
+    from scheduler.apiserver.selectors import parse_labels
+    from scheduler.apiserver.status import StatusError
+
+    try:
+        matches = parse_labels(text)
+    except (ValueError, StatusError) as error:
+        raise InputError(f"--selector: {json.dumps(text[:_SHOWN], ensure_ascii=False)}: {error}") from None
+    if matches is None:
+        raise InputError(f"--selector: {json.dumps(text[:_SHOWN])}: expected labels, such as app=web")
+    return matches

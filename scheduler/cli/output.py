@@ -44,11 +44,19 @@ def private(path: str) -> BinaryIO:
 
     Raises InputError for what is no file: a device would be gone for all. Raises OSError.
     """
+    target = replaceable(path)
+    target.unlink(missing_ok=True)
+    return os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def replaceable(path: str) -> Path:
+    """Where a file is that may be written anew, behind any link. Raises InputError, OSError."""
+    if path == "-":
+        raise InputError(f"{path}: expected the name of a file: standard output has the answer")
     target = Path(path).resolve()
     if target.exists() and not stat.S_ISREG(target.stat().st_mode):
         raise InputError(f"{path}: expected the name of a file, got a {'directory' if target.is_dir() else 'device'}")
-    target.unlink(missing_ok=True)
-    return os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    return target
 
 
 @contextmanager

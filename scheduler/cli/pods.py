@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from scheduler.cli.errors import InputError, about
 from scheduler.cli.inputs import STDIN, named
+from scheduler.cli.subject import Group, Owner, PodName, called, chosen, namespace_of, place_of, unknown
 from scheduler.framework.spelling import near_names
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
@@ -30,7 +31,7 @@ class Asked(NamedTuple):
 
 
 def from_cluster(
-    name: str,
+    asked: PodName,
     namespace: str | None,
     world: World,
     where: str,
@@ -44,11 +45,7 @@ def from_cluster(
 
     Raises InputError.
     """
-    first, slash, last = name.partition("/")
-    if slash:
-        if namespace and namespace != first:
-            raise InputError(f"{name}: the pod's namespace is {first}, and -n says {namespace}")
-        namespace, name = first, last
+    name, namespace = asked.name, place_of(asked, namespace)
     key = f"{namespace}/{name}"
     if namespace is None:
         keys = [key for key in _keys(world) if key.partition("/")[2] == name]
@@ -71,13 +68,14 @@ def from_cluster(
         return Asked(replace(pod, node_name=""), pod.node_name)
     names = near_names(name, (key.partition("/")[2] for key in _keys(world)))
     near = [key for close in names for key in _keys(world) if key.partition("/")[2] == close]
-    raise InputError(f"{key}: no such pod in {where}{f' (did you mean {_list(near)}?)' if near else ''}")
+    meant = f" (did you mean {_list(near)}?)" if near else unknown(asked.space, world.cluster.namespaces)
+    raise InputError(f"{key}: no such pod in {where}{meant}")
 
 
 def from_file(
     file: str,
     held: list[Document],
-    name: str | None,
+    asked: PodName | Owner | Group | None,
     namespace: str | None,
     world: World,
     notes: list[str],
@@ -94,12 +92,13 @@ def from_file(
         if not found:
             strange = manifest.without_pods(held)
             raise ObjectError("\n".join(strange) or f"holds no pod: expected one of {', '.join(KINDS)}")
-        chosen = [each for each in found if name is None or each.name == name.rpartition("/")[2]]
-        if len(chosen) != 1:
+        meant = chosen(found, asked)
+        if len(meant) != 1:
             known = _list([each.name for each in found])
-            raise ObjectError(f"expected one pod named {name}, got {known}" if name else f"holds {known}: name one")
+            raise ObjectError(f"expected one {called(asked)}, got {known}" if asked else f"holds {known}: name one")
+        namespace = namespace_of(asked, meant[0], namespace)
         world.add_what_pods_are_made_with(held)
-        workload = chosen[0] if chosen[0].claims else chosen[0]._replace(kind="PodTemplate")
+        workload = meant[0] if meant[0].claims else meant[0]._replace(kind="PodTemplate")
         batch = Batch(workload, world, namespace, usual)
         for thing in batch.objects(0):
             world.add(thing)
@@ -108,14 +107,14 @@ def from_file(
         unreadable = [warning for warning in pod.shape.warnings if "not a quantity" in warning]
         if unreadable:
             raise ObjectError("\n".join(unreadable))
-        if chosen[0].pod["spec"].get("nodeName"):
-            node = chosen[0].pod["spec"]["nodeName"]
+        if meant[0].pod["spec"].get("nodeName"):
+            node = meant[0].pod["spec"]["nodeName"]
             notes.append(f"spec.nodeName {node} was left out: a pod that has one is not scheduled")
     placed = world.placed.get(pod.key)
     if placed is not None:
         world.take(placed)
-    alone = len(held) == 1 and file != STDIN and chosen[0].kind in KINDS
-    written = _written(file, chosen[0], world, namespace, usual) if alone else None
+    alone = len(held) == 1 and file != STDIN and meant[0].kind in KINDS
+    written = _written(file, meant[0], world, namespace, usual) if alone else None
     return Asked(replace(pod, node_name=""), placed.node_name if placed else None, written)
 
 

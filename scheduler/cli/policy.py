@@ -164,7 +164,7 @@ def preview(
     cluster: Annotated[
         list[str] | None,
         typer.Option(
-            help="Read a file instead of the live cluster: what `kubectl get pods,deploy,… -A -o yaml` prints. May be "
+            help="Read a file instead of the live cluster: what `kubectl get pods,deploy,… -A -o json` prints. May be "
             "repeated."
         ),
     ] = None,

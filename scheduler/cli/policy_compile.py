@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scheduler.cli import services
+from scheduler.cli import options, services
 from scheduler.cli.errors import FOUND, InputError
 from scheduler.cli.output import DataOutput, as_data, yaml_of
 from scheduler.cli.policy_inputs import read_policies
@@ -16,7 +16,6 @@ from scheduler.policy.native.compile import Compiled, compile_namespace
 from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import Policies
 from scheduler.report.wording import printable
-from scheduler.whatif.judging.schema import shown
 
 LONGEST_RELEASE = 53
 """Characters, as Helm has it."""
@@ -28,7 +27,8 @@ def compile_policies(
         typer.Option("-f", "--filename", help="Files or directories of MetadataPolicies; - is standard input."),
     ],
     namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", help="The namespace of policies that name none.")
+        str | None,
+        typer.Option("-n", "--namespace", help="The namespace of policies that name none.", callback=options.namespace),
     ] = None,
     release: Annotated[
         str, typer.Option(help="The release of Berth whose objects these are; their names begin with it.")
@@ -74,8 +74,6 @@ def _by_namespace(policies: Policies, default: str | None) -> Iterator[tuple[str
         place = policy.namespace or default
         if not place:
             raise InputError(f"MetadataPolicy {policy.name}: metadata.namespace: absent: give it with -n NAMESPACE")
-        if not keys.is_subdomain(place) or "." in place or len(place) > 63:
-            raise InputError(f"-n: {shown(place)}: expected the name of a namespace")
         if place in NAMESPACES:
             raise InputError(f"MetadataPolicy {policy.name}: namespace {place}: no policy applies there")
         found.setdefault(place, []).append(policy)

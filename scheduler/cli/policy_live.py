@@ -4,6 +4,7 @@ import asyncio
 from typing import NamedTuple
 
 from scheduler.cli.errors import InputError, complain
+from scheduler.cli.live import until_answered
 from scheduler.cli.output import progress
 from scheduler.kube.client import Client
 from scheduler.kube.config import connect
@@ -74,19 +75,23 @@ async def _listed(
 ) -> _Listed:
     found = _Listed([], [], Known(), [])
     async with Client(connection, timeout=limit) as client:
+        silence = until_answered(connection.host, limit)
         if policies:
             try:
                 async for page in pages(client, METADATA_POLICIES, namespace):
+                    silence.cancel()
                     found.policies.extend(page.objects())
             except (ApiError, Unreachable) as error:
                 raise InputError(f"{connection.source}: can't list {METADATA_POLICIES.plural}: {error}") from None
         for kind in kinds:
             try:
                 async for page in pages(client, kind, namespace):
+                    silence.cancel()
                     _take(page, found)
             except Unreachable as error:
                 raise InputError(f"{connection.source}: can't list {kind.plural}: {error}") from None
             except ApiError as error:
+                silence.cancel()
                 found.problems.append(f"can't list {kind.plural}: {error}")
         if len(found.problems) >= len(kinds) and not found.objects:
             raise InputError(f"{connection.source}: {found.problems[0]}")

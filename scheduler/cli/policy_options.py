@@ -4,13 +4,17 @@ from typing import Annotated
 
 import typer
 
+from scheduler.cli import options
 from scheduler.cli.policy_inputs import owner_selector
 from scheduler.policy.options import Options
 
 Namespace = Annotated[
     str | None,
     typer.Option(
-        "-n", "--namespace", help="Look at this namespace only: what is in it, and what names no namespace in its file."
+        "-n",
+        "--namespace",
+        help="Look at this namespace only: what is in it, and what names no namespace in its file.",
+        callback=options.namespace,
     ),
 ]
 OwnNamespace = Annotated[

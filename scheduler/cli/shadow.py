@@ -13,7 +13,7 @@ import typer
 from scheduler.cli.errors import FOUND, InputError, complain
 from scheduler.cli.inputs import profiles
 from scheduler.cli.options import ConfigFile, Context, Kubeconfig, RequestTimeout, SchedulerName, seconds
-from scheduler.cli.output import Output, yaml_of
+from scheduler.cli.output import Output, replaceable, yaml_of
 from scheduler.framework.profiles import annotated
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
@@ -40,7 +40,8 @@ def shadow(
         typer.Option(
             "--record",
             metavar="FILE",
-            help="Write what is seen of the cluster to this file, packed if its name ends in .gz.",
+            help="Write what is seen of the cluster to this file, packed if its name ends in .gz. An older one is "
+            "replaced at the end.",
         ),
     ] = None,
     mask: Annotated[
@@ -49,7 +50,11 @@ def shadow(
     ] = False,
     recorded: Annotated[
         str | None,
-        typer.Option("--from", metavar="FILE", help="Decide what was recorded instead of following a cluster."),
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Decide what was recorded instead of following a cluster; - is standard input.",
+        ),
     ] = None,
     config: ConfigFile = None,
     scheduler: SchedulerName = None,
@@ -72,6 +77,8 @@ def shadow(
         raise InputError("--from reads a recording: --record, --for, --kubeconfig and --context don't go with it")
     if mask and record is None:
         raise InputError("--mask: expected only together with --record")
+    if record is not None:
+        replaceable(record)
     if recorded is not None:
         from scheduler.cli.recording import recording
 

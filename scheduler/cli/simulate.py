@@ -8,6 +8,7 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
+from scheduler.cli import options
 from scheduler.cli.arriving import Asked
 from scheduler.cli.errors import FOUND, Faults, InputError, about
 from scheduler.cli.given import given
@@ -23,8 +24,7 @@ from scheduler.cli.options import (
     Validate,
 )
 from scheduler.cli.output import PageOutput, as_data, as_table, progress
-from scheduler.cli.removable import print_removable
-from scheduler.cli.which import labelled
+from scheduler.cli.removable import chosen_by, print_removable
 from scheduler.framework.spelling import near_names
 from scheduler.model.mistakes import misfit
 from scheduler.whatif.documents import ObjectError
@@ -53,7 +53,13 @@ def simulate(
     drain: Annotated[list[str] | None, typer.Option(help="The name of a node to drain; may be repeated.")] = None,
     cluster: ClusterFiles = None,
     namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", help="The namespace of pods in -f that do not name one.")
+        str | None,
+        typer.Option(
+            "-n",
+            "--namespace",
+            help="The namespace of pods in -f that do not name one.",
+            callback=options.namespace,
+        ),
     ] = None,
     config: ConfigFile = None,
     scheduler: SchedulerName = None,
@@ -100,16 +106,22 @@ def simulate(
     ] = False,
     selector: Annotated[
         str | None,
-        typer.Option("-l", "--selector", help="With --removable: look at the nodes with these labels: pool=web."),
+        typer.Option(
+            "-l",
+            "--selector",
+            help="With --removable: look at the nodes with these labels: pool=web.",
+            callback=options.selector,
+        ),
     ] = None,
     validate: Validate = True,
 ) -> int:
     """Show what would happen if pods were created, or nodes added or drained. Nothing is written.
 
     With --trace, a production trace is played with each profile of --config; without --config, with the default profile
-    and one that packs nodes. The exit code is 0 when all pods of -f and of drained nodes get a node, 1 when some do not
-    or something could not be simulated, 2 when the input is wrong. Pods that waited before do not count. With
-    --removable it is 0 when a node could go, 1 when none could.
+    and one that packs nodes. The exit code is 0 when all pods of -f and of drained nodes get a node, 1 when some do
+    not, when no controller creates some of a drained node again, or when something could not be simulated, 2 when the
+    input is wrong. Pods that waited before do not count. With --removable it is 0 when a node could go, 1 when none
+    could.
     """
     if selector is not None and not removable:
         raise InputError("--selector: expected only together with --removable")
@@ -117,9 +129,7 @@ def simulate(
         if files or drain or trace is not None or disable_eviction:
             others = "-f, --drain, --disable-eviction and --trace don't go with it"
             raise InputError(f"--removable tries all nodes of a cluster: {others}")
-        if output is PageOutput.HTML:
-            raise InputError("-o: html: expected table, json or yaml with --removable")
-        chosen = labelled(selector)
+        chosen = chosen_by(selector)
     if trace is not None:
         if files or drain or cluster:
             raise InputError("--trace plays a trace on its own nodes: -f, --drain and --cluster don't go with it")

@@ -8,9 +8,12 @@ from urllib.parse import urlencode
 import msgspec
 import typer
 
+from scheduler.cli import options
 from scheduler.cli.errors import FOUND, InputError, complain
+from scheduler.cli.live import until_answered
 from scheduler.cli.options import RequestTimeout, seconds
 from scheduler.cli.output import Output, as_data
+from scheduler.cli.subject import place_of, pod_named
 from scheduler.engine.timeline import Timeline
 from scheduler.kube.client import Client
 from scheduler.kube.config import serving_port
@@ -27,7 +30,10 @@ _PATH = "/debug/story"
 def story(
     pod: Annotated[str | None, typer.Argument(help="The pod: its name, or namespace/name.", show_default=False)] = None,
     namespace: Annotated[
-        str | None, typer.Option("-n", "--namespace", help="The pod's namespace; without it, the context's.")
+        str | None,
+        typer.Option(
+            "-n", "--namespace", help="The pod's namespace; without it, the context's.", callback=options.namespace
+        ),
     ] = None,
     uid: Annotated[str | None, typer.Option(help="The pod's UID, instead of its name.")] = None,
     server: Annotated[
@@ -62,6 +68,8 @@ def story(
     """
     if (pod is None) == (uid is None):
         raise InputError("name a pod, or give its --uid (see berth story --help)")
+    asked = None if pod is None else pod_named(pod)
+    inside = namespace if asked is None else place_of(asked, namespace)
     connection = serving_port(
         server,
         kubeconfig=kubeconfig,
@@ -71,7 +79,9 @@ def story(
         server_name=tls_server_name,
         verify=not insecure_skip_tls_verify,
     )
-    query = {"uid": uid} if uid is not None else {"pod": _named(pod or "", namespace, connection.namespace)}
+    query = {"uid": uid or ""}
+    if asked is not None:
+        query = {"pod": f"{inside or connection.namespace or 'default'}/{asked.name}"}
     try:
         raw = asyncio.run(_asked(connection, urlencode(query), seconds(timeout)))
         told = msgspec.json.decode(raw, type=Timeline)
@@ -93,22 +103,11 @@ def story(
 
 async def _asked(connection: Connection, query: str, limit: float) -> bytes:
     async with Client(connection, timeout=limit) as client:
-        return await client.get(_PATH, query=query, tries=1)
-
-
-def _named(pod: str, namespace: str | None, usual: str) -> str:
-    """The pod as namespace/name.
-
-    Raises InputError.
-    """
-    first, slash, last = pod.partition("/")
-    if not slash:
-        return f"{namespace or usual or 'default'}/{pod}"
-    if namespace and namespace != first:
-        raise InputError(f"{pod}: the pod's namespace is {first}, and -n says {namespace}")
-    if not first or not last or "/" in last:
-        raise InputError(f"{pod}: expected a pod's name, or NAMESPACE/NAME")
-    return pod
+        silence = until_answered(connection.host, limit)
+        try:
+            return await client.get(_PATH, query=query, tries=1)
+        finally:
+            silence.cancel()
 
 
 def _hint(said: str) -> str:

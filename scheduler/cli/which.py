@@ -1,79 +1,93 @@
 """Which pods a command is about, when it is about several: those that wait, of a namespace, an owner or a selector."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
-from scheduler.apiserver.selectors import parse_labels
-from scheduler.apiserver.status import StatusError
 from scheduler.cli.errors import InputError
+from scheduler.cli.options import labels
+from scheduler.cli.subject import Owner
 from scheduler.framework.spelling import near_names
 from scheduler.model.pod import Pod
-from scheduler.whatif.judging.schema import shown
-from scheduler.whatif.pending import owner_of
+from scheduler.report.wording import some
 from scheduler.whatif.world import World
 
-_ALIASES = {
-    "Deployment": ("deployment", "deployments", "deploy", "deployment.apps", "deployments.apps"),
-    "ReplicaSet": ("replicaset", "replicasets", "rs"),
-    "StatefulSet": ("statefulset", "statefulsets", "sts"),
-    "DaemonSet": ("daemonset", "daemonsets", "ds"),
-    "Job": ("job", "jobs"),
-    "CronJob": ("cronjob", "cronjobs", "cj"),
-    "ReplicationController": ("replicationcontroller", "replicationcontrollers", "rc"),
-}
-_KINDS = {alias: kind for kind, aliases in _ALIASES.items() for alias in aliases}
+_LISTED = 8
 _MADE_BY = {"Deployment": "ReplicaSet", "CronJob": "Job"}
 """Kinds whose pods are owned by an object of another kind, named after it with a suffix."""
 
 
-def owner(argument: str) -> tuple[str, str] | None:
-    """(kind, name) of `deploy/web`; None for the name of a pod, with its namespace or without."""
-    first, slash, name = argument.partition("/")
-    kind = _KINDS.get(first.lower()) if slash else None
-    return (kind, name) if kind is not None else None
+def home(world: World, of: Owner, usual: str) -> str | None:
+    """The namespace of an owner that was named without one: the usual one, else the only one that has it.
+
+    None where nobody is owned by it. Raises InputError.
+    """
+    spaces = sorted({pod.namespace for pod in _all(world) if _owned(pod, of)})
+    if usual in spaces:
+        return usual
+    if len(spaces) > 1:
+        raise InputError(f"{of.kind} {of.name}: there is one in {some(spaces, _LISTED)}: say which with -n")
+    return next(iter(spaces), None)
 
 
-def labelled(selector: str | None) -> Callable[[Mapping[str, str]], bool]:
-    """Whether labels are those of `--selector`; without one, all are. Raises InputError."""
-    try:
-        matches = parse_labels(selector) if selector else None
-    except (ValueError, StatusError) as error:
-        raise InputError(f"--selector: {shown(selector)}: {error}") from None
-    return matches or (lambda labels: True)
-
-
-def waiting(world: World, *, namespace: str | None, of: tuple[str, str] | None, selector: str | None) -> list[Pod]:
+def waiting(world: World, *, namespace: str | None, of: Owner | None, selector: str | None) -> list[Pod]:
     """The pods that wait; `namespace` None: of all namespaces. Raises InputError."""
     found = _of(world.waiting.values(), namespace, of, selector)
-    if found or of is None:
+    if found or of is None or any(_owned(pod, of) for pod in _all(world) if namespace in (None, pod.namespace)):
         return found
-    if _of(world.placed.values(), namespace, of, selector):
-        return []
-    kind, name = of
-    owners = {
-        owner_of(pod).rpartition("/")[2] for pod in (*world.waiting.values(), *world.placed.values()) if pod.owner
-    }
-    stems = {each.rpartition("-")[0] if kind in _MADE_BY else each for each in owners}
-    near = near_names(name, sorted(stems))
     where = f"in namespace {namespace}" if namespace else "in any namespace"
-    said = f" (did you mean {', '.join(near)}?)" if near else ""
-    raise InputError(f"{kind} {name}: no pod {where} is owned by it{said}")
+    raise InputError(f"{of.kind} {of.name}: no pod {where} is owned by it{_meant(world, of)}")
 
 
-def anybody(world: World, selector: str) -> bool:
-    """Whether any pod has these labels, placed or not. Raises InputError."""
-    return any(_of(pods.values(), None, None, selector) for pods in (world.waiting, world.placed))
+def _meant(world: World, of: Owner) -> str:
+    """Where else it is, or how it is perhaps spelt."""
+    elsewhere = sorted({pod.namespace for pod in _all(world) if _owned(pod, of)})
+    if elsewhere:
+        return f"; there is one in {some(elsewhere, _LISTED)}"
+    by = _MADE_BY.get(of.kind, of.kind)
+    owners = {pod.owner[1] for pod in _all(world) if pod.owner and pod.owner[0] == by}
+    names = {each.rpartition("-")[0] if of.kind in _MADE_BY else each for each in owners}
+    near = near_names(of.name, sorted(filter(None, names)))
+    return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
-def _of(pods: Iterable[Pod], namespace: str | None, of: tuple[str, str] | None, selector: str | None) -> list[Pod]:
-    matches = labelled(selector)
+def why_none(world: World, namespace: str | None, of: Owner | None, selector: str | None) -> Iterator[str]:
+    """What to say where none of the pods that are asked about waits."""
+    if of is not None and selector is None:
+        yield f"{of.kind} {f'{namespace}/' if namespace else ''}{of.name}: all its pods have nodes"
+    if of is None and namespace is not None:
+        more = len(waiting(world, namespace=None, of=None, selector=selector))
+        absent = _no_namespace(world, namespace)
+        yield f"no pod waits in the namespace {namespace}{absent}; in all namespaces (-A): {more:,}"
+    if selector is not None and not _of(_all(world), None, None, selector):
+        yield f"no pod at all has these labels: {selector}"
+
+
+def _no_namespace(world: World, name: str) -> str:
+    """What to say of a namespace that is not there; nothing where it is, or where namespaces are not known."""
+    known = world.cluster.namespaces
+    if not known or name in known:
+        return ""
+    near = near_names(name, sorted(known))
+    meant = f" (did you mean {', '.join(near)}?)" if near else ""
+    return f", which does not exist{meant}"
+
+
+def _all(world: World) -> Iterator[Pod]:
+    return chain(world.waiting.values(), world.placed.values())
+
+
+def _of(pods: Iterable[Pod], namespace: str | None, of: Owner | None, selector: str | None) -> list[Pod]:
+    matches = None if selector is None else labels(selector)
     return [
         pod
         for pod in pods
-        if (namespace is None or pod.namespace == namespace) and (of is None or _owned(pod, of)) and matches(pod.labels)
+        if (namespace is None or pod.namespace == namespace)
+        and (of is None or _owned(pod, of))
+        and (matches is None or matches(pod.labels))
     ]
 
 
-def _owned(pod: Pod, of: tuple[str, str]) -> bool:
+def _owned(pod: Pod, of: Owner) -> bool:
     if pod.owner is None:
         return False
     kind, name = of

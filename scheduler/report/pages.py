@@ -3,18 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
-from scheduler.report import capacity_table, gang_capacity_table, group_wording, pending_table, wording
+from scheduler.report import capacity_table, gang_capacity_table, group_wording, pending_table, removable_table, wording
 from scheduler.report.rendering import render
 from scheduler.whatif.capacity import Capacity
 from scheduler.whatif.explanation import Explanation, FeasibleNode
 from scheduler.whatif.gangs.answer import GroupExplanation
 from scheduler.whatif.gangs.capacity import GangCapacity
 from scheduler.whatif.pending import Pending
+from scheduler.whatif.removable import Removals
 
 _MOST = 500
 """Nodes of each kind, or domains, on a page."""
 _OPEN = 25
-"""How many nodes of an explanation are in sight; the other ones are behind a fold."""
+"""How many nodes, or domains, are in sight: the others are behind a fold."""
 _COLOURS = 8
 
 
@@ -63,7 +64,7 @@ def capacity_page(answer: Capacity) -> str:
         title=capacity_table.headline(answer),
         asks=capacity_table.asks(answer),
         answer=answer,
-        taking=taking[:_MOST],
+        taking=_in_two(taking),
         unshown=max(len(taking) - _MOST, 0),
         most=max((node.pods for node in taking), default=1),
     )
@@ -79,6 +80,22 @@ def gang_capacity_page(answer: GangCapacity) -> str:
         answer=answer,
         domains=named[:_MOST],
         unshown=max(len(named) - _MOST, 0),
+    )
+
+
+def removable_page(answer: Removals) -> str:
+    """Which nodes could be removed."""
+    return render(
+        "removable.html",
+        title=removable_table.headline(answer),
+        answer=answer,
+        notes=removable_table.notes(answer),
+        lands=removable_table.lands,
+        stops=removable_table.stops,
+        most=_MOST,
+        removable=_in_two(answer.removable),
+        kept=_in_two(answer.kept),
+        unshown={"removable": max(len(answer.removable) - _MOST, 0), "kept": max(len(answer.kept) - _MOST, 0)},
     )
 
 

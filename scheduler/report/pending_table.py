@@ -45,6 +45,9 @@ class PendingTable:
             for change in answer.changes:
                 table.add_row(f"{change.pods:,}", printable(change.text))
             yield table
+        if answer.causes:
+            pod = printable(answer.causes[0].example)
+            yield Text(f"  berth explain {pod} says more of one pod, with commands", style="dim")
         if answer.not_explained:
             yield Text(f"  {count(answer.not_explained, 'pod')} of rarer kinds are not explained", style="dim")
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from scheduler.report.columns import number, plain_table
 from scheduler.report.wording import count, printable, some
-from scheduler.whatif.removable import Removals
+from scheduler.whatif.removable import Kept, Movable, Removals
 
 _MANY = 20
 _FEW = 3
@@ -22,33 +22,28 @@ class RemovableTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         found = self.found
-        total = len(found.removable) + len(found.kept) + len(found.not_tried)
-        yield Text(headline(found, total), style="bold green" if found.removable else "bold red")
-        for note in found.notes:
+        yield Text(headline(found), style="bold green" if found.removable else "bold red")
+        for note in notes(found):
             yield Text(f"  {printable(note)}", style="yellow")
-        if found.not_tried:
-            yield Text(f"  not tried, to save time: {printable(some(found.not_tried, _FEW))}", style="yellow")
         if found.together:
             yield Text(f"  together, in this order: {printable(some(found.together, _MANY))}")
         if found.removable:
             table = plain_table("Could go by itself", number("Pods"), "They would land on")
             for each in found.removable[:_MANY]:
-                where = list(dict.fromkeys(each.moves.values()))
-                table.add_row(printable(each.node), f"{each.pods:,}", printable(some(where, _FEW)))
+                table.add_row(printable(each.node), f"{each.pods:,}", printable(lands(each)))
             yield table
             yield from _more(len(found.removable))
         if found.kept:
             table = plain_table("Stays", number("Pods"), "Because of", "Why")
             for kept in found.kept[:_MANY]:
-                pod, why = next(iter(kept.stops.items()))
-                more = f" and {len(kept.stops) - 1:,} more" if len(kept.stops) > 1 else ""
-                table.add_row(printable(kept.node), f"{kept.pods:,}", f"{printable(pod)}{more}", printable(why))
+                table.add_row(printable(kept.node), f"{kept.pods:,}", *map(printable, stops(kept)))
             yield table
             yield from _more(len(found.kept))
 
 
-def headline(found: Removals, total: int) -> str:
+def headline(found: Removals) -> str:
     """The answer in one line."""
+    total = len(found.removable) + len(found.kept) + len(found.not_tried)
     if not found.removable:
         return f"none of {count(total, 'node')} could be removed (profile {found.profile})"
     moved = f", which moves {count(found.together_pods, 'pod')}" if found.together_pods else ""
@@ -56,6 +51,24 @@ def headline(found: Removals, total: int) -> str:
         f"{len(found.removable):,} of {count(total, 'node')} could be removed by themselves, "
         f"{len(found.together):,} of them together{moved} (profile {found.profile})"
     )
+
+
+def notes(found: Removals) -> list[str]:
+    """What else to say."""
+    untried = [f"not tried, to save time: {some(found.not_tried, _FEW)}"] if found.not_tried else []
+    return [*found.notes, *untried]
+
+
+def lands(node: Movable) -> str:
+    """Where the pods of a node would go."""
+    return some(list(dict.fromkeys(node.moves.values())), _FEW)
+
+
+def stops(node: Kept) -> tuple[str, str]:
+    """A pod that keeps a node, and how many more; why it does."""
+    pod, why = next(iter(node.stops.items()))
+    more = f" and {len(node.stops) - 1:,} more" if len(node.stops) > 1 else ""
+    return f"{pod}{more}", why
 
 
 def _more(shown: int) -> Iterator[Text]:

@@ -1,6 +1,7 @@
 """A simulation as one page with pictures: self-contained, no script, no network, dark or light as the system is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from scheduler.report import simulation_tables as words
 from scheduler.report.chart import Chart, Line, line_chart
@@ -9,7 +10,7 @@ from scheduler.whatif.outcome import Outcome
 from scheduler.whatif.replay import Point
 from scheduler.whatif.study import Study
 
-_MANY = 500
+_MANY, _OPEN = 500, 25
 
 
 def outcome_page(outcome: Outcome, *, only_mine: bool = True) -> str:
@@ -20,15 +21,15 @@ def outcome_page(outcome: Outcome, *, only_mine: bool = True) -> str:
         "simulation.html",
         title=words.summary(outcome),
         good=outcome.good,
-        notes=[*outcome.notes, *words.problems(outcome), *words.about_others(outcome)],
+        notes=[*outcome.notes, *words.problems(outcome), *words.about_others(outcome, only_mine=only_mine)],
         workloads=outcome.workloads[:_MANY],
         groups=outcome.groups[:_MANY],
         group_then=words.group_then,
         moved=moved[:_MANY],
         stuck=stuck[:_MANY],
         blocked=outcome.blocked[:_MANY],
-        placed=[each for each in outcome.placed if each.was is None][:_MANY],
-        waiting=outcome.waiting[:_MANY],
+        placed=_in_two([each for each in outcome.placed if each.was is None]),
+        waiting=_in_two(outcome.waiting),
         preempted=outcome.preempted[:_MANY],
         others=None if only_mine else outcome.others,
         unshown=max(outcome.placed_in_all - len(moved) - _MANY, 0),
@@ -37,6 +38,11 @@ def outcome_page(outcome: Outcome, *, only_mine: bool = True) -> str:
             for title, before, after in words.changes(outcome.before, outcome.after)
         ],
     )
+
+
+def _in_two(rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Those in sight, and those behind a fold."""
+    return rows[:_OPEN], rows[_OPEN:_MANY]
 
 
 def study_page(study: Study) -> str:

@@ -28,7 +28,7 @@ class OutcomeTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         found = self.outcome
         yield Text(printable(summary(found)), style="bold green" if found.good else "bold red")
-        for note in (*found.notes, *problems(found), *about_others(found)):
+        for note in (*found.notes, *problems(found), *about_others(found, only_mine=self.only_mine)):
             yield Text(f"  {printable(note)}", style="yellow")
         if found.drained:
             yield from self._moves()
@@ -64,7 +64,8 @@ class OutcomeTable:
         table = plain_table("Drained pod", "From", "To")
         for pod, was, node in moved[:_MANY]:
             table.add_row(printable(pod), printable(was or ""), printable(node))
-        yield table
+        if moved:
+            yield table
         yield from _more(len(moved) - _MANY)
 
     def _workloads(self) -> Iterator[RenderableType]:
@@ -160,20 +161,22 @@ def problems(found: Outcome) -> Iterator[str]:
     """What could not be done."""
     yield from (f"not simulated: {each}" for each in found.not_simulated)
     if found.lost:
-        yield f"no controller creates these pods again: {some(found.lost, 4)}"
+        lost = "this pod" if len(found.lost) == 1 else "these pods"
+        yield f"no controller creates {lost} again: {some(found.lost, 4)}"
     for budget, pods in found.overdrawn.items():
         yield f"the disruption budget {budget} forbids it, and is broken for {some(pods, 4)}"
 
 
-def about_others(found: Outcome) -> Iterator[str]:
-    """How the pods fare that waited before."""
+def about_others(found: Outcome, *, only_mine: bool) -> Iterator[str]:
+    """How the pods fare that waited before. `only_mine`: they are not listed."""
     others = found.others
     if others.freed:
         yield f"{count(len(others.freed), 'pod')} that waited before would get a node by these changes"
     if others.ready:
         yield f"{count(len(others.ready), 'pod')} that waited before would get a node anyway, and did so first"
     if others.waiting:
-        yield f"{count(len(others.waiting), 'pod')} that waited before would still wait (--all-pods lists them)"
+        listed = " (--all-pods lists them)" if only_mine else ""
+        yield f"{count(len(others.waiting), 'pod')} that waited before would still wait{listed}"
 
 
 def changes(before: Quality, after: Quality) -> Iterator[tuple[str, str, str]]:

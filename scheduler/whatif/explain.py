@@ -311,7 +311,7 @@ def _choice(feasible: list[shown.FeasibleNode]) -> shown.Choice | None:
         text = "the only node that can take it"
     elif len(best) > 1:
         some = ", ".join(best[:_SHOWN_BEST]) + (", …" if len(best) > _SHOWN_BEST else "")
-        text = f"{len(best)} nodes share {winner.total} points ({some}); Berth picks among them by its seed"
+        text = f"{len(best):,} nodes share {winner.total:,} points ({some}); Berth picks among them by its seed"
     elif after is not None:
         parts = ", ".join(f"{d.plugin} {d.difference:+d}" for d in differences)
         text = f"{winner.total - after.total} points ahead of {after.node}: {parts}"

@@ -53,6 +53,11 @@ def test_fewer_than_none(berth: Berth, file: str) -> None:
     [
         ([pod("a"), pod("b")], [], "two.yaml: holds a, b: name one"),
         ([pod("a"), pod("b")], ["c"], "two.yaml: holds no pod named c"),
+        (
+            [pod(f"p{i}") for i in range(400)],
+            [],
+            "two.yaml: holds p0, p1, p2, p3, p4, p5, p6, p7 and 392 more: name one",
+        ),
         ([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}], [], "holds nothing that makes pods"),
     ],
 )

@@ -189,7 +189,16 @@ def silent(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["explain", "web"], ["explain", "--pending"], ["simulate", "--drain", "a"]], ids=" ".join
+    "arguments",
+    [
+        ["explain", "web"],
+        ["explain", "--pending"],
+        ["simulate", "--drain", "a"],
+        ["evictor", "--dry-run"],
+        ["policy", "impact"],
+        ["policy", "impact", "--kind", "pods"],
+    ],
+    ids=" ".join,
 )
 def test_a_silent_server_is_said_and_given_up(
     berth: Berth, silent: str, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
@@ -201,7 +210,22 @@ def test_a_silent_server_is_said_and_given_up(
     first, second = found.err.splitlines()
     assert first.startswith("berth: http://127.0.0.1:")
     assert first.endswith("has not answered yet; --request-timeout ends it after 1 s")
-    assert "can't list nodes" in second
+    assert "can't list " in second
+
+
+def test_a_silent_server_is_said_and_given_up_by_story(
+    berth: Berth, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks the scheduler's own port."""
+    monkeypatch.setattr(live, "SILENCE", 0.0)
+    Path("token").write_text("t")
+    address = json.loads(Path(silent).read_text())["clusters"][0]["cluster"]["server"].replace("http:", "https:")
+    words = ("--server", address, "--token-file", "token", "--kubeconfig", silent)
+    found = berth("story", "web", *words, "--request-timeout", "1s")
+    assert found.code == 2
+    first, second = found.err.splitlines()
+    assert first == f"berth: {address} has not answered yet; --request-timeout ends it after 1 s"
+    assert second.startswith(f"berth: {address}: ")
 
 
 def test_a_silent_server_is_said_and_given_up_by_shadow(

@@ -135,7 +135,7 @@ def test_who_asks_a_cluster_takes_its_context() -> None:
     for path, command in TREE.items():
         names = {name for option in command.params for name in option.opts}
         assert ("--kubeconfig" in names) == ("--context" in names), path
-        answers = {"--kubeconfig", "--cluster"} <= names and path != ("evictor",)
+        answers = {"--kubeconfig", "--cluster"} <= names
         assert not answers or "--request-timeout" in names, path
 
 
@@ -166,6 +166,28 @@ def test_wrong_usage_is_one_line(berth: Berth, arguments: list[str], said: str) 
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(said)
     assert len(found.err.splitlines()) == 1
+
+
+def test_help_names_the_fast_way_to_make_a_dump() -> None:
+    """JSON: YAML takes ten times as long to read."""
+    texts = [str(option.help) for command in TREE.values() for option in command.params if "--cluster" in option.opts]
+    assert [text for text in texts if "-o yaml" in text] == []
+    assert sum("-o json" in text for text in texts) >= 4
+
+
+@pytest.mark.parametrize("form", ["jsonpath={.causes}", "go-template={{.kind}}", "custom-columns=A:.b", "name", "wide"])
+@pytest.mark.parametrize(
+    "path", [each for each in TREE if any("-o" in option.opts for option in TREE[each].params)], ids=" ".join
+)
+def test_forms_that_only_kubectl_has(berth: Berth, path: tuple[str, ...], form: str) -> None:
+    """One line that names what does the same, for each command that has forms."""
+    found = berth(*path, "-o", form)
+    assert (found.code, found.out) == (2, "")
+    said = re.escape(f'berth: invalid value for -o / --output: "{form}" is not one of ')
+    assert re.fullmatch(
+        rf'{said}("[a-z]+"(, )?)+; to take a part out of the answer: -o json \| jq \(see berth [a-z ]+ --help\)\n',
+        found.err,
+    )
 
 
 def test_help_and_version_import_nothing_heavy() -> None:

@@ -25,6 +25,7 @@ def dump(berth: Berth) -> str:
     waiting = [owned(pod(f"big-{i}", "9", labels={"app": "big"}), "ReplicaSet", "big-5f6") for i in range(3)]
     waiting += [owned(pod("new-0", "9", labels={"app": "new"}), "Job", "new")]
     waiting += [owned(pod("ssd-0", select={"disk": "ssd"}, labels={"app": "ssd"}), "StatefulSet", "ssd")]
+    waiting += [owned(pod("far-0", "9", namespace="other"), "StatefulSet", "far")]
     waiting += [pod("lost", scheduler="nobody", namespace="other"), pod("gated", gates=["x"], namespace="other")]
     placed = owned(pod("runs-0", on="a"), "StatefulSet", "runs")
     objects = [namespace("default"), namespace("other"), node("a"), node("b", cordoned=True), placed, *waiting]
@@ -41,12 +42,15 @@ def test_all_that_waits(berth: Berth, dump: str) -> None:
     """Pods of one cause are told together, with their owners and what would free one."""
     found = berth("explain", "--pending", "-A", "--cluster", dump)
     assert found.code == 1
-    assert found.out.startswith("7 pods wait, for 4 causes\n")
+    assert found.out.startswith("8 pods wait, for 4 causes\n")
     assert "label a disk=ssd" in found.out
     told = json.loads(berth("explain", "--pending", "-A", "--cluster", dump, "-o", "json").out)
-    assert sum(each["pods"] for each in told["causes"]) == told["pods"] == 7
+    assert sum(each["pods"] for each in told["causes"]) == told["pods"] == 8
     first = told["causes"][0]
-    assert (first["pods"], first["owners"]) == (4, {"ReplicaSet default/big-5f6": 3, "Job default/new": 1})
+    assert (first["pods"], first["owners"]) == (
+        5,
+        {"ReplicaSet default/big-5f6": 3, "Job default/new": 1, "StatefulSet other/far": 1},
+    )
     assert "Insufficient cpu" in first["cause"]
     assert "waits for a scheduler that nobody seems to run: nobody" in causes(json.dumps(told))
     assert [each["text"] for each in told["changes"]] == ["label a disk=ssd"]
@@ -56,7 +60,7 @@ def test_all_that_waits(berth: Berth, dump: str) -> None:
     ("arguments", "pods"),
     [
         (["--pending"], 5),
-        (["--pending", "-n", "other"], 2),
+        (["--pending", "-n", "other"], 3),
         (["deploy/big"], 3),
         (["deployment/big", "-n", "default"], 3),
         (["rs/big-5f6"], 3),
@@ -65,6 +69,9 @@ def test_all_that_waits(berth: Berth, dump: str) -> None:
         (["-l", "app in (big,new)"], 4),
         (["-l", "app=none"], 0),
         (["sts/runs"], 0),
+        (["jobs.batch/new"], 1),
+        (["Deployment.v1.apps/big"], 3),
+        (["sts/far"], 1),
     ],
 )
 def test_some(berth: Berth, dump: str, arguments: list[str], pods: int) -> None:
@@ -80,13 +87,18 @@ def test_page(berth: Berth, dump: str) -> None:
     checked = Checked()
     checked.feed(page)
     assert (checked.open, checked.loads) == ([], ["data:,"])
-    assert "7 pods wait, for 4 causes" in page
+    assert "8 pods wait, for 4 causes" in page
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["deploy/bg"], "Deployment bg: no pod in namespace default is owned by it (did you mean big?)"),
+        (["deploy/bg"], "Deployment bg: no pod in any namespace is owned by it (did you mean big?)"),
+        (["deploy/bg", "-n", "default"], "Deployment bg: no pod in namespace default is owned by it (did you mean big"),
+        (
+            ["deploy/big", "-n", "other"],
+            "Deployment big: no pod in namespace other is owned by it; there is one in def",
+        ),
         (["web", "--pending"], "--pending and -l are about pods that wait"),
         (["--pending", "-A", "-n", "x"], "-n and -A: expected one of them"),
         (["-l", "a b"], '--selector: "a b": '),
@@ -107,3 +119,43 @@ def test_labels_that_no_pod_has(berth: Berth, dump: str, selector: str, said: bo
     Path("more.json").write_text(json.dumps(pod("placed", "1", labels={"app": "web"}, on="a")), encoding="utf-8")
     found = berth("explain", "-l", selector, "-A", "--cluster", dump, "--cluster", "more.json", "-o", "json")
     assert (f"no pod at all has these labels: {selector}" in json.loads(found.out)["notes"]) is said
+
+
+def test_an_owner_of_two_namespaces(berth: Berth, dump: str) -> None:
+    """As with the name of a pod: the usual namespace counts, and else -n has to say which."""
+    twins = [owned(pod("t-0", "9", namespace=space), "StatefulSet", "t") for space in ("one", "two")]
+    Path("twins.json").write_text(json.dumps({"kind": "List", "items": twins}))
+    found = berth("explain", "sts/t", "--cluster", dump, "--cluster", "twins.json")
+    assert (found.code, found.out) == (2, "")
+    assert found.err == "berth: StatefulSet t: there is one in one, two: say which with -n\n"
+    here = owned(pod("t-0", "9"), "StatefulSet", "t")
+    Path("here.json").write_text(json.dumps(here))
+    files = ("--cluster", dump, "--cluster", "twins.json", "--cluster", "here.json")
+    assert json.loads(berth("explain", "sts/t", *files, "-o", "json").out)["pods"] == 1
+    assert json.loads(berth("explain", "sts/t", "-A", *files, "-o", "json").out)["pods"] == 3
+
+
+def test_a_namespace_that_is_not_there(berth: Berth, dump: str) -> None:
+    """No pod waits in it, and that is not the news."""
+    found = berth("explain", "--pending", "-n", "othr", "--cluster", dump, "-o", "json")
+    said = "no pod waits in the namespace othr, which does not exist (did you mean other?); in all namespaces (-A): 8"
+    assert (found.code, json.loads(found.out)["notes"]) == (0, [said])
+
+
+def test_an_owner_whose_pods_all_run(berth: Berth, dump: str) -> None:
+    """That none waits is good news, and it says whose."""
+    found = berth("explain", "sts/runs", "--cluster", dump, "-o", "json")
+    assert (found.code, json.loads(found.out)["notes"]) == (0, ["StatefulSet default/runs: all its pods have nodes"])
+
+
+def test_a_word_that_is_no_kind_and_no_namespace(berth: Berth, dump: str) -> None:
+    """`svc/web` is the pod web of the namespace svc, which is not there."""
+    found = berth("explain", "svc/web", "--cluster", dump)
+    said = "svc is no namespace there, and no kind whose pods are known (deploy, rs, sts, ds, job, cj, rc)"
+    assert (found.code, found.err) == (2, f"berth: svc/web: no such pod in dump.json: {said}\n")
+
+
+def test_the_table_names_the_command_that_says_more(berth: Berth, dump: str) -> None:
+    """Commands to copy are not in the table of causes."""
+    found = berth("explain", "--pending", "-A", "--cluster", dump)
+    assert "berth explain default/big-0 says more of one pod, with commands" in found.out

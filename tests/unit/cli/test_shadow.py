@@ -1,6 +1,7 @@
 """`berth shadow` beside an embedded API server over real HTTP: what it says, what it asks for, how it ends."""
 
 import asyncio
+import gzip
 import json
 import os
 import re
@@ -8,22 +9,26 @@ import signal
 import sysconfig
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import aiohttp
 import pytest
 import yaml
+from msgspec import Raw
 
 from scheduler.apiserver.audit import MASTER, User
 from scheduler.apiserver.server import ApiServer
 from scheduler.cli.errors import PIPE_CLOSED, InputError
 from scheduler.cli.following import FOLLOWED
 from scheduler.cli.recording import Recorder
+from scheduler.whatif.shadow.record import Change
 from tests.builders import Object, node, pod
 from tests.unit.cli.conftest import Berth
 
 BERTH = Path(sysconfig.get_path("scripts")) / "berth"
+RECORDED = Path(__file__).parents[3] / "examples/shadow/seen.jsonl"
 PAGE = Path(__file__).parents[3] / "docs/shadow.md"
 ROLE = yaml.safe_load(next(text for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S)))
 PODS = "/api/v1/namespaces/default/pods"
@@ -178,19 +183,82 @@ async def test_it_ends_when_nobody_reads_it(tmp_path: Path, monkeypatch: pytest.
     assert re.fullmatch(r"berth: seen\.jsonl: \d+ changes\n", err.decode())
 
 
-@pytest.mark.parametrize("mask", [False, True])
-def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mask: bool) -> None:
-    """The file is named, and nothing that is not masked is left."""
+SYNCED = Change(at=1.0, synced=True)
 
-    def full(path: str, *, packed: bool) -> BinaryIO:
+
+@pytest.mark.parametrize("name", ["seen.jsonl", "seen.jsonl.gz"])
+@pytest.mark.parametrize("mask", [False, True])
+def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mask: bool, name: str) -> None:
+    """The file is named, an older one stays, and nothing else is left."""
+    Path(tmp_path / name).write_bytes(b"older")
+
+    def full(path: str) -> BinaryIO:
         Path(path).touch()
         return Path("/dev/full").open("wb")  # what is written to it fails when it is closed
 
-    monkeypatch.setattr("scheduler.cli.recording._opened", full)
-    recorder = Recorder(str(tmp_path / "seen.jsonl"), "other", 0.0, mask=mask)
-    with pytest.raises(InputError, match=r"seen.jsonl: no space left on device"):
+    monkeypatch.setattr("scheduler.cli.recording.private", full)
+    recorder = Recorder(str(tmp_path / name), "other", 0.0, mask=mask)
+    recorder.write(SYNCED)
+    with pytest.raises(InputError, match=r"seen.jsonl(.gz)?: no space left on device"):
         recorder.close()
-    assert list(tmp_path.glob("*.unmasked")) == []
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [(name, b"older")]
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_an_older_recording_stays_until_there_is_a_newer_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mask: bool
+) -> None:
+    """It was gone before the server had answered."""
+    path = tmp_path / "seen.jsonl"
+    path.write_bytes(b"older")
+    recorder = Recorder(str(path), "other", 0.0, mask=mask)
+    assert path.read_bytes() == b"older"
+    recorder.write(SYNCED)
+    assert path.read_bytes() == b"older"
+    recorder.close()
+    assert path.read_bytes().startswith(b'{"kind":"ShadowRecording"')
+    assert [each.name for each in tmp_path.iterdir()] == ["seen.jsonl"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert capsys.readouterr().err == f"berth: {path}: 1 changes\n"
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_what_was_never_listed_replaces_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], mask: bool) -> None:
+    """Some kinds had come, and then it was interrupted."""
+    path = tmp_path / "seen.jsonl"
+    path.write_bytes(b"older")
+    recorder = Recorder(str(path), "other", 0.0, mask=mask)
+    recorder.write(Change(kind="Node", object=Raw(json.dumps(node("n")).encode())))
+    recorder.close()
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("seen.jsonl", b"older")]
+    assert capsys.readouterr().err == f"berth: {path}: nothing was written: the cluster was not listed\n"
+
+
+def test_a_link_to_a_recording_stays_one(tmp_path: Path) -> None:
+    """What it names is replaced."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/seen.jsonl").write_bytes(b"older")
+    (tmp_path / "link").symlink_to("kept/seen.jsonl")
+    recorder = Recorder(str(tmp_path / "link"), "other", 0.0, mask=False)
+    recorder.write(SYNCED)
+    recorder.close()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "kept/seen.jsonl").read_bytes().startswith(b"{")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_recording_of_standard_input(berth: Berth, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+    """As - is everywhere else; whether it is packed is seen."""
+    raw = RECORDED.read_bytes()
+    given = TextIOWrapper(BytesIO(gzip.compress(raw) if packed else raw))
+    monkeypatch.setattr("sys.stdin", given)
+    found = berth("shadow", "--from", "-")
+    assert (found.code, found.err) == (1, "")
+    assert found.out == berth("shadow", "--from", str(RECORDED)).out
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(raw)))
+    found = berth("shadow", "--from", "-", "--config", "-")
+    said = "berth: standard input: is given for two things, and can be read once\n"
+    assert (found.code, found.out, found.err) == (2, "", said)
 
 
 def test_a_device_is_not_replaced(tmp_path: Path) -> None:
@@ -206,16 +274,19 @@ def test_a_device_is_not_replaced(tmp_path: Path) -> None:
 
 
 async def test_a_cluster_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, berth: Berth) -> None:
-    """One line, exit code 2."""
+    """One line, exit code 2, and an older recording is still there."""
     monkeypatch.chdir(tmp_path)
     async with ApiServer(tokens={"reader": User("reader")}, authorizer=lambda *_: False) as server:
         server.kubeconfig("kubeconfig")
-        found = await asyncio.to_thread(berth, "shadow", "--kubeconfig", "kubeconfig", "--for", "5s")
+        (tmp_path / "seen.jsonl").write_text("older")
+        words = ("--for", "5s", "--record", "seen.jsonl")
+        found = await asyncio.to_thread(berth, "shadow", "--kubeconfig", "kubeconfig", *words)
         # The server accepts connections in their order: those that were opened last are not left half open.
         async with aiohttp.ClientSession() as session, session.get(f"{server.url}/healthz") as answer:
             assert answer.status == 200
     assert (found.code, found.out) == (2, "")
     assert found.err.splitlines()[-1].startswith("berth: can't follow nodes of http://127.0.0.1:")
+    assert (tmp_path / "seen.jsonl").read_text() == "older"
 
 
 @pytest.mark.parametrize(
@@ -228,6 +299,7 @@ async def test_a_cluster_that_may_not_be_read(tmp_path: Path, monkeypatch: pytes
         (("--for", "9" * 400 + "h"), '--for: "9999'),
         (("--mask",), "--mask: expected only together with --record"),
         (("--from", "x", "--record", "y"), "--from reads a recording: --record, --for, --kubeconfig and --context"),
+        (("--record", "-"), "-: expected the name of a file: standard output has the answer"),
         (("--from", "cluster.json"), "cluster.json: expected what berth shadow --record writes"),
         (("--from", "nothing.gz"), "nothing.gz: no such file or directory"),
         (("--from", "cut.jsonl"), "cut.jsonl: ends within a line: the recording was cut off"),
@@ -238,8 +310,6 @@ async def test_a_cluster_that_may_not_be_read(tmp_path: Path, monkeypatch: pytes
 )
 def test_wrong_input(berth: Berth, words: tuple[str, ...], said: str) -> None:
     """One line that names the option or the file."""
-    import gzip
-
     head = b'{"kind": "ShadowRecording", "version": 1}\n'
     Path("cut.jsonl").write_bytes(head + b'{"at": 1')
     Path("cut.gz").write_bytes(gzip.compress(head + b'{"at": 1, "synced": true}\n' * 9)[:-12])

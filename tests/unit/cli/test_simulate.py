@@ -195,6 +195,16 @@ def test_refused_of_a_trace(berth: Berth, trace: str, arguments: list[str], said
     assert len(found.err.splitlines()) == 1
 
 
+def test_pods_that_nobody_creates_again_are_lost(berth: Berth) -> None:
+    """A drain that ends them is no success, and help says so."""
+    found = berth("simulate", "--drain", "a-2", "--cluster", "cluster.json")
+    assert found.code == 1
+    assert "no controller creates this pod again: shop/cache-0" in found.out
+    assert "Drained pod " not in found.out, "a table without rows"
+    said = " ".join(berth("simulate", "--help").out.split())
+    assert "when no controller creates some of a drained node again" in said
+
+
 def test_removable(berth: Berth) -> None:
     """The nodes that could go, by themselves and together; the exit code says whether there is one."""
     found = berth("simulate", "--removable", "--cluster", "cluster.json", "-o", "json")
@@ -206,6 +216,9 @@ def test_removable(berth: Berth) -> None:
     assert bare.code == 1
     assert bare.out.startswith("none of 2 nodes could be removed (profile berth)\n")
     assert "no controller would create it again" in bare.out
+    page = berth("simulate", "--removable", "--cluster", "cluster.json", "-o", "html")
+    assert (page.code, page.err) == (0, "")
+    assert "2 of 5 nodes could be removed by themselves" in page.out
 
 
 @pytest.mark.parametrize(
@@ -213,7 +226,6 @@ def test_removable(berth: Berth) -> None:
     [
         (("--removable", "--drain", "a-1"), "--removable tries all nodes of a cluster"),
         (("--removable", "--disable-eviction"), "--removable tries all nodes of a cluster"),
-        (("--removable", "-o", "html"), "-o: html: expected table, json or yaml with --removable"),
         (("-l", "a=b"), "--selector: expected only together with --removable"),
         (("--removable", "-l", "a=b"), "--selector: no node of cluster.json has these labels"),
         (("--removable", "-l", "a in"), '--selector: "a in"'),

@@ -200,7 +200,7 @@ def test_points(berth: Berth, port: Port) -> None:
     """With durations, where the attempt was measured."""
     story = port.engine.queue.stories.get("web")
     story.note(Failed(port.harness.now, 3, "Unschedulable", "no", frozenset(), 0, [1.0, "PreFilter", "Success", 1.002]))
-    found = berth("story", "web", "--points", *options(port))
+    found = berth("story", "pod/web", "--points", *options(port))
     assert "               PreFilter        2.000 ms  Success\n" in found.out
     assert "PreFilter" not in berth("story", "web", *options(port)).out
 
@@ -211,7 +211,11 @@ def test_points(berth: Berth, port: Port) -> None:
         ([], "name a pod, or give its --uid (see berth story --help)"),
         (["web", "--uid", "x"], "name a pod, or give its --uid (see berth story --help)"),
         (["a/web", "-n", "b"], "a/web: the pod's namespace is a, and -n says b"),
-        (["a/b/c"], "a/b/c: expected a pod's name, or NAMESPACE/NAME"),
+        (["a/b/c"], '"a/b/c": expected a pod\'s name, or NAMESPACE/NAME'),
+        (["pod/"], '"pod/": expected a pod\'s name, or NAMESPACE/NAME'),
+        (["/web"], '"/web": expected a pod\'s name, or NAMESPACE/NAME'),
+        (["deploy/web"], '"deploy/web": expected a pod\'s name, or NAMESPACE/NAME'),
+        (["web", "-n", ""], '-n: "": expected the name of a namespace'),
         (["web", "--server", "http://x:1"], "http://x:1: expected https://HOST:PORT"),
         (["web", "--server", "localhost"], "localhost: expected https://HOST:PORT"),
         (

@@ -1,5 +1,6 @@
 """All that is wrong with all that a command is given is told at once: types, rules, several objects, several files."""
 
+import gzip
 import json
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -177,6 +178,42 @@ def test_standard_input_is_read_once(berth: Berth, monkeypatch: pytest.MonkeyPat
     found = berth("explain", "-f", "-", "--cluster", "cluster.json")
     assert found.err == ""
     assert "default/p" in found.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", "-f", "-", "--cluster", "-"),
+        ("simulate", "-f", "-", "-f", "-", "--cluster", "cluster.json"),
+        ("capacity", "-f", "-", "--config", "-", "--cluster", "cluster.json"),
+        ("policy", "eval", "-f", "-", "--policies", "-"),
+        ("dump", "--cluster", "-", "--cluster", "-"),
+    ],
+    ids=" ".join,
+)
+def test_standard_input_is_for_one_thing(berth: Berth, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    """The second found nothing there: a list of files was read as that of the last one."""
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(yaml.safe_dump(POD).encode())))
+    found = berth(*words)
+    assert (found.code, found.out) == (2, "")
+    assert "berth: standard input: is given for two things, and can be read once" in found.err.splitlines()
+
+
+def test_packed_files_are_known_by_what_they_hold(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On standard input there is no name that says so."""
+    packed = gzip.compress(Path("cluster.json").read_bytes())
+    Path("dump").write_bytes(packed)
+    wanted = berth("explain", "web", "--cluster", "cluster.json")
+    assert berth("explain", "web", "--cluster", "dump") == wanted
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(packed)))
+    assert berth("explain", "web", "--cluster", "-") == wanted
+
+
+def test_an_address_is_no_file(berth: Berth) -> None:
+    """kubectl would fetch it."""
+    found = berth("explain", "-f", "https://example.com/web.yaml", "--cluster", "cluster.json")
+    said = "expected a file, got an address: curl gets it, and - stands for standard input"
+    assert (found.code, found.err) == (2, f"berth: https://example.com/web.yaml: {said}\n")
 
 
 @pytest.mark.parametrize("command", ["explain", "simulate", "capacity"])

@@ -35,6 +35,7 @@ def test_no_page(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--context", "x"], "berth: --context x: goes with --kubeconfig\n"),
+        (["--out", "-"], "berth: --out -: expected the name of a file: standard output has the story\n"),
         (["--out", "nowhere/page.html"], "berth: --out nowhere/page.html: there is no directory nowhere\n"),
         (["--out", "."], "berth: --out .: is a directory\n"),
         (["--kubeconfig", "none"], "berth: none: no such file; expected a kubeconfig\n"),

@@ -7,7 +7,14 @@ from msgspec.structs import replace
 
 from scheduler.framework.changes import Uncordon
 from scheduler.model.pod_group import NATIVE
-from scheduler.report.pages import capacity_page, explanation_page, gang_capacity_page, group_page, pending_page
+from scheduler.report.pages import (
+    capacity_page,
+    explanation_page,
+    gang_capacity_page,
+    group_page,
+    pending_page,
+    removable_page,
+)
 from scheduler.report.simulation_page import outcome_page, study_page
 from scheduler.whatif.capacity import Capacity, NodeRoom, OneMore, Stranded
 from scheduler.whatif.explanation import Limit, Remedy
@@ -15,10 +22,11 @@ from scheduler.whatif.gangs.arriving import GroupOutcome
 from scheduler.whatif.gangs.capacity import DomainGangs, GangCapacity
 from scheduler.whatif.outcome import Blocked, Placed, Preempted, Waiting, WorkloadOutcome
 from scheduler.whatif.pending import Cause, Pending, SharedChange
+from scheduler.whatif.removable import Kept, Movable, Removals
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.builders import node, pod
-from tests.unit.report.test_simulation_page import EVIL, OUTCOME, STUDY
+from tests.unit.report.test_simulation_page import EVIL, OUTCOME, STUDY, USED
 from tests.unit.whatif.gangs import asked, group, members
 from tests.unit.whatif.story import BIG, explained
 
@@ -67,6 +75,12 @@ GANGS = GangCapacity(
     one_more=[OneMore(LONG, 2, 1)],
     notes=[EVIL],
 )
+USUAL = replace(
+    USED,
+    allocated={"cpu": 0.512, "memory": 0.976},
+    stranded={"cpu": 0.006, "memory": 0.018},
+    load_spread={"cpu": 0.1, "memory": 0.1},
+)
 MOVES = replace(
     OUTCOME,
     placed=[*OUTCOME.placed, Placed(POD, NODE), Placed(POD, NODE, LONG)],
@@ -75,6 +89,17 @@ MOVES = replace(
     preempted=[*OUTCOME.preempted, Preempted(POD, NODE, POD)],
     blocked=[*OUTCOME.blocked, Blocked(POD, NODE, ["checkout-worker-budget"])],
     groups=[GroupOutcome(POD, NATIVE, 3, 4, 3, 1, True, "")],
+    before=USUAL,
+    after=USUAL,
+)
+REMOVALS = Removals(
+    profile="p",
+    removable=[Movable(LONG, 1, {POD: NODE})],
+    together=[LONG],
+    together_pods=1,
+    kept=[Kept(EVIL, 2, {POD: f"0/2 nodes are available: 1 {EVIL}.", "ns/b": "no controller would create it again"})],
+    not_tried=[f"{NODE}-b"],
+    notes=[EVIL],
 )
 FAR = explained(
     pod("far", "1", namespace="shop", select={"disk": "ssd"}),
@@ -85,6 +110,16 @@ PAGES = [
     pytest.param(study_page(STUDY), ["pods placed", "3 of 4", EVIL], id="study"),
     pytest.param(capacity_page(CAPACITY), ["12 more pods like ns/a", "Too many pods", EVIL], id="capacity"),
     pytest.param(pending_page(PENDING), ["3 pods wait, for 1 cause", "kubectl uncordon b-1", EVIL], id="pending"),
+    pytest.param(
+        removable_page(REMOVALS),
+        [
+            "1 of 3 nodes could be removed",
+            "which moves 1 pod",
+            f"{POD} and 1 more",
+            f"not tried, to save time: {NODE}-b",
+        ],
+        id="removable",
+    ),
     pytest.param(group_page(GANG), ["default/train does not start", EVIL, "fit"], id="gang"),
     pytest.param(gang_capacity_page(GANGS), ["gangs like ns/train", "zone-a", EVIL], id="capacity for gangs"),
     pytest.param(
@@ -120,3 +155,22 @@ async def test_the_page_works(chromium: Path, axe: Path, tmp_path: Path, text: s
             found += [f"{scheme}: {fault}" for fault in await faults(tab, axe)]
         assert found == []
         assert tab.complaints == []
+
+
+CUT = """
+[...document.querySelectorAll('.words')].filter(one =>
+  one.checkVisibility() && one.getBoundingClientRect().right > innerWidth).map(one => one.textContent.trim())
+"""
+STAY = replace(REMOVALS, kept=[Kept(LONG, 2, {POD: "the disruption budget checkout allows no disruption"})], notes=[])
+
+
+@pytest.mark.parametrize(
+    "text", [explanation_page(explained(BIG)), removable_page(STAY)], ids=["explanation", "removable"]
+)
+async def test_reasons_are_in_sight_on_a_phone(chromium: Path, tmp_path: Path, text: str) -> None:
+    """They were cut, and one had to push each table aside to read why."""
+    file = tmp_path / "page.html"
+    file.write_text(text, encoding="utf-8")
+    async with opened(chromium, file, tmp_path / "profile") as tab:
+        assert not await tab.overflows(320)
+        assert await tab.ask(CUT) == []

@@ -1,6 +1,7 @@
 """Pages of simulations: self-contained, escaped, balanced; and the charts in them."""
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.report.chart import Line, line_chart
 from scheduler.report.simulation_page import outcome_page, study_page
@@ -48,6 +49,22 @@ def test_is_balanced_escaped_and_loads_nothing(page: str) -> None:
     assert checked.open == []
     assert checked.loads == ["data:,"]
     assert "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize("only_mine", [True, False])
+def test_an_option_is_named_that_would_show_more(only_mine: bool) -> None:
+    """It was named where it had been given, too."""
+    page = outcome_page(OUTCOME, only_mine=only_mine)
+    assert "1 pod that waited before would still wait" in page
+    assert ("--all-pods lists them" in page) is only_mine
+
+
+def test_long_lists_are_folded() -> None:
+    """As on the other pages, 25 are in sight."""
+    placed = [Placed(f"ns/p{i}", "n") for i in range(30)]
+    page = outcome_page(replace(OUTCOME, placed=placed))
+    assert "<summary>5 more</summary>" in page
+    assert page.index("ns/p24<") < page.index("<summary>") < page.index("ns/p25<")
 
 
 def test_study_says_its_figures() -> None:

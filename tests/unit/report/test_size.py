@@ -37,3 +37,4 @@ def test_a_capacity_of_many_nodes() -> None:
     text = capacity_page(replace(CAPACITY, nodes=[NodeRoom(f"node-{i}", 7, []) for i in range(NODES)]))
     assert rows(text) < MOST
     assert f"{NODES - 500:,}" in text
+    assert "<summary>475 more</summary>" in text, "25 are in sight"
