@@ -242,7 +242,7 @@ _ARGUMENTS = _arguments()
 
 
 def corner(seed: int, number: int) -> str:
-    """The expression of this name, the same one every time. The calls take turns."""
+    """The expression of this name, the same one every time. The calls take turns; each seed begins with another one."""
     dice = Random(f"corners-{seed}-{number}")
     chosen: dict[str, str] = {}
 
@@ -253,4 +253,4 @@ def corner(seed: int, number: int) -> str:
             chosen[kind] = dice.choice(_ARGUMENTS[kind])
         return chosen[kind]
 
-    return _TOLD.format(re.sub(r"<(\w+)>", argument, _CALLS[number % len(_CALLS)]))
+    return _TOLD.format(re.sub(r"<(\w+)>", argument, _CALLS[(97 * seed + number) % len(_CALLS)]))
