@@ -79,7 +79,10 @@ class Nodes:
         self._server = server
         self._loop = loop
         self._rng = rng
-        self._admitted: set[str] = set()
+        self._admitted: dict[str, str] = {}
+        """UID → the node whose kubelet has admitted the pod."""
+        self.slow = 0.0
+        """How many seconds longer kubelets take to start a pod."""
         pods = server.registry.built_in("pods")
         server.store.collection(pods.collection).listeners[self] = None
 
@@ -120,7 +123,7 @@ class Nodes:
 
     def offer(self, change: Change) -> None:
         if change.type == "DELETED":
-            self._admitted.discard(change.new.uid)
+            self._admitted.pop(change.new.uid, None)
         else:
             self._see(change.new.obj)
 
@@ -132,32 +135,40 @@ class Nodes:
             self._loop.call_later(
                 GRACE_SECONDS * self._rng.random(), self._let_go, meta["namespace"], meta["name"], meta["uid"]
             )
-        elif not ended(pod) and meta["uid"] not in self._admitted:
-            self._loop.call_later(
-                0.1 + 2 * self._rng.random(), self._admit, meta["namespace"], meta["name"], meta["uid"]
-            )
+        elif not ended(pod) and not self._is_started(pod):
+            late = self.slow + 0.1 + 2 * self._rng.random()
+            self._loop.call_later(late, self._admit, meta["namespace"], meta["name"], meta["uid"])
+
+    def _is_started(self, pod: JsonObject) -> bool:
+        """Whether its kubelet has admitted it, and the API server has stored that it runs."""
+        return self._admitted.get(pod["metadata"]["uid"]) == node_of(pod) and pod["status"]["phase"] == "Running"
 
     def _admit(self, namespace: str, name: str, uid: str) -> None:
         pod = self._server.stored("pods", f"{namespace}/{name}")
-        if pod is None or pod["metadata"]["uid"] != uid or uid in self._admitted or ended(pod):
+        if pod is None or pod["metadata"]["uid"] != uid or self._is_started(pod) or ended(pod):
             return
-        node = self._server.stored("nodes", node_of(pod))
+        on = node_of(pod)
+        node = self._server.stored("nodes", on)
         if node is None:
             return  # no kubelet there; the collector takes it
+        if self._admitted.get(uid) != on and (reason := self._lacks(node, pod)):
+            self._status(namespace, name, {"phase": "Failed", "reason": reason})
+            return
+        self._status(namespace, name, {"phase": "Running", "startTime": timestamp(), **self._readiness(pod)})
+        self._admitted[uid] = on
+
+    def _lacks(self, node: JsonObject, pod: JsonObject) -> str:
+        """Why a kubelet refuses a pod; empty: it admits it."""
         on, admitted = node_of(pod), self._admitted
         others = [
             other
             for other in self._server.objects("pods")
-            if node_of(other) == on and other["metadata"]["uid"] in admitted and not ended(other)
+            if node_of(other) == on and admitted.get(other["metadata"]["uid"]) == on and not ended(other)
         ]
         cpu, most = room_of(node)
         if sum(map(cpu_of, others)) + cpu_of(pod) > cpu:
-            self._refuse(namespace, name, "OutOfcpu")
-        elif len(others) + 1 > most:
-            self._refuse(namespace, name, "OutOfpods")
-        else:
-            self._status(namespace, name, {"phase": "Running", "startTime": timestamp(), **self._readiness(pod)})
-            self._admitted.add(uid)
+            return "OutOfcpu"
+        return "OutOfpods" if len(others) + 1 > most else ""
 
     def _readiness(self, pod: JsonObject) -> JsonObject:
         """Its condition, where somebody counts ready pods."""
@@ -165,9 +176,6 @@ class Nodes:
             return {}
         others = [one for one in pod["status"].get("conditions", ()) if one.get("type") != "Ready"]
         return {"conditions": [*others, {"type": "Ready", "status": "True"}]}
-
-    def _refuse(self, namespace: str, name: str, reason: str) -> None:
-        self._status(namespace, name, {"phase": "Failed", "reason": reason})
 
     def _status(self, namespace: str, name: str, status: JsonObject) -> None:
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"
@@ -180,7 +188,7 @@ class Nodes:
     def _readmit(self, node: str) -> None:
         for pod in self._server.objects("pods"):
             if node_of(pod) == node:
-                self._admitted.discard(pod["metadata"]["uid"])
+                self._admitted.pop(pod["metadata"]["uid"], None)
                 self._see(pod)
 
     def _let_go(self, namespace: str, name: str, uid: str) -> None:

@@ -217,6 +217,18 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
+        "pods that have not started are evicted",
+        "the Eviction API lets pods that are Pending go whatever their budget says, and the judge did not know that"
+        " (seed 30271)",
+        scene(
+            "not started",
+            at(5.0, "slow-kubelets", takes=60.0, seconds=10.0),
+            at(6.0, "want", namespace="blue", name="p1", cpu=250, replicas=4, promise=True, budget=4),
+            at(20.0, "relabel", node="n1", disk="hdd", seconds=120.0),
+            cast=(EVICTOR,),
+        ),
+    ),
+    Found(
         "a pod is taken out of its claim after it was bound",
         "when its answer was lost, the write that takes a pod out of its claims was sent again, though the pod was"
         " tried again and bound meanwhile: it ran with a device that was reserved for nobody",

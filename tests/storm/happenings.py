@@ -51,6 +51,7 @@ OPEN_EYED = frozenset(
         "wall-clock",
         "lease-gone",
         "half-way",
+        "slow-kubelets",
     }
 )
 """What happens without keeping anybody's news from getting through."""
@@ -149,6 +150,17 @@ def delete_namespace(world: World, rng: Random, namespace: str, seconds: float) 
             world.controllers.look_again()
 
     world.after(seconds, again)
+
+
+@act
+def slow_kubelets(world: World, rng: Random, takes: float, seconds: float) -> None:
+    """For a while pods take so much longer to start, as where their images are pulled first."""
+    world.nodes.slow = takes
+
+    def recover() -> None:
+        world.nodes.slow = 0.0
+
+    world.after(seconds, recover)
 
 
 @act

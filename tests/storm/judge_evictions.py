@@ -96,8 +96,8 @@ class EvictionJudge:
         if again:
             return  # it leaves already: asking again changes nothing
         for budget in server.objects("poddisruptionbudgets"):
-            if not covers(budget, pod):
-                continue
+            if not covers(budget, pod) or pod["status"]["phase"] != "Running":
+                continue  # the Eviction API asks no budget about a pod that has not started, or has ended
             left = sum(healthy(one) for one in server.objects("pods") if covers(budget, one) and node_of(one))
             key = f"{entry.namespace}/{budget['metadata']['name']}"
             if left < budget["spec"]["minAvailable"] and now - self._unhealthy.get(key, -1e9) > COUNTED_SECONDS:

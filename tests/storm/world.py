@@ -99,6 +99,7 @@ class World:
         self.operators: list[OperatorProcess] = []
         self.policies: Policies | None = None
         self.devices: Devices | None = None
+        self.budgets: Budgets | None = None
         self.gangs = Gangs(self) if casting.GANGS in plan.cast else None
         self.judge = Judge(self)
         self.nodes = Nodes(self.server, self.loop, self._rng("nodes"))
@@ -127,7 +128,7 @@ class World:
         if "evictor" in self.plan.cast:
             self.evictors = two(Evictor, "evictor")
             self.nodes.disks = {name: "ssd" if i % 3 else "hdd" for i, (name, *_) in enumerate(self.plan.nodes)}
-            Budgets(self.server, self.loop, self._rng("budgets"))
+            self.budgets = Budgets(self.server, self.loop, self._rng("budgets"))
         if "devices" in self.plan.cast:
             self.devices = Devices(self)
             self.controllers.claim = self.devices.claim
@@ -306,6 +307,8 @@ class World:
             return
         self.nodes.look_again()
         self.controllers.look_again()
+        if self.budgets is not None:
+            self.budgets.look()
 
     def _sent(self, loop: Loop, data: bytes) -> None:
         if data[:4] != b"POST":
