@@ -311,4 +311,19 @@ FOUND: tuple[Found, ...] = (
             at(130.0, "want", namespace="green", name="w2", cpu=100, replicas=5),
         ),
     ),
+    Found(
+        "an eviction that begins its owner's next round, and is late",
+        "its intent was answered late, and meanwhile an older pod of the owner was evicted, so that a successor went"
+        " 2.5 s after that instead of 60 s (beside seed 30321)",
+        scene(
+            "overtaken",
+            at(5.0, "want", namespace="blue", name="p1", cpu=250, replicas=6, promise=True),
+            at(60.0, "relabel", node="n0", disk="ssd", seconds=0.0),
+            at(100.0, "relabel", node="n1", disk="hdd", seconds=60.0),
+            at(200.0, "relabel", node="n0", disk="hdd", seconds=60.0),
+            at(200.5, "relabel", node="n2", disk="hdd", seconds=60.0),
+            at(214.0, "requests", what="create events", chance=0.3, seconds=1.25, right=True, after=3.0),
+            cast=(EVICTOR,),
+        ),
+    ),
 )

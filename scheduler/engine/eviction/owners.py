@@ -27,6 +27,14 @@ class _Record:
 
 
 @dataclass(frozen=True, slots=True)
+class _Asking:
+    """A pod was asked to go `at` (engine time). `begins`: it succeeds others, so the owner's next round begins."""
+
+    at: float
+    begins: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Spared:
     """Why a pod is left alone for some `seconds`. `turn`: the eviction it succeeds; None: one without an answer."""
 
@@ -40,8 +48,8 @@ class Owners:
     def __init__(self, backoff: float, most: float) -> None:
         self._backoff, self._most = backoff, most
         self._records: dict[str, _Record] = {}
-        self._asking: dict[str, dict[str, float]] = {}
-        """Owner → pods that were asked to go, and when (engine time): the API has not answered yet."""
+        self._asking: dict[str, dict[str, _Asking]] = {}
+        """Owner → pods that were asked to go, by UID: the API has not answered yet."""
         self._unsure: dict[str, tuple[Turn, float]] = {}
         """Pods that may yet turn out to be evicted, and since when: nobody knows, but if they go now, that is why."""
 
@@ -54,7 +62,10 @@ class Owners:
 
     def asked(self, pod: Pod, now: float) -> None:
         """The API is asked to evict it."""
-        self._asking.setdefault(owner_key(pod), {})[pod.uid] = now
+        owner = owner_key(pod)
+        record = self._records.get(owner)
+        begins = record is not None and _succeeds(record, pod)
+        self._asking.setdefault(owner, {})[pod.uid] = _Asking(now, begins)
 
     def answered(self, pod: Pod, turn: Turn, now: float, *, evicted: bool | None, stays: bool) -> bool:
         """The API has answered; whether the pod counts as evicted.
@@ -99,13 +110,16 @@ class Owners:
     def spared(self, pod: Pod, now: float, placed_at: float | None = None) -> Spared | None:
         """Whether a pod is left alone for a while, because it succeeds one that was evicted.
 
-        `placed_at` (engine time) matters while an eviction has no answer yet: then its time is not known.
+        `placed_at` (engine time) matters while an eviction has no answer yet: then its time is not known. While the
+        first pod of a next round is asked to go, the owner's other pods wait, also those that succeed nobody: requests
+        overtake one another, and the first pod would then go right after an eviction that it has to keep away from.
         """
         owner = owner_key(pod)
         record = self._records.get(owner)
         succeeds = record is not None and _succeeds(record, pod)
-        others = [at for uid, at in self._asking.get(owner, {}).items() if uid != pod.uid]
-        if others and (succeeds or (placed_at is not None and min(others) < placed_at)):
+        others = [one for uid, one in self._asking.get(owner, {}).items() if uid != pod.uid]
+        unsettled = any(one.begins or (placed_at is not None and one.at < placed_at) for one in others)
+        if others and (succeeds or unsettled):
             return Spared(_ANSWER_SECONDS, None)
         if record is None or not succeeds:
             return None

@@ -272,6 +272,26 @@ def test_siblings_do_not_wait(harness: Harness) -> None:
     assert sorted(harness.after(GRACE)) == ["web-0", "web-1", "web-2"]
 
 
+def test_the_first_of_a_next_round_goes_alone(harness: Harness) -> None:
+    """Requests overtake one another: an older pod waits for the answer, lest the successor goes right after it."""
+    harness.put(keeping("old", "b"))
+    evicted(harness, "web-0")
+    harness.answer("web-0", 201)
+    harness.lose("Pod", "web-0")
+    harness.now += 1
+    harness.put(keeping("web-1", "a"), disk("c"))
+    harness.look()
+    assert harness.after(299) == ["web-1"]
+    harness.put(disk("b", "hdd"))
+    harness.look()
+    assert harness.after(GRACE) == []
+    assert "has not answered yet" in harness.notes("EvictionHeld")[-1]
+    harness.answer("web-1", 201)
+    harness.now += 5
+    (eviction,) = harness.look()
+    assert (eviction.pod.name, eviction.turn.round) == ("old", 2)
+
+
 @pytest.mark.parametrize(
     ("created", "waits"), [("2026-01-01T11:59:59Z", False), ("2026-01-01T12:00:00Z", True)], ids=["sibling", "later"]
 )
