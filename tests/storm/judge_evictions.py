@@ -52,8 +52,10 @@ class EvictionJudge:
         """Node → when its label changed."""
         self._asked_at: dict[str, float] = {}
         """Pod → when somebody last sent its eviction."""
-        self._evicted: dict[str, tuple[float, float, int]] = {}
-        """Owner → when its first and its last pod of a round was evicted, and which round it is."""
+        self._evicted: dict[str, tuple[float, int]] = {}
+        """Owner → when its first pod of a round was evicted, and which round it is."""
+        self._evictions: dict[str, list[tuple[float, float]]] = {}
+        """Owner → when the eviction of each of its pods was sent, and when it took place."""
         self._uids: dict[str, float] = {}
         """Pods that were evicted."""
         self._unhealthy: dict[str, float] = {}
@@ -128,20 +130,23 @@ class EvictionJudge:
         owner = meta["ownerReferences"][0]["uid"]
         created = world.seconds(str(meta["creationTimestamp"]))
         sent = self._asked_at.get(f"{entry.namespace}/{entry.name}", now)
-        first, last, number = self._evicted.get(owner, (now, now, 1))
+        first, number = self._evicted.get(owner, (now, 1))
+        past = self._evictions.setdefault(owner, [])
+        last = latest_before(sent, past)
+        past.append((sent, now))
         wait = min(CAREFUL.owner_backoff * 2.0 ** (number - 1), CAREFUL.owner_backoff_most)
         soon = sent - last < wait - ROUNDING_SECONDS - 0.01 * wait
         if created <= math.floor(first):
             # Who was created in about the second of the first eviction may be a successor, with which a round begins.
             begins = created >= math.floor(first) - SAME_SECONDS and not soon
-            self._evicted[owner] = sent if begins else min(first, sent), now, number
+            self._evicted[owner] = sent if begins else min(first, sent), number
             return
         if soon and not self._judge.unsure():
             self._judge.say(
                 "V3",
                 f"{entry.user} evicts {entry.name} of {owner} {sent - last:.1f} s after the last one, want {wait:g}",
             )
-        self._evicted[owner] = sent, now, number + 1
+        self._evicted[owner] = sent, number + 1
 
     def finish(self) -> None:
         """V4."""
@@ -224,6 +229,14 @@ class EvictionJudge:
                 if covers(budget, new):
                     key = f"{budget['metadata']['namespace']}/{budget['metadata']['name']}"
                     self._unhealthy[key] = self._world.now
+
+
+def latest_before(sent: float, past: list[tuple[float, float]]) -> float:
+    """When the latest eviction took place of those that were sent before this one, or with it; -inf: none was.
+
+    What is sent later may overtake it, and it can't keep away from that. `past`: sent, took place.
+    """
+    return max((at for asked, at in past if asked <= sent), default=-math.inf)
 
 
 class _Hears:

@@ -20,6 +20,7 @@ from tests.storm.casting import EVICTOR, POLICIES
 from tests.storm.found import FOUND, Found
 from tests.storm.happenings import at
 from tests.storm.judge import served_since
+from tests.storm.judge_evictions import latest_before
 from tests.storm.mutants_groups import MUTANTS, named
 from tests.storm.plan import Plan, plan
 from tests.storm.seeds import CAUGHT_BY, OPEN, SCENES, UNCAUGHT, without_holes
@@ -131,3 +132,11 @@ def test_the_judge_does_not_count_what_nobody_could_have_heard() -> None:
     assert served_since(130.0, 100.0, [(10.0, 20.0)]) == 100.0
     assert served_since(130.0, 100.0, [(100.0, 120.0)]) == 100.0 + 20.0 + 20.0
     assert served_since(150.0, 100.0, [(20.0, 45.0), (100.0, 160.0)]) == 100.0 + (50.0 + 30.0) + (25.0 + 25.0)
+
+
+def test_the_judge_blames_nobody_for_what_was_sent_later() -> None:
+    """An eviction keeps away from those that are over or under way, and not from one that overtakes it (seed 30321)."""
+    assert latest_before(10.0, []) == float("-inf")
+    assert latest_before(10.0, [(1.0, 2.0), (3.0, 5.0)]) == 5.0
+    assert latest_before(10.0, [(1.0, 2.0), (9.0, 12.0)]) == 12.0
+    assert latest_before(10.0, [(1.0, 2.0), (10.5, 11.0)]) == 2.0
