@@ -11,8 +11,9 @@ it; what the same process did itself excuses nothing.
 
 from __future__ import annotations
 
+from asyncio import Task
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -326,6 +327,14 @@ class Judge:
             timeline.run(timeline.now + 0.25)
         return places.free
 
+    def _unended(self, tasks: Collection[Task[None]]) -> int:
+        """A write may be under way at any time, as long as pods come and go. How many of these do not end."""
+        timeline, begun = self._world.timeline, list(tasks)
+        given_up = timeline.now + PAGE_SECONDS
+        while not all(task.done() for task in begun) and timeline.now < given_up:
+            timeline.run(timeline.now + 0.25)
+        return sum(not task.done() for task in begun)
+
     def _cache(self, berth: Berth) -> Iterator[str]:
         server = self._world.server
         assert berth.scheduler is not None
@@ -344,8 +353,8 @@ class Judge:
             yield f"{engine.in_flight} Bindings in flight for ever"
         if assumed := engine.cluster.assumed():
             yield f"{assumed} pods assumed for ever"
-        if tasks := len(scheduler.writer._under_way._tasks):
-            yield f"{tasks} writes that never end"
+        if unended := self._unended(scheduler.writer._under_way._tasks):
+            yield f"{unended} writes that never end"
         for name, lane in berth.client._lanes.items():
             width = lane.lane.width
             if width and (free := self._free_in_the_end(lane.places, width)) != width:
