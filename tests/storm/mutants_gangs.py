@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 from scheduler.engine.binding_cycle import BindingCycles
-from scheduler.engine.pod_groups import cycle, trying
+from scheduler.engine.pod_groups import cycle, ending, trying
 from scheduler.engine.pod_groups.ending import Endings
 from scheduler.engine.pod_groups.gathering import Gathering
 from scheduler.engine.pod_groups.results import GroupAttempt
@@ -23,6 +23,7 @@ def binds_the_part_that_fits() -> Iterator[None]:
     with (
         patch.object(cycle, "unsatisfied", lambda *_: ""),
         patch.object(trying, "unsatisfied", lambda *_: ""),
+        patch.object(ending, "unsatisfied", lambda *_: ""),
         patch.object(Gathering, "_enough", lambda *_: True),
     ):
         yield
