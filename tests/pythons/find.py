@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 NEXT = "3.14"
-"""What the package does not name yet: no tests have run on it."""
+"""What the package does not name yet: CI does not have it."""
 _SECONDS = 20
 """For an interpreter to say its version."""
 
