@@ -29,6 +29,8 @@ def works(convert: Callable[..., Any]) -> Callable[..., bool]:
     def check(*args: Any) -> bool:
         try:
             convert(*args)
+        except AbortError:
+            raise
         except EvaluationError:
             return False
         return True

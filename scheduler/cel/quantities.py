@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from scheduler.cel.effort import METER
 from scheduler.cel.errors import EvaluationError, works
 from scheduler.cel.quantity import Quantity, QuantityError
 from scheduler.cel.values import Value
@@ -10,9 +11,31 @@ from scheduler.cel.version import Version, VersionError
 
 def _quantity(text: str) -> Quantity:
     try:
-        return Quantity.parse(text)
+        found = Quantity.parse(text)
     except QuantityError as error:
         raise EvaluationError(str(error)) from None
+    METER.spend(_size(found))
+    return found
+
+
+def _size(value: Quantity) -> int:
+    """Steps of reading a quantity, or of making a number of it: one may have 20,000 digits (`1e9999`)."""
+    return value.nano.bit_length() >> 6
+
+
+def _float(value: Quantity) -> float:
+    METER.spend(_size(value))
+    return value.approximate()
+
+
+def _plus(left: Quantity, right: Quantity) -> Quantity:
+    METER.spend(2 * (_size(left) + _size(right)))
+    return left.plus(right)
+
+
+def _minus(left: Quantity, right: Quantity) -> Quantity:
+    METER.spend(2 * (_size(left) + _size(right)))
+    return left.minus(right)
 
 
 def _integer(value: Quantity) -> int:
@@ -56,13 +79,13 @@ OVERLOADS: dict[str, Callable[..., Value]] = {
     "quantity_is_greater_than": lambda left, right: left.nano > right.nano,
     "quantity_is_less_than": lambda left, right: left.nano < right.nano,
     "quantity_compare_to": _compare,
-    "quantity_get_float": Quantity.approximate,
+    "quantity_get_float": _float,
     "quantity_get_int": _integer,
     "quantity_is_integer": lambda value: value.integer() is not None,
-    "quantity_add": Quantity.plus,
-    "quantity_add_int": lambda left, right: left.plus(Quantity.of(right)),
-    "quantity_sub": Quantity.minus,
-    "quantity_sub_int": lambda left, right: left.minus(Quantity.of(right)),
+    "quantity_add": _plus,
+    "quantity_add_int": lambda left, right: _plus(left, Quantity.of(right)),
+    "quantity_sub": _minus,
+    "quantity_sub_int": lambda left, right: _minus(left, Quantity.of(right)),
     "string_to_semver": _version,
     "string_bool_to_semver": _version,
     "is_semver_string": works(_version),

@@ -29,6 +29,8 @@ EMPTY = programs.DeviceView("gpu.example.com", {}, {}, None)
 EXPENSIVE = {
     "loops in loops": "lists.range(1000).all(x, lists.range(1000).all(y, x + y >= 0))",
     "errors in a loop": "lists.range(900000).exists(x, 1/0 == 1)",
+    "sums of huge quantities": 'cel.bind(q, quantity("1e9999"), '
+    "lists.range(1000).all(x, q.sub(q).add(q).isGreaterThan(q) == false))",
     "lists that hold lists": "cel.bind(r, lists.range(1000), cel.bind(m, [r, r, r, r, r, r, r, r], "
     "lists.range(1000).all(x, m == m)))",
     "lists that double": "cel.bind(a, [1], "
