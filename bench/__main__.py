@@ -39,7 +39,7 @@ QUICK = (*FIRST, "csi", "daemonset")
 """What a short run measures: the first table, and the two workloads where each pod is another one to the scheduler."""
 QUICK_PODS = 0.2
 SHORT_PODS, SHORT_MINUTES = 0.5, 12.0
-"""A run of at most a quarter of an hour, which is worth recording: the last workload may begin after these minutes."""
+"""At most a quarter of an hour for each run, and worth recording: the last workload may begin after these minutes."""
 ALL_NODES = ("basic", "hetero")
 """Workloads for which kube-scheduler is also made to score all nodes."""
 
@@ -48,7 +48,7 @@ def main() -> int:
     """Run, print, and record if asked to."""
     chosen = _options().parse_args()
     if chosen.short and chosen.minutes is None:
-        chosen.minutes = SHORT_MINUTES
+        chosen.minutes = SHORT_MINUTES * chosen.runs
     try:
         workloads = planned(chosen)
     except WorkloadError as error:
@@ -162,7 +162,7 @@ def _options() -> argparse.ArgumentParser:
         "--short",
         action="store_true",
         help=f"half of the measured pods, the first table with csi and daemonset, and no further workload after "
-        f"{SHORT_MINUTES:g} minutes",
+        f"{SHORT_MINUTES:g} minutes for each of its runs",
     )
     options.add_argument("--minutes", type=float, help="begin no further workload after so many minutes")
     options.add_argument("--record", action="store_true", help="write bench/history, docs/benchmarks.md and its chart")

@@ -1,4 +1,4 @@
-"""Claims and devices as a plan sees them: what is reserved in thought, and what pods give back that leave in thought.
+"""Claims and devices as a dry run sees them: what is reserved in it, and what pods give back that leave in it.
 
 Slices, classes and taint rules are the original's. Claims are copied some at a time, since there may be many.
 """

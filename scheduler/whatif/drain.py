@@ -28,7 +28,7 @@ class Drain:
         force: bool,
         only_wait: Container[str] = (),
     ) -> None:
-        """`force`: remove pods whatever budgets say. `only_wait`: UIDs of pods that are on nodes in thought alone."""
+        """`force`: remove pods whatever budgets say. `only_wait`: UIDs of pods that are on nodes in a dry run alone."""
         self.was: dict[str, str] = {}
         """UID → the node that a pod was on."""
         self.moved: list[Pod] = []

@@ -1,4 +1,4 @@
-"""Pods put on nodes in thought, one after the other, and taken off again."""
+"""Pods put on nodes in a dry run, one after the other, and taken off again."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,7 @@
 """Which nodes could be removed: all their pods would land elsewhere, and nothing forbids that they go.
 
-Each node is tried in thought by itself, those with the fewest pods first. Then they are taken away one after the other
-as long as all pods land, which is a set that can go together, and not always the largest one.
+Each node is tried in a dry run by itself, those with the fewest pods first. Then they are taken away one after the
+other as long as all pods land, which is a set that can go together, and not always the largest one.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from scheduler.whatif.gangs.endings import without
 from scheduler.whatif.placing import Placing, placing
 
 MOST = 60_000
-"""Pods that are placed in thought, for all nodes together."""
+"""Pods that are placed in a dry run, for all nodes together."""
 _NAMED = 20
 """Pods of a node that are listed with where they would go."""
 BARE = "no controller would create it again"
@@ -69,8 +69,8 @@ def removals(
 ) -> Removals:
     """Look at the nodes that are chosen. The cluster is as before afterwards.
 
-    `most`: pods that are placed in thought. `only_wait`: UIDs of pods that are on nodes in thought alone. They keep no
-    node: if they land nowhere else, they wait, as they do now. Raises PluginError.
+    `most`: pods that are placed in a dry run. `only_wait`: UIDs of pods that are on nodes in a dry run alone. They
+    keep no node: if they land nowhere else, they wait, as they do now. Raises PluginError.
     """
     search = _Search(cluster, framework, most, only_wait)
     nodes = [(row, node) for row, node in cluster.nodes.live() if chosen(node)]
@@ -144,7 +144,7 @@ class _Search:
         return [pod for pod in self._cluster.pods_on(row) if not stays(pod)]
 
     def running(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Of these pods, the ones that really are on their node, and not only in thought."""
+        """Of these pods, the ones that really are on their node, and not only in a dry run."""
         return [pod for pod in pods if pod.uid not in self._only_wait]
 
     def forbidden(self, pods: Sequence[Pod]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Objects that are meant to be looked at again and again: by others' changes, by their own, and in thought."""
+"""Objects that are meant to be looked at again and again: by others' changes, by their own, and in a dry run."""
 
 from __future__ import annotations
 

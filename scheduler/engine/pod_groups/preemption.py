@@ -1,8 +1,8 @@
 """What preemption can do for a pod group that found too few nodes: whom it removes, and where the group waits then.
 
-Mirrors kube-scheduler `framework/preemption/podgrouppreemption.go`. All pods of lower priority are left out in thought,
-and the group is tried once. If it fits, as many of them as possible are spared. All of this is one plan, made in slices
-in a cluster of its own, which is thrown away afterwards.
+Mirrors kube-scheduler `framework/preemption/podgrouppreemption.go`. In a dry run all pods of lower priority are left
+out, and the group is tried once. If it fits, as many of them as possible are spared. All of this is one plan, made in
+slices in a cluster of its own, which is thrown away afterwards.
 """
 
 from collections.abc import Callable, Generator

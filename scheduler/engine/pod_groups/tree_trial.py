@@ -1,4 +1,4 @@
-"""A group of groups that is tried in thought: which nodes its pods would find in a cluster without any victim.
+"""A group of groups that is tried in a dry run: which nodes its pods would find in a cluster without any victim.
 
 `scheduler.engine.pod_groups.trial` does the same for one group.
 """

@@ -2,7 +2,7 @@
 
 Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupSchedulingRecursiveAlgorithm, and what it calls). It is a
 generator that yields the steps that it took, so that others have their share in between. How pods are tried and assumed
-is left to those who go it: in the columns (`tree_search`), or in thought (`tree_trial`).
+is left to those who go it: in the columns (`tree_search`), or in a dry run (`tree_trial`).
 """
 
 from abc import ABC, abstractmethod

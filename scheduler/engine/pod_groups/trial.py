@@ -1,4 +1,4 @@
-"""The cycle of a pod group in thought: which nodes its pods would find in a cluster without any victim.
+"""The cycle of a pod group in a dry run: which nodes its pods would find in a cluster without any victim.
 
 As `scheduler.engine.pod_groups.cycle` and `placements`, in a cluster that nobody else looks at: nothing but devices is
 reserved. Mirrors kube-scheduler `schedule_one_podgroup.go` (runRootSchedulingAlgorithm).
@@ -29,7 +29,7 @@ from scheduler.state.column import Bools
 from scheduler.state.supposed_devices import SupposedDevices
 
 MOVED = 20
-"""Steps of a pod that is assumed in thought, or forgotten."""
+"""Steps of a pod that is assumed in a dry run, or forgotten."""
 Found = TypeVar("Found")
 Steps = Generator[int, None, Found]
 Assigned = list[tuple[Pod, int]]

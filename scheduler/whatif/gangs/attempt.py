@@ -1,6 +1,6 @@
 """What a scheduler's own attempt at a pod group comes to, with preemption and the other orders that a profile asks for.
 
-An explanation places pods in thought: in one order, and with nobody preempted. Here the engine does what `berth run`
+An explanation places pods in a dry run: in one order, and with nobody preempted. Here the engine does what `berth run`
 would do. That changes the cluster for good, so it is asked last.
 """
 
@@ -17,7 +17,7 @@ _SHOWN = 8
 
 
 def attempted(gang: Gang, framework: Framework, cluster: Cluster) -> str:
-    """What to say of the attempt at a group that does not start in thought; empty: that preemption does not help."""
+    """What to say of the attempt at a group that does not start in a dry run; empty: that preemption does not help."""
     waiting = gang.waiting
     preempts = waiting[0].preempts if gang.group.preempts is None else gang.group.preempts
     if len(waiting) > MOST:

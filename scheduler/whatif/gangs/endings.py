@@ -1,6 +1,6 @@
 """Which running pods would have to end for a gang to start: a small set, found by a bounded search, and then tried.
 
-From each node pods are taken in thought, those first that hold most of what the gang asks for, and it is counted how
+From each node pods are taken in a dry run, those first that hold most of what the gang asks for, and it is counted how
 many more of the gang fit there after each. The cheapest choice of nodes is then tried with the whole gang, and
 pods that are not needed are spared.
 """
@@ -22,7 +22,7 @@ from scheduler.whatif.gangs.fitting import Fitting
 from scheduler.whatif.gangs.gang import Domain, Gang
 
 _NODES = 2_000
-"""Nodes on which pods are taken away in thought."""
+"""Nodes on which pods are taken away in a dry run."""
 _TAKEN = 10_000
 """Pods that are taken away to count what that brings."""
 _A_NODE = 8

@@ -35,7 +35,7 @@ from scheduler.whatif.remedies import Plan, plans_for
 from scheduler.whatif.stuck import stuck_at
 
 WORK = 40_000
-"""Pods that are placed in thought for one answer, beside those that sums count."""
+"""Pods that are placed in a dry run for one answer, beside those that sums count."""
 WrittenOf = Callable[[Pod], Written | None]
 _PLACED = 200
 _DOMAINS = 1_000
@@ -54,7 +54,7 @@ def explain_group(
     written: WrittenOf = lambda pod: None,
     work: int = WORK,
 ) -> GroupExplanation:
-    """Try a group in thought, and say why it starts or not.
+    """Try a group in a dry run, and say why it starts or not.
 
     `notes`: what to say besides; `instead`: if nobody runs the scheduler that its pods name, those that they could
     name; `written`: a pod as it was written, for commands. The cluster is changed while changes are tried, and changed

@@ -1,4 +1,4 @@
-"""How many pods of a gang find a node: by sums where they are equal, else by placing one after the other in thought.
+"""How many pods of a gang find a node: by sums where they are equal, else by placing one after the other in a dry run.
 
 Placing follows the order in which the scheduler tries them, each with those before it on their nodes.
 """
@@ -21,7 +21,7 @@ from scheduler.whatif.room import Room, room
 class Fitting:
     """Asks how many pods fit, and counts what that costs.
 
-    `work`: how many pods may be placed in thought. Once so many were, `spent` is true, and nothing more is found out
+    `work`: how many pods may be placed in a dry run. Once so many were, `spent` is true, and nothing more is found out
     that sums do not say.
     """
 
@@ -34,7 +34,7 @@ class Fitting:
 
     @property
     def spent(self) -> bool:
-        """Whether no more pods may be placed in thought."""
+        """Whether no more pods may be placed in a dry run."""
         return self.left <= 0
 
     def room(self, members: Sequence[Pod]) -> Room | None:

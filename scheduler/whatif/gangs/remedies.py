@@ -1,4 +1,4 @@
-"""What would start a gang: small changes, each tried by placing the whole gang in thought before it is offered."""
+"""What would start a gang: small changes, each tried by placing the whole gang in a dry run before it is offered."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -38,7 +38,7 @@ _TOGETHER = 8
 """Nodes that are changed in the same way at once."""
 _RESOURCES = 6
 _ROUGH = 6
-"""Steps of a search for an amount, where each is a gang that is placed in thought."""
+"""Steps of a search for an amount, where each is a gang that is placed in a dry run."""
 _EACH = 16
 """Pods for each of which a command is shown."""
 _MI = 1 << 20
@@ -105,7 +105,7 @@ class Remedies:
         nodes: dict[str, list[OnNode]] = {}
         own = {pod.key for pod in self._gang.waiting}
         for plan in self._plans:
-            # Pods of the gang are on nodes in thought only: each would change with the one that stops it.
+            # Pods of the gang are on nodes in a dry run only: each would change with the one that stops it.
             plan = tuple(change for change in plan if not (isinstance(change, MovePod) and change.pod in own))
             if not plan or any(isinstance(change, MovePod | AddNode | Request) for change in plan):
                 continue

@@ -1,4 +1,4 @@
-"""Gangs whose pods claim devices, in thought: what is reserved there, and which devices running pods give back."""
+"""Gangs whose pods claim devices, in a dry run: what is reserved there, and which devices running pods give back."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_room_is_kept_where_devices_become_free(budget: Budget | None) -> None:
     assert events(said) == [("RoomKept", kept)]
     (room,) = harness.engine.cluster.kept_room.by_profile.values()
     assert sorted(room.planned.values()) == ["n0", "n1"]
-    assert len(harness.engine.cluster.devices.allocated) == 3, "nothing is given back but in thought"
+    assert len(harness.engine.cluster.devices.allocated) == 3, "nothing is given back but in a dry run"
     settled(harness)
 
 

@@ -336,7 +336,7 @@ def test_whatever_is_offered_starts_it(
     short: int,
     topology: bool,
 ) -> None:
-    """And the group starts in thought if and only if it starts in an engine, with as many pods."""
+    """And the group starts in a dry run if and only if it starts in an engine, with as many pods."""
     objects: list[Object] = [
         node(
             f"n{i}",
@@ -385,7 +385,7 @@ def test_the_cheapest_choice_is_the_cheapest(steps: list[list[int]], missing: in
 
 
 def test_a_large_gang_is_counted_not_placed_again_and_again() -> None:
-    """Its pods are placed in thought once, which is all the work that is allowed; what is tried after that are sums."""
+    """Its pods are placed in a dry run once, which is all the work that is allowed; after that come sums."""
     nodes = [node(f"n{i}", "8") for i in range(40)]
     answer = asked([*nodes, group(500), *members(500)], work=501)
     assert answer.fits == 80

@@ -1,4 +1,4 @@
-"""What berth run would do about a group that does not start in thought is said: preemption, and other orders."""
+"""What berth run would do about a group that does not start in a dry run is said: preemption, and other orders."""
 
 import json
 from pathlib import Path

@@ -159,7 +159,7 @@ def _guarded(objects: list[Object]) -> bool:
 
 
 def test_who_only_waits_keeps_no_node() -> None:
-    """A pod that waits is on a node in thought alone: it is not lost with the node, and may wait on."""
+    """A pod that waits is on a node in a dry run alone: it is not lost with the node, and may wait on."""
     objects = [node("n0", "4"), node("n1", "1"), on("p", "n1", "1"), pod("w", "2")]
     found = found_in(objects)
     assert [(each.node, each.pods) for each in found.removable] == [("n0", 0), ("n1", 1)]
