@@ -18,6 +18,7 @@ from tests.controlplane import build, namespaces
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.existing import ExistingCluster
 from tests.controlplane.once import BuildError, UnreachableError
+from tests.parts.places import may_be_real
 
 GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
 BUILT = pytest.StashKey[Path | UnreachableError | BuildError]()
@@ -32,6 +33,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         wanted = set(getattr(item, "fixturenames", ()))
         if {"control_plane", "control_plane_binaries", *TOOLS} & wanted:
             item.add_marker("real")
+        if item.get_closest_marker("real") and not may_be_real(item.path.relative_to(item.config.rootpath)):
+            raise pytest.UsageError(
+                f"{item.nodeid} needs real processes: tests/parts/places.py does not name its folder"
+            )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
