@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -43,6 +44,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Build before the first test, in sight: a build takes longer than a test may."""
     if session.config.option.collectonly:
         return
+    # What was imported and collected stays until the end: no collection of garbage looks through it again. Tests make
+    # large things that last for milliseconds, so what is young is looked through less often, too.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
     real = [item for item in session.items if "real" in item.keywords]
     with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         # In this order: the chart's tools share packages with the control plane.
