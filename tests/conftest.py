@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.controlplane import build, namespaces
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.existing import ExistingCluster
 from tests.controlplane.once import BuildError, UnreachableError
+from tests.parts.places import may_be_real
 
 GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
 BUILT = pytest.StashKey[Path | UnreachableError | BuildError]()
@@ -32,12 +34,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         wanted = set(getattr(item, "fixturenames", ()))
         if {"control_plane", "control_plane_binaries", *TOOLS} & wanted:
             item.add_marker("real")
+        if item.get_closest_marker("real") and not may_be_real(item.path.relative_to(item.config.rootpath)):
+            raise pytest.UsageError(
+                f"{item.nodeid} needs real processes: tests/parts/places.py does not name its folder"
+            )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build before the first test, in sight: a build takes longer than a test may."""
     if session.config.option.collectonly:
         return
+    # What was imported and collected stays until the end: no collection of garbage looks through it again. Tests make
+    # large things that last for milliseconds, so what is young is looked through less often, too.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
     real = [item for item in session.items if "real" in item.keywords]
     with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         # In this order: the chart's tools share packages with the control plane.

@@ -14,10 +14,10 @@ from scheduler.model.devices import ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
-from scheduler.plugins.registry import registry
 from scheduler.whatif import cases
 from scheduler.whatif.world import World
 from tests.conformance.comparison import Case
+from tests.registered import registry
 
 
 def answer(case: Case) -> Case:

@@ -50,12 +50,12 @@ from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import COMPOSITE, NATIVE, GroupKey
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
-from scheduler.plugins.registry import registry
 from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.state.validate import validate
 from tests.differential.generate.dice import Object
+from tests.registered import registry
 
 MOST_CYCLES = 2_000
 BACKOFF = 20.0

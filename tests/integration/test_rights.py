@@ -113,8 +113,10 @@ def test_degraded(
     berth = harbour.berth(control_plane, token=grant({"services", "events"}))
     api.create(path, pod("web", berth.scheduler_name))
     checks.wait_bound(api, real_namespace, 1)
+    # Pods wait for no Service: it may be refused after the Binding.
+    refused = wait_for("the refusal", lambda: berth.lines("not allowed to follow"), checks.BOUND)
     assert berth.end()["events"] == 0
-    refused = berth.lines("not allowed to follow")
+    assert refused == berth.lines("not allowed to follow")
     assert [(line["kind"], line["needed"]) for line in refused] == [("Service", False)]
     assert 'cannot list resource "services"' in refused[0]["error"]
 

@@ -1,7 +1,8 @@
 """All that CI runs, in parts at the same time: `python -m tests.parts`, from the root of the repository.
 
 Tests on real processes mostly wait, and the others compute, so both together take little longer than the longer of
-them. Those that compute leave the cores to the others, so that what is timed by a real clock is not starved.
+them. Those that compute leave the cores to the others, so that what is timed by a real clock is not starved. They are
+cut into parts of which whoever is free takes the next, the longest first, so that all cores are busy until the end.
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePath
 
 from tests.parts.lanes import run
 from tests.parts.part import Part
+from tests.parts.places import HOSTILE, MIDDLE, REAL, STORM, WHOLE
 from tests.pythons.find import find, of_the_image, tried
 
 OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HOMES = Path(sys.prefix) / "pythons"
 """`make clean` removes them with the virtual environment."""
 LOGS = Path(sys.prefix) / "parts"
-SLOW = ("tests/storm", "tests/unit/bench")
+SLOW = (STORM, HOSTILE)
 """Fast tests that take minutes, and say nothing of another version that the others do not say."""
+OF_THEIR_OWN = {"storm": (STORM,), "hostile objects": (HOSTILE,), "fast tests of the middle": MIDDLE}
+"""Fast tests that are a part each on this version, the longest first; the others together take longer than any."""
 BY_CHANCE = (
     "engine/test_verified.py::test_decisions_on_what_is_kept_and_on_a_cluster_made_anew_agree",
     "framework/test_quick_decisions.py::test_what_is_kept_agrees_with_a_cluster_made_anew",
@@ -47,8 +51,6 @@ BY_CHANCE = (
 Whether both are the same is no matter of the version: one that led both ways astray fails tests beside them, which say
 what the answer is.
 """
-TOGETHER = Path("tests/integration")
-"""These take longest of those on real processes, and mostly wait: they run in two halves at the same time."""
 SECOND_HALF = "n"
 """The first letter of the files that are in it, after `test_`."""
 PYTEST = (sys.executable, "-m", "pytest", "-q")
@@ -59,9 +61,23 @@ def of_version(version: str, interpreter: str) -> Part:
     """The fast tests on another version of Python but for the dearest, in a virtual environment of its own."""
     HOMES.mkdir(parents=True, exist_ok=True)
     make = [*MAKE, "unit", f"VENV={HOMES / version}", f"PYTHON={interpreter}"]
-    without = [*(f"--ignore={folder}" for folder in SLOW), *(f"--deselect=tests/unit/{test}" for test in BY_CHANCE)]
+    without = [*ignoring(SLOW), *(f"--deselect=tests/unit/{test}" for test in BY_CHANCE)]
     env = os.environ | {"PYTEST_ADDOPTS": " ".join(without)}
     return Part(f"fast tests on Python {version}", make, LOGS / f"{version}.log", yields=True, env=env)
+
+
+def on_this_version() -> Iterator[Part]:
+    """The fast tests, the longest part first."""
+    parts = {"other fast tests": ignoring(folder for folders in OF_THEIR_OWN.values() for folder in folders)}
+    parts |= {name: [str(folder) for folder in folders] for name, folders in OF_THEIR_OWN.items()}
+    for name, which in parts.items():
+        log = LOGS / f"{name.replace(' ', '-')}.log"
+        yield Part(name, [*PYTEST, "-m", "not real", *which], log, yields=True)
+
+
+def ignoring(folders: Iterable[PurePath]) -> list[str]:
+    """Options of pytest."""
+    return [f"--ignore={folder}" for folder in folders]
 
 
 def halves(files: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
@@ -83,13 +99,12 @@ def main() -> int:
     check = Part("lint, types and layers", [*MAKE, "check"], LOGS / "check.log", yields=True, gate=True)
     first, second = (
         Part(f"tests of the whole, {half} half", [*PYTEST, "-m", "real", *files], LOGS / f"{half}.log")
-        for half, files in halves(sorted(TOGETHER.glob("test_*.py")))
+        for half, files in halves(sorted(Path(WHOLE).glob("test_*.py")))
     )
-    rest = [*PYTEST, "-m", "real", f"--ignore={TOGETHER}"]
-    alone = Part("other tests on real processes", rest, LOGS / "alone.log")
-    fast = Part("fast tests", [*PYTEST, "-m", "not real"], LOGS / "fast.log", yields=True)
+    alone = Part("other tests on real processes", [*PYTEST, "-m", "real", *map(str, REAL)], LOGS / "alone.log")
     versions = [of_version(version, place) for version, place in others.items() if place is not None]
-    failed = run([[first], [second, alone], [check, fast], versions], say)
+    # A lane that is free takes the next of the others, so at the end four of them share the cores.
+    failed = run([[first], [second, alone], [check], []], say, [*versions, *on_this_version()])
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     minutes, cpu = (time.monotonic() - began) / 60, (used.ru_utime + used.ru_stime) / 60
     say(f"\n{'Something failed' if failed else 'All passed'}: {minutes:.0f} min, {cpu:.0f} min of CPU.")

@@ -45,6 +45,11 @@ class Part:
         self._began = 0.0
         self._late = False
 
+    @property
+    def argv(self) -> list[str]:
+        """The command."""
+        return self._process.argv
+
     def start(self) -> None:
         """Start it, in a process group of its own."""
         self._process.log.parent.mkdir(parents=True, exist_ok=True)

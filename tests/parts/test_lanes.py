@@ -47,6 +47,16 @@ def test_all_are_run_and_each_is_told(tmp_path: Path) -> None:
     assert all(text.endswith("\n== short test summary info ==\nSKIPPED [1] no kubectl\n3 passed") for text in said)
 
 
+def test_who_is_free_takes_the_next(tmp_path: Path) -> None:
+    """Beside a long part of one lane, the other lane runs all that is no lane's own, in its order."""
+    said: list[str] = []
+    ends = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'b.log')!r}): time.sleep(0.01)\n{PASSES}"
+    others = [part(name, PASSES, tmp_path) for name in "ab"]
+    assert run([[part("long", ends, tmp_path)], [part("own", PASSES, tmp_path)]], said.append, others) == []
+    names = [text.split(":")[0].removeprefix("\n== ") for text in said]
+    assert [name for name in names if name != "long"] == ["own", "a", "b"]
+
+
 def test_a_part_that_fails_fails_the_whole(tmp_path: Path) -> None:
     """The others are run all the same; what failed is shown from the failures on."""
     said: list[str] = []

@@ -9,8 +9,8 @@ from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
 from tests.builders import configuration, node, pod
+from tests.registered import registry
 
 DECODER = Decoder()
 

@@ -13,7 +13,7 @@ from scheduler.framework.profiles import build
 from scheduler.kube.client import Client
 from scheduler.kube.evictions import CONTROLLER, DONE, INTENT, Regarding, event, record
 from scheduler.kube.machine import Machine
-from scheduler.plugins.registry import registry
+from tests.registered import registry
 
 ABOUT = Regarding("v1", "Pod", "default", "gone", "uid-gone")
 SERVER = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

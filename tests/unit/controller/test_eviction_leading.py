@@ -23,9 +23,9 @@ from scheduler.framework.config import default_configuration
 from scheduler.framework.profiles import build
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
-from scheduler.plugins.registry import registry
 from scheduler.service.election import candidate
 from tests.builders import Object
+from tests.registered import registry
 from tests.unit.engine.eviction.conftest import OWNER, disk, keeping
 
 EVENTS = "/apis/events.k8s.io/v1/events?fieldSelector=reason%3D{}"

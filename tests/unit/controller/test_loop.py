@@ -22,9 +22,9 @@ from scheduler.kube.client import Client
 from scheduler.kube.machine import MACHINE, Machine
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
 from tests.builders import configuration, node, pod
+from tests.registered import registry
 
 
 class Idle:

@@ -24,10 +24,10 @@ from scheduler.framework.profiles import build
 from scheduler.framework.status import Reject, Unschedulable
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
 from scheduler.telemetry.instruments import Family, Reading, read
 from tests.builders import node, pod
+from tests.registered import registry
 
 
 class Clock:

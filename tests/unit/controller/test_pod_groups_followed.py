@@ -16,8 +16,8 @@ from scheduler.kube.errors import ApiError
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource
 from scheduler.model.pod_group import COSCHEDULING, NATIVE, GroupKey
-from scheduler.plugins.registry import registry
 from tests.builders import configuration
+from tests.registered import registry
 
 ABSENT = ApiError(404, "NotFound", "the server could not find the requested resource")
 FORBIDDEN = ApiError(403, "Forbidden", "podgroups is forbidden")

@@ -12,8 +12,8 @@ from scheduler.controller.reload import Loaded, Reloader, ReloadError, differenc
 from scheduler.controller.scheduler import Scheduler
 from scheduler.framework.config import SchedulerConfiguration, decode
 from scheduler.framework.profiles import build
-from scheduler.plugins.registry import registry
 from tests.builders import configuration, profile
+from tests.registered import registry
 
 FIT = {"scoringStrategy": {"type": "MostAllocated"}}
 

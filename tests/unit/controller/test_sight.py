@@ -18,8 +18,8 @@ from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import NAMESPACES, NODES, PODS, Resource
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
 from tests.builders import configuration, node, pod
+from tests.registered import registry
 
 
 class Kind:

@@ -19,9 +19,9 @@ from scheduler.kube.client import Client
 from scheduler.kube.errors import Unreachable
 from scheduler.kube.lease import Elector
 from scheduler.model.pod_group import GroupKey
-from scheduler.plugins.registry import registry
 from scheduler.state.kept_room import KeptRoom
 from tests.builders import configuration
+from tests.registered import registry
 
 HELD = {
     "metadata": {"name": "berth", "uid": "u", "resourceVersion": "1"},

@@ -13,8 +13,8 @@ from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
+from tests.registered import registry
 
 CONFIG = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -15,9 +15,9 @@ from scheduler.framework.config import decode
 from scheduler.framework.extenders import NodesAnswer
 from scheduler.framework.plugin import OWN_STATE, Plugin
 from scheduler.framework.profiles import build
-from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
 from tests.builders import configuration, profile
+from tests.registered import registry
 
 from .conftest import Harness, node, pod
 

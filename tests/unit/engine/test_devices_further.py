@@ -8,10 +8,10 @@ from scheduler.engine.instructions import Failed, PreBindWrite
 from scheduler.framework.config import ConfigError, decode
 from scheduler.framework.profiles import build
 from scheduler.model.pod import Pod
-from scheduler.plugins.registry import registry
 from scheduler.whatif.explain import explain
 from tests.builders import node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, resource_slice
+from tests.registered import registry
 from tests.unit.whatif.story import world
 
 from .api import Api

@@ -12,9 +12,9 @@ from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed
 from scheduler.framework.config import decode
 from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion
 from scheduler.framework.profiles import build
-from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
 from tests.builders import configuration
+from tests.registered import registry
 
 from .conftest import Harness, node, pod
 from .test_points import everything, of, place

@@ -19,9 +19,9 @@ from scheduler.framework.profiles import build
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod_group import NATIVE
-from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
 from tests.builders import Object, configuration, profile
+from tests.registered import registry
 
 from .conftest import node
 from .test_gangs import group, member

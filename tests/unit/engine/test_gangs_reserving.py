@@ -12,10 +12,10 @@ from scheduler.engine.stimuli import Follows
 from scheduler.framework.config import ConfigError, decode
 from scheduler.framework.profiles import build
 from scheduler.model.pod_group import NATIVE
-from scheduler.plugins.registry import registry
 from scheduler.state.cluster import Cluster
 from scheduler.state.validate import validate
 from tests.builders import Object, configuration, profile
+from tests.registered import registry
 from tests.unit.work import calls
 
 from .conftest import Harness, node, pod

@@ -11,9 +11,9 @@ from scheduler.framework.config import decode
 from scheduler.framework.extenders import NodesAnswer, Scores
 from scheduler.framework.profiles import build
 from scheduler.model.pod_group import NATIVE
-from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
 from tests.builders import configuration, profile
+from tests.registered import registry
 
 from .conftest import Harness, node
 from .test_extenders import FILTER, asked

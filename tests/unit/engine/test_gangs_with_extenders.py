@@ -13,9 +13,9 @@ from scheduler.framework.config import decode
 from scheduler.framework.extenders import NodesAnswer, NodesQuestion
 from scheduler.framework.profiles import build
 from scheduler.model.pod_group import NATIVE
-from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
 from tests.builders import Object, configuration
+from tests.registered import registry
 
 from .conftest import Harness, node
 from .test_extenders import FILTER, asked

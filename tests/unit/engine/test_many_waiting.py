@@ -18,10 +18,10 @@ from scheduler.framework.config import decode
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.profiles import build
 from scheduler.framework.status import Unschedulable
-from scheduler.plugins.registry import registry
 from scheduler.state.nominations import Nominations
 from scheduler.state.validate import validate
 from tests.builders import configuration, profile
+from tests.registered import registry
 from tests.unit.work import calls
 
 from .conftest import Harness, node, pod

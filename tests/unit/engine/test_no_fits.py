@@ -13,9 +13,9 @@ from scheduler.framework.attempt_record import AttemptRecord
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.plugins.default_preemption.importance import Ranking
-from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
 from tests.builders import namespace
+from tests.registered import registry
 
 from .conftest import CONFIG, Harness, node, pod
 from .test_nobody_sleeps import PRELUDE, World, _step

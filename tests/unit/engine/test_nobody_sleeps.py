@@ -17,9 +17,9 @@ from scheduler.engine.stimuli import VictimStays
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.model.pod import Pod
-from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
 from tests.builders import configuration, container, node, pod
+from tests.registered import registry
 
 from .conftest import Harness
 

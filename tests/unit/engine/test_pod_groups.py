@@ -7,9 +7,9 @@ from scheduler.engine.stimuli import Follows
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.model.pod_group import COSCHEDULING, COSCHEDULING_KIND, LABEL, NATIVE, GroupKey
-from scheduler.plugins.registry import registry
 from scheduler.state.pod_groups import GroupState
 from tests.builders import Object
+from tests.registered import registry
 
 from .conftest import CONFIG, Harness, node, pod
 

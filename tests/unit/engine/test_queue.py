@@ -15,8 +15,8 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.extenders import NodesAnswer
 from scheduler.framework.profiles import build
 from scheduler.framework.status import Unschedulable
-from scheduler.plugins.registry import registry
 from tests.builders import configuration
+from tests.registered import registry
 
 from .conftest import Harness, node, pod
 from .test_points import everything, of, opened, place, plugin

@@ -2,8 +2,8 @@
 
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
-from scheduler.plugins.registry import registry
 from tests.builders import configuration, profile
+from tests.registered import registry
 from tests.unit.engine.conftest import Harness, node, pod
 
 WITHOUT_FIT = profile("berth", plugins={"filter": {"disabled": [{"name": "NodeResourcesFit"}]}})

@@ -17,8 +17,8 @@ from scheduler.framework.config import decode
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.profiles import build
 from scheduler.framework.status import Reject, Unschedulable
-from scheduler.plugins.registry import registry
 from tests.builders import configuration, profile
+from tests.registered import registry
 from tests.storage import claim, storage_class, using, volume
 
 from .api import Api

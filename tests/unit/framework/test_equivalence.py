@@ -8,8 +8,8 @@ from scheduler.framework import equivalence
 from scheduler.framework.config import default_configuration
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
-from scheduler.plugins.registry import registry
 from tests.builders import Object, node, pod
+from tests.registered import registry
 from tests.unit.plugins.small import a_pod, cluster
 
 NODES = [node(f"n{i}", zone="ab"[i % 2], cpu="8") for i in range(20)]

@@ -12,9 +12,9 @@ from scheduler.framework.profiles import build
 from scheduler.model.kinds import Decoder
 from scheduler.model.namespaced import SelectingObject
 from scheduler.model.selectors import LabelSelector, Requirement
-from scheduler.plugins.registry import registry
 from scheduler.state.cluster import Cluster
 from tests.builders import configuration, profile
+from tests.registered import registry
 
 KINDS = 10
 ZONES = ("a", "b", "c", "")

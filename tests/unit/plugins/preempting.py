@@ -11,9 +11,9 @@ from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
-from scheduler.plugins.registry import registry
 from scheduler.state.cluster import Cluster
 from tests.builders import node, pod
+from tests.registered import registry
 
 decoder = Decoder()
 NODES = 6

@@ -8,9 +8,9 @@ from scheduler.framework.config import ConfigError, decode
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.profiles import build
 from scheduler.framework.status import PluginError
-from scheduler.plugins.registry import registry
 from scheduler.state.effort import SliceOver
 from tests.builders import Object, configuration, node, pod, profile
+from tests.registered import registry
 from tests.storage import BETA_CLASS, BOUND, capacity, claim, csi_driver, csi_node, storage_class, using, volume
 from tests.unit.plugins.small import a_pod, cluster, plugin, pre_filter, rejected, scored
 

@@ -10,10 +10,10 @@ from scheduler.framework.profiles import build
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.node import MOST_RESOURCES
-from scheduler.plugins.registry import registry
 from scheduler.state.cluster import Cluster
 from scheduler.state.validate import validate
 from tests.builders import node, pod
+from tests.registered import registry
 
 decoder = Decoder()
 GPU = "example.com/gpu"

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scheduler.framework.config import default_configuration
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
-from scheduler.plugins.registry import registry
 from scheduler.whatif.arrivals import batches
 from scheduler.whatif.documents import Document
 from scheduler.whatif.manifest import workloads
@@ -19,6 +18,7 @@ from scheduler.whatif.outcome import Outcome
 from scheduler.whatif.plan import plan
 from scheduler.whatif.world import World
 from tests.builders import node, pod
+from tests.registered import registry
 from tests.storage import claim, volume
 
 Object = dict[str, Any]

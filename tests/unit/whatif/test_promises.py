@@ -12,10 +12,10 @@ from scheduler.cli.main import run
 from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
-from scheduler.plugins.registry import registry
 from scheduler.whatif.promises import Plan, plan
 from scheduler.whatif.world import World
 from tests.builders import Object, node, pod
+from tests.registered import registry
 from tests.unit.engine.eviction.conftest import CONFIG, OWNER, disk, keeping
 
 MINE: dict[str, Any] = {"labels": {"app": "web"}}

@@ -4,12 +4,12 @@ import pytest
 
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
-from scheduler.plugins.registry import registry
 from scheduler.whatif import replay
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.profiles import TRACE_PROFILES
 from scheduler.whatif.study import Recorded, beside, study
 from scheduler.whatif.trace import Trace, read
+from tests.registered import registry
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\na,8000,8192,2,T4\nb,8000,8192,2,T4\nc,8000,8192,2,G2\n"
 HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"

@@ -29,10 +29,10 @@ from scheduler.kube.writes import meta_time
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.promise import ANNOTATION
-from scheduler.plugins.registry import registry
 from scheduler.state.validate import validate
 from tests import builders
 from tests.builders import Object
+from tests.registered import registry
 
 
 class Steady(Plugin):

@@ -39,8 +39,8 @@ from scheduler.kube.machine import Machine
 from scheduler.kube.writes import meta_time
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
 from tests.builders import Object
+from tests.registered import registry
 from tests.unit.engine.eviction.conftest import CONFIG, EPOCH, OWNER, disk, keeping
 
 KEPT_SECONDS = 3600.0
