@@ -192,7 +192,7 @@ class Framework:
             elif outcome is not None:
                 return None
         if names is not None:
-            # A pod of a DaemonSet names its node: what is kept tells the rest about it.
+            # A pod of a DaemonSet names its node: the kept results have the rest about that node.
             left = left & nodes.named(names)
         self._reached("PreFilter", SUCCESS)
         for plugin in asked.filters:
@@ -334,10 +334,6 @@ class Framework:
                 except PluginError as error:
                     result = error
                 yield plugin.name, result
-
-    def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision) -> str:
-        """The end of the FailedScheduling message."""
-        return self.post_filter_result(pod, cluster, decision).text
 
     def binding_plugins(
         self, pod: Pod, row: int, node: str, waiting_pods: WaitingPods, binders: tuple[Any, ...] = ()
