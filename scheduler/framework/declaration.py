@@ -95,6 +95,8 @@ class Declaration(Struct, frozen=True):
     """What happens on one node may change the verdict on another."""
     on_node_unless_elsewhere: bool
     """`on_node` is true of it for each pod for which it does not look elsewhere."""
+    static_unless_elsewhere: bool
+    """`static` is true of it for each pod for which it does not look elsewhere."""
     keeps_scores: bool
     """Its normalised scores can be kept by node."""
     counts: bool
@@ -125,6 +127,7 @@ def declaration_of(plugin_class: type[Plugin]) -> Declaration:
         on_node=on_node,
         may_look_elsewhere=bool(depends_on & (PODS_ELSEWHERE | OWN_STATE)),
         on_node_unless_elsewhere=bool(depends_on) and not depends_on & ~(NODE | PODS_HERE | PODS_ELSEWHERE),
+        static_unless_elsewhere=bool(depends_on) and not depends_on & ~(NODE | PODS_ELSEWHERE),
         keeps_scores=on_node and (normalize is None or (static and isinstance(normalize, Normalizer))),
         counts="takes" in methods,
         enqueues_by_cluster=_takes_cluster(getattr(plugin_class, "pre_enqueue", None)),

@@ -14,7 +14,6 @@ from scheduler.framework.guard import Guard
 from scheduler.framework.kept_results import passing
 from scheduler.framework.many_reasons import ManyReasons
 from scheduler.framework.nominated_pods import NominatedPods
-from scheduler.framework.plugin import NODE, PODS_ELSEWHERE
 from scheduler.framework.profile import Profile
 from scheduler.framework.spare import Spare
 from scheduler.framework.status import PluginError, Reason, Rejections
@@ -144,6 +143,8 @@ class FilterPlugins:
         if nominated is None:
             return []
         here = passes[nominated.rows] & nominated.for_others
+        if not here.any():
+            return []
         short = here & self._nominated.short(pod, cluster, nominated)
         found: list[int] = nominated.rows[short].tolist()
         left = np.flatnonzero(here & ~short).tolist()
@@ -192,7 +193,7 @@ class FilterPlugins:
                 plain.append(plugin)
             elif its.counts:
                 counting.append(plugin)
-            elif its.depends_on & ~(NODE | PODS_ELSEWHERE):
+            elif not its.static_unless_elsewhere:
                 exact = False
             elif not self._ask(plugin, plugin.looks_elsewhere, pod, cluster, ()):
                 plain.append(plugin)

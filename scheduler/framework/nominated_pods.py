@@ -114,8 +114,8 @@ class NominatedPods:
         """The nodes with nominated pods that come before a pod; None: there are none."""
         nominations = cluster.nominations
         threshold = nominations.threshold(pod)
-        if threshold is None:
-            return None
+        if threshold is None or (len(nominations) == 1 and nominations.counts(pod.uid)):
+            return None  # nobody is nominated, or nobody else
         found = self._by_threshold.recall(threshold)
         if found is None:
             self._by_threshold.keep(threshold, found := _FromPriority(threshold))

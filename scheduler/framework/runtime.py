@@ -314,6 +314,8 @@ class Framework:
             result: PostFilterResult = self.guard(plugin, plugin.post_filter, pod, cluster, decision, self.filters)
             if result.node is not None:
                 self._reached("PostFilter", SUCCESS if result.node else UNSCHEDULABLE)
+                if not (writes or any(texts)):
+                    return result
                 text = ", ".join(text for text in (*texts, result.text) if text)
                 return replace(result, text=text, writes=writes + result.writes)
             texts.append(result.text)
