@@ -20,6 +20,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from scheduler.controller.naming import about, ref
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import Bind, Withdraw
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus
@@ -27,7 +28,7 @@ from scheduler.kube import live_pod
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import CONFIRM
-from scheduler.kube.writes import PodRef, bind, pod_path
+from scheduler.kube.writes import bind, pod_path
 
 log = structlog.get_logger("writer")
 
@@ -255,7 +256,7 @@ class Bindings:
         """Send it once; None: the API server said yes."""
         try:
             decided = posting.bind
-            await bind(self._client, _ref(decided), decided.node, on_send=posting.on_send, since=decided.since)
+            await bind(self._client, ref(decided.pod), decided.node, on_send=posting.on_send, since=decided.since)
         except ApiError as error:
             if error.status == 409:
                 # Bound by another scheduler, replaced, not ready; or bound by us, and the answer to that was lost.
@@ -276,7 +277,7 @@ class Bindings:
         """Where the pod is by the API server's word; None: on our node. Unknown, and not silent: it is unbound."""
         pod = bind.pod
         try:
-            body = await self._client.get(pod_path(_ref(bind)), lane=CONFIRM, tries=2, timeout=ASK_SECONDS)
+            body = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2, timeout=ASK_SECONDS)
             live = live_pod.decode(body)
         except ApiError as error:
             if error.status == 404:
@@ -300,8 +301,4 @@ def _by_webhook(error: ApiError) -> bool:
 
 
 def _about(bind: Bind | Withdraw) -> dict[str, str]:
-    return {"pod": bind.pod.key, "profile": bind.pod.scheduler_name, "node": bind.node}
-
-
-def _ref(bind: Bind) -> PodRef:
-    return PodRef(bind.pod.namespace, bind.pod.name, bind.pod.uid)
+    return {**about(bind.pod), "node": bind.node}

@@ -10,7 +10,7 @@ import structlog
 
 from scheduler.controller.originals import Originals
 from scheduler.controller.refusals import Refusals
-from scheduler.controller.sight import NEEDED, Sight, check_seconds, log_refusal
+from scheduler.controller.sight import NEEDED, Sight, check_seconds, log_malformed, log_refusal
 from scheduler.engine.stimuli import Follows, Gone, Put, Stimulus
 from scheduler.framework.profiles import annotated
 from scheduler.framework.runtime import Framework
@@ -23,7 +23,6 @@ from scheduler.kube.machine import Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import DEVICES, GROUPS, PODS, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder, Modelled
-from scheduler.model.mistakes import misfit
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup, api_of_kind
@@ -98,7 +97,7 @@ class ClusterWatch:
             partial(self._hear, resource),
             decode_large=keeping(kind, self._decoder_beside.of_kind(kind)),
             field_selector=LIVE_PODS if resource is PODS else "",
-            on_malformed=self._malformed,
+            on_malformed=log_malformed,
             on_refused=self._refused,
             check_seconds=check_seconds(resource),
             on_lost=lambda *lost: self.sight.lost(*lost),
@@ -152,9 +151,6 @@ class ClusterWatch:
         if problems and self._told.get(thing.uid) != problems:
             self._told[thing.uid] = problems
             log.warning(what, **{type(thing).__name__.lower(): str(thing.key)}, problems=list(problems)[:5])
-
-    def _malformed(self, resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
-        log.error("an object can't be read and is left out", kind=resource.called, key=key, error=misfit(error)[:300])
 
     def _refused(self, resource: Resource, error: ApiError | None) -> None:
         log_refusal(resource, error)

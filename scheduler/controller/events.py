@@ -28,12 +28,12 @@ MOST = 20_000
 for pods matter more."""
 FEW = 200
 GATHER_SECONDS = 0.02
-"""How long an event waits for others."""
+"""How long a write waits for others, with which it shares a connection."""
 TOGETHER = 16
-"""Events on one connection at a time."""
+"""Writes on one connection at a time."""
 CONNECTIONS = 8
 TRUST = 3
-"""After so many connections in a row that did not answer everything, events go one by one: what stands between may not
+"""After so many connections in a row that did not answer everything, writes go one by one: what stands between may not
 take a request before it has answered the one before."""
 _ALREADY_EXISTS = "AlreadyExists"
 """It was written, and the answer lost."""

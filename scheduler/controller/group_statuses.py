@@ -21,16 +21,17 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from scheduler.controller.events import GATHER_SECONDS, TOGETHER, TRUST
 from scheduler.controller.ration import Ration
 from scheduler.controller.under_way import UnderWay
-from scheduler.controller.waiting_writes import WaitingWrites
+from scheduler.controller.waiting_writes import FEW, MOST, WaitingWrites
 from scheduler.engine.instructions import Carries, DisruptGroup, SetGroupCondition
 from scheduler.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import STATUS
 from scheduler.kube.resources import BY_KIND
 from scheduler.kube.wire import older, read_version
-from scheduler.kube.writes import meta_time, object_patch, shorten
+from scheduler.kube.writes import CHANGED, meta_time, object_patch, shorten
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod_group import DISRUPTION_TARGET, INITIALLY_SCHEDULED, NATIVE, GroupCondition, PodGroup
 
@@ -38,17 +39,6 @@ log = structlog.get_logger("writer")
 
 AT_ONCE = 2
 """Connections. Groups are fewer than pods, whose conditions are written in the same lane."""
-GATHER_SECONDS = 0.02
-"""How long a condition waits for others."""
-TOGETHER = 16
-"""Conditions on one connection at a time."""
-TRUST = 3
-"""After so many connections in a row that did not answer everything, conditions go one by one: what stands between may
-not take a request before it has answered the one before."""
-MOST = 20_000
-"""Groups for which something may wait to be written."""
-FEW = 200
-"""How many groups of any namespace may wait, however many wait in all."""
 REMEMBERED = 1_000
 """Groups of which it is kept what the API answered last. The watch shows the same a moment later."""
 TRIES = 3
@@ -58,9 +48,7 @@ PAUSE, LONGEST_PAUSE = 1.0, 30.0
 MESSAGE_BYTES = 32 << 10
 """The API server refuses longer messages of conditions."""
 PREEMPTED = "PreemptionByScheduler"
-_CHANGED = frozenset((409, 422))
-"""Answers that say that the group has changed, or another of its name has come (422: its UID differs)."""
-_AGAIN = _CHANGED | {401, 406, 408, 415, 429}
+_AGAIN = CHANGED | {401, 406, 408, 415, 429}
 """Answers after which a condition is written by itself: then its newest version is read, or the client knows what to do
 (renew its credentials, wait)."""
 _BEFORE = {"Pending": ("",), "Scheduling": ("", "Pending", "PreScheduling", "Unknown")}
@@ -186,7 +174,8 @@ class GroupStatuses:
         if len(some) == 1 or not patches:
             return [one for one, _ in patches]
         try:
-            answers = await self._client.patch_many([_patch(one.group, change) for one, change in patches], lane=STATUS)
+            requests = [_status_patch(one.group, change) for one, change in patches]
+            answers = await self._client.patch_many(requests, lane=STATUS)
         except Unreachable:
             return [one for one, _ in patches]
         self._unanswered = 0 if len(answers) == len(patches) else self._unanswered + 1
@@ -247,7 +236,7 @@ class GroupStatuses:
                     return True
                 if error.status >= 500:
                     break
-                if error.status not in _CHANGED:
+                if error.status not in CHANGED:
                     self._tell(group, problem)
                     return True
             except Unreachable as error:
@@ -274,7 +263,7 @@ class GroupStatuses:
             log.warning("pod group's status not written", **_about(group), error=problem, **more)
 
     async def _patch(self, group: PodGroup, change: Mapping[str, Any]) -> None:
-        path, body, how = _patch(group, change)
+        path, body, how = _status_patch(group, change)
         answer = await self._client.patch(path, body, how, lane=STATUS)
         self._remember(self._decoded(group, answer))
 
@@ -306,7 +295,7 @@ class GroupStatuses:
             del self._answered[next(iter(self._answered))]
 
 
-def _patch(group: PodGroup, change: Mapping[str, Any]) -> tuple[str, bytes, str]:
+def _status_patch(group: PodGroup, change: Mapping[str, Any]) -> tuple[str, bytes, str]:
     """Path, body and content type of a patch of the status."""
     path, body = object_patch(
         BY_KIND[group.kind],

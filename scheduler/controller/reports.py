@@ -5,8 +5,8 @@ from typing import Any
 
 import structlog
 
+from scheduler.controller.naming import about
 from scheduler.controller.ration import Ration
-from scheduler.controller.statuses import about
 from scheduler.engine.instructions import UNSCHEDULABLE, Carries, Failed, Misbehaved, PermitWaited, Verified
 from scheduler.framework.verify import Summary
 

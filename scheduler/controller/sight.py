@@ -12,6 +12,7 @@ import structlog
 from scheduler.kube.errors import ApiError
 from scheduler.kube.reflector import IDLE_SECONDS, Reflector
 from scheduler.kube.resources import NODES, PODS, Resource
+from scheduler.model.mistakes import misfit
 
 NEEDED = (NODES, PODS)
 """Kinds that every decision needs. RBAC may refuse the others; decisions are then made without them."""
@@ -36,6 +37,11 @@ def log_refusal(resource: Resource, error: ApiError | None) -> None:
         log.info("the API server does not have this kind: scheduling without it", kind=resource.called)
     else:
         log.error("not allowed to follow", kind=resource.called, needed=resource in NEEDED, error=str(error)[:300])
+
+
+def log_malformed(resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
+    """Log that an object can't be read, and that decisions are made without it."""
+    log.error("an object can't be read and is left out", kind=resource.called, key=key, error=misfit(error)[:300])
 
 
 class Sight:

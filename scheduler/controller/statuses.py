@@ -16,14 +16,23 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from scheduler.controller.naming import about, ref
 from scheduler.controller.under_way import UnderWay
-from scheduler.controller.waiting_writes import WaitingWrites
+from scheduler.controller.waiting_writes import FEW, MOST, WaitingWrites
 from scheduler.engine.stimuli import Stimulus, Unwritten
 from scheduler.kube import live_pod
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import STATUS
-from scheduler.kube.writes import PodRef, condition_patch, meta_time, nomination_patch, patch_status, pod_path
+from scheduler.kube.writes import (
+    CHANGED,
+    PodRef,
+    condition_patch,
+    meta_time,
+    nomination_patch,
+    patch_status,
+    pod_path,
+)
 from scheduler.model.pod import Pod
 
 log = structlog.get_logger("writer")
@@ -31,14 +40,8 @@ log = structlog.get_logger("writer")
 AT_ONCE = STATUS.width
 BESIDE_BINDINGS = 2
 """Conditions that are written at a time while Bindings are under way."""
-MOST = 20_000
-"""Pods for which something may wait to be written. Beyond that, a pod whose namespace has `FEW` of them has to say it
-again at its next attempt."""
-FEW = 200
 TRIES = 3
 """How often a write is tried that meets a newer version of its pod."""
-_CHANGED = frozenset((409, 422))
-"""Answers that say that the pod has changed, or another of its name has come (422: its UID differs)."""
 
 
 class _Wanted(Struct):
@@ -85,7 +88,8 @@ class Statuses:
         return len(self._urgent) + len(self._ordinary)
 
     def want(self, pod: Pod, condition: tuple[str, str] | None, nominated: str | None) -> None:
-        """Write this, in place of what waits to be written of the pod."""
+        """Write this, in place of what waits to be written of the pod. If there is no room, the pod has to say it again
+        at its next attempt."""
         at = pod.namespace, pod.uid
         before = self._urgent.get(*at) or self._ordinary.get(*at)
         wanted = _Wanted(pod, condition, nominated)
@@ -155,7 +159,7 @@ class Statuses:
                 if error.status == 404:
                     return True
                 problem = error
-                if error.status not in _CHANGED:
+                if error.status not in CHANGED:
                     break
                 newer = await self._version_now(pod)
                 if newer is None:
@@ -175,7 +179,7 @@ class Statuses:
     async def _version_now(self, pod: Pod) -> str | None:
         """The version of the pod as it is now; None: it does not wait any more. Empty: nobody can tell."""
         try:
-            live = live_pod.decode(await self._client.get(pod_path(_ref(pod)), lane=STATUS, tries=2))
+            live = live_pod.decode(await self._client.get(pod_path(ref(pod)), lane=STATUS, tries=2))
         except ApiError as error:
             return None if error.status == 404 else ""
         except (Unreachable, msgspec.MsgspecError):
@@ -187,14 +191,14 @@ class Statuses:
 
 def _patch(wanted: _Wanted, version: str, now: float) -> tuple[str, bytes]:
     pod = wanted.pod
-    ref = PodRef(pod.namespace, pod.name, pod.uid, version)
+    at_version = PodRef(pod.namespace, pod.name, pod.uid, version)
     if wanted.condition is None:
-        return nomination_patch(ref, wanted.nominated or "")
+        return nomination_patch(at_version, wanted.nominated or "")
     reason, message = wanted.condition
     was = pod.condition
     since = was[3] if was is not None and was[0] == "False" and was[3] else meta_time(now)
     return condition_patch(
-        ref,
+        at_version,
         status="False",
         reason=reason,
         message=message,
@@ -203,12 +207,3 @@ def _patch(wanted: _Wanted, version: str, now: float) -> tuple[str, bytes]:
         nominated=wanted.nominated,
         at_version=True,
     )
-
-
-def _ref(pod: Pod) -> PodRef:
-    return PodRef(pod.namespace, pod.name, pod.uid)
-
-
-def about(pod: Pod) -> dict[str, str]:
-    """How a line of the log names a pod."""
-    return {"pod": pod.key, "profile": pod.scheduler_name}

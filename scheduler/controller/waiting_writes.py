@@ -2,6 +2,10 @@
 
 from typing import Generic, TypeVar
 
+MOST = 20_000
+"""Objects for which something may wait to be written."""
+FEW = 200
+"""How many objects of any namespace may wait, however many wait in all."""
 Wanted = TypeVar("Wanted")
 
 

@@ -7,8 +7,9 @@ import structlog
 from scheduler.controller.bindings import Bindings, Everything, View
 from scheduler.controller.events import Events, Written
 from scheduler.controller.group_statuses import GroupStatuses
+from scheduler.controller.naming import about, ref
 from scheduler.controller.objects import write_object
-from scheduler.controller.statuses import Statuses, about
+from scheduler.controller.statuses import Statuses
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import (
     Bind,
@@ -43,6 +44,7 @@ from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import CONFIRM, EVICT
 from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.writes import (
+    CHANGED,
     PodRef,
     condition_patch,
     delete_pod,
@@ -54,10 +56,6 @@ from scheduler.kube.writes import (
 from scheduler.model.pod import Pod
 
 log = structlog.get_logger("writer")
-
-_CHANGED = frozenset((409, 422))
-"""Answers to a status patch of a victim that say nothing about whether it is there: it has changed, or another of its
-name has come, or somebody has written what the API server finds invalid now."""
 
 
 class Writer:
@@ -210,7 +208,7 @@ class Writer:
         `kind`: of who needs the room, a pod or its group. Raises ApiError, Unreachable.
         """
         path, body = condition_patch(
-            _ref(victim),
+            ref(victim),
             kind="DisruptionTarget",
             status="True",
             reason="PreemptionByScheduler",
@@ -223,12 +221,13 @@ class Writer:
         except ApiError as error:
             if error.status == 404:
                 return False
-            if error.status not in _CHANGED:
+            if error.status not in CHANGED:
                 raise
+            # Neither answer says whether the victim is there; 422 may also say that the pod is invalid by now.
             # The condition says why the pod goes; that it goes is what counts, and its UID says which pod is meant.
             log.warning("victim's condition not written, the victim is deleted without it", **told, error=str(error))
         try:
-            await delete_pod(self._client, _ref(victim))
+            await delete_pod(self._client, ref(victim))
         except ApiError as error:
             if error.status == 404 or (error.status == 409 and await self._is_leaving(victim)):
                 return False
@@ -238,7 +237,7 @@ class Writer:
     async def _is_leaving(self, pod: Pod) -> bool:
         """Whether this very pod is gone, or being deleted. Raises ApiError, Unreachable."""
         try:
-            live = live_pod.decode(await self._client.get(pod_path(_ref(pod)), lane=CONFIRM, tries=2)).metadata
+            live = live_pod.decode(await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2)).metadata
         except ApiError as error:
             if error.status == 404:
                 return True
@@ -304,14 +303,10 @@ class Writer:
     def _record(self, pod: Pod, *, controller: str = "", **what: str) -> None:
         self._events.write(
             event(
-                _ref(pod),
+                PodRef(pod.namespace, pod.name, pod.uid, pod.resource_version),
                 controller=controller or pod.scheduler_name,
                 instance=self._instance,
                 moment=self._machine.wall(),
                 **what,
             )
         )
-
-
-def _ref(pod: Pod) -> PodRef:
-    return PodRef(pod.namespace, pod.name, pod.uid, pod.resource_version)

@@ -27,7 +27,7 @@ from scheduler.engine.stimuli import (
     PreBindWritten,
 )
 from scheduler.framework.binding import BindResult, Call, ObjectKey, Wait
-from scheduler.framework.binding_plugins import Holds, PointAnswer, Rejected, not_none
+from scheduler.framework.binding_plugins import Holds, PointAnswer, Refusal, not_none
 from scheduler.framework.decision import Decision
 from scheduler.framework.guard import spelled
 from scheduler.framework.runtime import Framework
@@ -254,7 +254,7 @@ class BindingCycles(BindingPods):
                     return
         except PluginError as error:
             answer = error
-        if cycle.state is State.RESERVING and isinstance(answer, (Rejected, PluginError)) and cycle.group is not None:
+        if cycle.state is State.RESERVING and isinstance(answer, (Refusal, PluginError)) and cycle.group is not None:
             cycle.refused = answer
             self._take(cycle, Event.GROUP_BACK, None, now)
             return
@@ -370,7 +370,7 @@ class BindingCycles(BindingPods):
         if error is not None:
             self._outbox.add(Misbehaved(call.pod, error))
 
-    def _park(self, cycle: BindingCycle, rejected: Rejected, now: float) -> None:
+    def _park(self, cycle: BindingCycle, rejected: Refusal, now: float) -> None:
         queued, plugins = cycle.queued, frozenset((rejected.plugin,))
         # Asked before the pod gives its room back: its own room is no reason to try again at once.
         missed = self._queue.missed(queued, plugins)
@@ -423,5 +423,5 @@ _DO: dict[Action, Any] = {
 """Action → the method of its name."""
 
 
-def _rejected(plugin: str, message: str) -> Rejected:
-    return Rejected(plugin, Reason(message))
+def _rejected(plugin: str, message: str) -> Refusal:
+    return Refusal(plugin, Reason(message))

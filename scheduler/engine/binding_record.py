@@ -9,13 +9,13 @@ from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, CallFailed, PreBindWriteFailed
 from scheduler.framework.binding import BindResult, Call, Wait
-from scheduler.framework.binding_plugins import BindingPlugins, Holds, PointAnswer, Rejected
+from scheduler.framework.binding_plugins import BindingPlugins, Holds, PointAnswer, Refusal
 from scheduler.framework.decision import Decision
 from scheduler.framework.status import PluginError, printable
 from scheduler.model.pod_group import GroupKey
 
 _POST, _POSTS = BindResult.POST, Event.POSTS
-_EVENTS = {type(None): Event.SUCCESS, Rejected: Event.REJECTED, Holds: Event.HELD, Call: Event.CALLS}
+_EVENTS = {type(None): Event.SUCCESS, Refusal: Event.REJECTED, Holds: Event.HELD, Call: Event.CALLS}
 
 
 class BindingCycle(Struct):
@@ -41,7 +41,7 @@ class BindingCycle(Struct):
     """The pod group with which it is bound."""
     stop: State | None = None
     """Before the plugins of this state are asked, the other pods of its group have to come as far."""
-    refused: "Rejected | PluginError | None" = None
+    refused: "Refusal | PluginError | None" = None
     """Why a Reserve plugin kept it from its node, for the group that is being tried."""
     leaves: bool = False
     """The pod is gone."""
@@ -51,7 +51,7 @@ class BindingCycle(Struct):
     def failure(self, cause: Any) -> tuple[str, str]:
         """(reason, message) of the condition, for what ended the attempt."""
         match cause:
-            case Rejected():
+            case Refusal():
                 return UNSCHEDULABLE, printable(cause.reason.text)
             case PreBindWriteFailed() | CallFailed() | BindFailed():
                 return SCHEDULER_ERROR, str(self.plugins.error(cause.message))

@@ -22,7 +22,7 @@ from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed
 from scheduler.engine.turns import ORDINARY
 from scheduler.engine.victims import Victims
-from scheduler.framework.binding_plugins import Rejected
+from scheduler.framework.binding_plugins import Refusal
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import EXTENDER, NodesQuestion, interested
 from scheduler.framework.plugin import PostFilterResult
@@ -142,7 +142,7 @@ class SchedulingCycles:
 
     def assume(
         self, queued: QueuedPod, decision: Decision, now: float, group: GroupKey | None = None, row: int | None = None
-    ) -> Rejected | PluginError | None:
+    ) -> Refusal | PluginError | None:
         """Begin to bind the pod to its node: `row`, or one of the best.
 
         With a `group` that is being tried, the pod waits for it, and why Reserve plugins refuse it is returned.

@@ -1,8 +1,10 @@
-"""What equal pods find that come one after the other, without a decision for each.
+"""Where equal pods go that are placed one after the other, found ahead, without a decision for each.
 
-A pod that is placed changes the totals of its own node: they are computed for all nodes at once, one number of pods
-after the other. Plugins that look at other nodes, too, say what a placed pod changes for whole kinds of nodes
-(`scheduler.framework.following`).
+The total score of a row depends on how many of these pods it has already. So totals are computed for all rows at once:
+for rows with none of the pods, with one, with two (`Level`), as far as anybody asks. Plugins that look at other nodes,
+too, say what each placed pod changes for whole kinds of rows (`scheduler.framework.following`).
+
+Next stage: `scheduler.whatif.ranking` places pods by these levels.
 """
 
 from typing import Any, NamedTuple
@@ -24,27 +26,29 @@ _KINDS = 64
 
 
 class Level(NamedTuple):
-    """Which rows take one more pod, and with which total, when each has a certain number of them already."""
+    """Which rows take one more pod, and with which total, when each row has a certain number of them already."""
 
     passes: list[bool]
     totals: list[int]
 
 
 class Beyond(NamedTuple):
-    """What is not a matter of one row alone."""
+    """All of a total and of the filters' verdict that does not depend on how many of the pods the row has itself."""
 
     passes: Bools
-    """Rows that pass all filters that no pod of the kind changes anything for."""
+    """bool[rows]: rows that pass all filters for which these pods change nothing."""
     more: Ints
-    """What scorers give a row that go by nothing else."""
+    """int64[rows]: the weighted scores that these pods do not change, of scorers that are not normalised."""
     fixed: list[tuple[Scorer, Ints]]
-    """Scores that are normalised over the rows that take a pod."""
+    """Scores that these pods do not change, but that are normalised over the rows that take a pod."""
     followings: list[Following]
+    """The plugins for which each placed pod changes something."""
     scored: list[tuple[Scorer, Following]]
+    """Those of `followings` that score."""
 
 
 class Ahead:
-    """The levels of one pod's equals, each computed when it is first asked for, and what tells kinds of rows apart."""
+    """The levels for one pod and its equals, each computed when it is first asked for; and the kinds of rows."""
 
     def __init__(
         self, pod: Pod, cluster: Cluster, on_node: OnNodeResults, beyond: Beyond, ask: Ask, most: Ints | None = None
@@ -62,12 +66,12 @@ class Ahead:
         self.by_pods = any(each.by_pods for each in beyond.followings)
         """Whether rows of a kind are of different kinds once they have different numbers of the pods."""
         self.plain = not (beyond.fixed or beyond.followings)
-        """Whether a row's total is all that counts."""
+        """Whether a row's level is all that counts: no kind of rows is rejected, and all offsets are 0."""
         self.moves = any(following.moves for _, following in beyond.scored)
         """Whether offsets change with each pod."""
 
     def level(self, number: int) -> Level:
-        """With `number` more pods on every row. Raises PluginError."""
+        """The level with `number` of the pods on every row. Raises PluginError."""
         while len(self._levels) <= number:
             self._levels.append(self._with(len(self._levels)))
         return self._levels[number]
@@ -96,7 +100,10 @@ class Ahead:
         return passes
 
     def offsets(self, kinds: Kinds) -> list[int]:
-        """What a row's total has besides, when these kinds are the ones that take a pod. Raises PluginError."""
+        """For each kind, what is added to the totals of its rows' level, if these kinds are the ones that take a pod.
+
+        Raises PluginError.
+        """
         found = np.zeros(len(kinds.rows), dtype=np.int64)
         scored: list[tuple[Scorer, Ints | None]] = [(scorer, raw[kinds.rows]) for scorer, raw in self._beyond.fixed]
         scored += [(scorer, following.raw(kinds)) for scorer, following in self._beyond.scored]
@@ -107,13 +114,13 @@ class Ahead:
         return offsets
 
     def placed(self, row: int) -> None:
-        """A pod was placed."""
+        """One of the pods was placed on a row."""
         for following in self._beyond.followings:
             following.placed(row)
 
 
 def ahead(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask, most: Ints | None = None) -> Ahead | None:
-    """None where what a pod changes for others is not known, so that they have to be decided one by one.
+    """The levels for a pod and its equals; None: what a pod changes for the others is not known, so each is decided.
 
     `most`: int64[rows], how many of the pods a row takes at most. Raises PluginError.
     """
@@ -169,6 +176,7 @@ def _beyond(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask) -
 
 
 def _kinds(beyond: Beyond, rows: int) -> tuple[list[int], int]:
+    """(the kind of each row, how many kinds there are)."""
     columns = [raw for _, raw in beyond.fixed]
     for following in beyond.followings:
         columns += following.columns

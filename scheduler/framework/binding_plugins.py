@@ -20,7 +20,7 @@ from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 
 FROM_RESERVE = ("reserve", "permit", "pre_bind", "bind", "post_bind")
-ASYNC_POINTS = ("permit", "pre_bind", "bind", "post_bind")
+ASYNC_POINTS = FROM_RESERVE[1:]
 """Points at which a plugin may be a coroutine function, which does its own I/O."""
 TIME_LIMIT = 30.0
 """Seconds that such a coroutine has, unless the plugin says otherwise (`time_limit`)."""
@@ -39,7 +39,7 @@ _SKIP = BindResult.SKIP
 _OF_OTHER_POINTS = (Hold, Wait, BindResult, Narrow, Reason)
 
 
-class Rejected(Struct, frozen=True):
+class Refusal(Struct, frozen=True):
     """A plugin keeps the pod from its node."""
 
     plugin: str
@@ -52,7 +52,7 @@ class Holds(Struct, frozen=True):
     seconds: dict[str, float]
 
 
-PointAnswer = Rejected | Holds | Wait | Call | BindResult | None
+PointAnswer = Refusal | Holds | Wait | Call | BindResult | None
 """The answer of the plugins of a point; None: they are done, and the pod may go on."""
 
 
@@ -82,7 +82,7 @@ def by_point(points: Mapping[str, Iterable[Any]], which: Iterable[str] = FROM_RE
                 point,
                 plugin,
                 method := getattr(plugin, point),
-                is_async(method),
+                inspect.iscoroutinefunction(method),
                 plugin.skips if point in _SKIPPABLE else None,
             )
             for plugin in points.get(point, ())
@@ -110,7 +110,7 @@ class BindingPlugins:
         waiting_pods: WaitingPods,
     ) -> None:
         """`plugins`: those that the pod concerns. `reached` is called when the Reserve plugins are done."""
-        self._of = plugins
+        self._plugins = plugins
         self._guard = guard
         self._reached = reached
         self._where = (pod, row, node)
@@ -119,12 +119,13 @@ class BindingPlugins:
         self._reserved: list[Any] = []
         self._point, self._next = "reserve", 0
         self._holds: dict[str, float] | None = None
-        self._heard: tuple[Any] | None = None
+        self._returned: tuple[Any] | None = None
+        """What the `Call` of the plugin that is asked has returned, until it is read."""
 
     @property
     def plugin(self) -> str:
         """The plugin that is being asked, or was asked last."""
-        plugins = self._of[self._point]
+        plugins = self._plugins[self._point]
         name: str = plugins[min(self._next, len(plugins) - 1)].plugin.name if plugins else ""
         return name
 
@@ -133,7 +134,7 @@ class BindingPlugins:
 
         Raises PluginError. After that, and after a rejection, the caller has to `unreserve`.
         """
-        plugins = self._of[point]
+        plugins = self._plugins[point]
         if point == "reserve":
             said = self._reserve(plugins, cluster) if plugins else None
             self._reached("Reserve", SUCCESS if said is None else UNSCHEDULABLE)
@@ -160,7 +161,7 @@ class BindingPlugins:
             self._next = number
             answer = self._guard(at.plugin, at.method, pod, cluster, row)
             if isinstance(answer, Reject):
-                return Rejected(at.plugin.name, answer.reason)
+                return Refusal(at.plugin.name, answer.reason)
             self._assumed_by(at.plugin).reserved = answer
             self._reserved.append(at.plugin)
             if isinstance(answer, _OF_OTHER_POINTS) or inspect.iscoroutine(answer):
@@ -172,7 +173,7 @@ class BindingPlugins:
             at = plugins[self._next]
             answer = self._answer(at, cluster)
             if isinstance(answer, Reject):
-                return Rejected(at.plugin.name, answer.reason)
+                return Refusal(at.plugin.name, answer.reason)
             if isinstance(answer, Hold):
                 self._holds = self._holds or {}
                 self._holds[at.plugin.name] = min(float(answer.seconds), LONGEST_HOLD)
@@ -189,17 +190,17 @@ class BindingPlugins:
 
     def call_ended(self, answer: Any) -> None:
         """The `Call` that was under way has returned this answer."""
-        self._heard = (answer,)
+        self._returned = (answer,)
 
     def wrote(self, written: Versions, refused: int | None = None) -> None:
         """Tell the plugin that was asked last which objects were written. `refused`: the status of a failed write."""
-        assumed = self._assumed_by(self._of[self._point][self._next].plugin)
+        assumed = self._assumed_by(self._plugins[self._point][self._next].plugin)
         assumed.written.update(written)
         assumed.refused = refused
 
     def time_over(self) -> None:
         """What the plugin that was asked last waits for has not come in time."""
-        self._assumed_by(self._of[self._point][self._next].plugin).expired = True
+        self._assumed_by(self._plugins[self._point][self._next].plugin).expired = True
 
     def error(self, message: str) -> PluginError:
         """The error to report when the plugin that was asked last fails."""
@@ -229,7 +230,7 @@ class BindingPlugins:
     def post_bind(self, cluster: Cluster) -> tuple[list[Call], list[PluginError]]:
         """The pod is bound: run the PostBind plugins. Returns the calls for the shell to run, and what went wrong."""
         self._point = "post_bind"
-        plugins = self._of["post_bind"]
+        plugins = self._plugins["post_bind"]
         if not plugins:
             return [], []
         spans = self._guard.spans if not any(at.asynchronous for at in plugins) else None
@@ -257,8 +258,8 @@ class BindingPlugins:
         assumed = self._assumed_by(at.plugin)
         if not at.asynchronous:
             answer = self._guard(at.plugin, at.method, assumed, cluster)
-        elif self._heard is not None:
-            (answer,), self._heard = self._heard, None
+        elif self._returned is not None:
+            (answer,), self._returned = self._returned, None
         else:
             seconds = float(at.plugin.time_limit)
             pod, _, node = self._where
@@ -288,8 +289,3 @@ def _wanted(wanted: str, answer: Any) -> str:
 def not_none(call: Call, answer: Any) -> PluginError | None:
     """The error for a PostBind coroutine that returned something: nothing would read it."""
     return None if answer is None else call.error(_wanted("None", answer))
-
-
-def is_async(method: Any) -> bool:
-    """Whether a method is a coroutine function."""
-    return inspect.iscoroutinefunction(method)

@@ -17,11 +17,16 @@ from scheduler.model.pod_devices import fewer
 from scheduler.model.quantity import exact
 from scheduler.model.selectors import FieldRequirement, LabelSelector, NodeSelector, NodeSelectorTerm, Requirement
 from scheduler.model.shape import PodShape
-from scheduler.model.taints import UNSCHEDULABLE, Toleration, tolerations_of
+from scheduler.model.taints import UNSCHEDULABLE, Toleration, taint_text, tolerations_of
 
 HOSTNAME = "kubernetes.io/hostname"
 CONDITION = "node.kubernetes.io/"
 """Prefix of the taints that the node controller sets, and takes off when the node is well."""
+
+
+def _last_word(key: str) -> str:
+    """A label's key without its prefix, as texts name it: `zone`."""
+    return key.rpartition("/")[2]
 
 
 class Request(SmallChange, frozen=True):
@@ -57,7 +62,7 @@ class Tolerate(SmallChange, frozen=True):
     effect: str
 
     def __str__(self) -> str:
-        return f"tolerate {self.key}{'=' + self.value if self.value else ''}:{self.effect}"
+        return f"tolerate {taint_text(self.key, self.value, self.effect)}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Add the toleration."""
@@ -92,7 +97,7 @@ class RespellNodeSelector(SmallChange, frozen=True):
         return f"write {self.meant_key}={self.meant_value} in nodeSelector, not {self.key}={self.value}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Ask for the other one."""
+        """Ask for the label that was meant."""
         meant = Requirement(self.meant_key, "In", frozenset((self.meant_value,)))
         others = [r for r in shape.node_selector if r.key not in (self.key, self.meant_key)]
         shape.node_selector = (*others, meant)
@@ -112,17 +117,13 @@ class RespellNodeAffinity(SmallChange, frozen=True):
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Replace the only value of the requirement."""
-        required = shape.required_node_affinity
-        if required is None or self.term >= len(required.terms):
-            return
-        terms = list(required.terms)
-        old = terms[self.term]
-        labels = tuple(_respelt(r, self.key, self.value, self.meant) for r in old.labels)
-        fields = tuple(
-            replace(f, name=self.meant) if (f.key, f.name) == (self.key, self.value) else f for f in old.fields
-        )
-        terms[self.term] = _term_of(labels, fields)
-        shape.required_node_affinity = _selector_of(terms)
+        old = _term(shape, self.term)
+        if old is not None:
+            labels = tuple(_respelt(r, self.key, self.value, self.meant) for r in old.labels)
+            fields = tuple(
+                replace(f, name=self.meant) if (f.key, f.name) == (self.key, self.value) else f for f in old.fields
+            )
+            _replace_term(shape, self.term, labels, fields)
 
 
 class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
@@ -136,18 +137,15 @@ class DropRequirement(SmallChange, frozen=True, tag="dropNodeAffinity"):
         return f"drop the required node affinity {self.requirement}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        required = shape.required_node_affinity
-        if required is None or self.term >= len(required.terms):
+        old = _term(shape, self.term)
+        if old is None:
             return
-        terms = list(required.terms)
-        old = terms[self.term]
         labels = tuple(r for r in old.labels if str(r) != self.requirement)
         fields = tuple(f for f in old.fields if str(f) != self.requirement)
-        if not labels and not fields:
+        if labels or fields:
+            _replace_term(shape, self.term, labels, fields)
+        else:
             shape.required_node_affinity = None
-            return
-        terms[self.term] = _term_of(labels, fields)
-        shape.required_node_affinity = _selector_of(terms)
 
 
 def _respelt(requirement: Requirement, key: str, value: str, meant: str) -> Requirement:
@@ -157,14 +155,23 @@ def _respelt(requirement: Requirement, key: str, value: str, meant: str) -> Requ
     return requirement
 
 
-def _term_of(labels: tuple[Requirement, ...], fields: tuple[FieldRequirement, ...]) -> NodeSelectorTerm:
+def _term(shape: PodShape, number: int) -> NodeSelectorTerm | None:
+    """A term of the required node affinity; None: there is none of this number."""
+    required = shape.required_node_affinity
+    return None if required is None or number >= len(required.terms) else required.terms[number]
+
+
+def _replace_term(
+    shape: PodShape, number: int, labels: tuple[Requirement, ...], fields: tuple[FieldRequirement, ...]
+) -> None:
+    """Have a term of the required node affinity ask for these labels and fields alone."""
+    assert shape.required_node_affinity is not None
+    terms = list(shape.required_node_affinity.terms)
     only = [frozenset((f.name,)) for f in fields if f.operator == "In" and f.names_node]
-    return NodeSelectorTerm(labels, fields, None, frozenset.intersection(*only) if only else None)
-
-
-def _selector_of(terms: list[NodeSelectorTerm]) -> NodeSelector:
+    terms[number] = NodeSelectorTerm(labels, fields, None, frozenset.intersection(*only) if only else None)
     named = [term.names for term in terms if term.names is not None]
-    return NodeSelector(tuple(terms), frozenset().union(*named) if len(named) == len(terms) else None)
+    names = frozenset().union(*named) if len(named) == len(terms) else None
+    shape.required_node_affinity = NodeSelector(tuple(terms), names)
 
 
 class RespellPodTerm(SmallChange, frozen=True):
@@ -178,7 +185,7 @@ class RespellPodTerm(SmallChange, frozen=True):
     topology_key: str
 
     def __str__(self) -> str:
-        per = self.topology_key.rpartition("/")[2]
+        per = _last_word(self.topology_key)
         return f"write {self.key}={self.meant} in the pod affinity per {per}, not {self.key}={self.value}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
@@ -201,8 +208,8 @@ class DropPodTerm(SmallChange, frozen=True):
     topology_key: str
 
     def __str__(self) -> str:
-        per = self.topology_key.rpartition("/")[2]
-        return f"prefer, not require, to be {'apart from' if self.anti else 'near'} {self.pods} per {per}"
+        where = "apart from" if self.anti else "near"
+        return f"prefer, not require, to be {where} {self.pods} per {_last_word(self.topology_key)}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Drop it: as a preference it does not decide whether the pod fits."""
@@ -219,7 +226,7 @@ class SoftenSpread(SmallChange, frozen=True):
     topology_key: str
 
     def __str__(self) -> str:
-        return f"let the spread over {self.topology_key.rpartition('/')[2]} be ScheduleAnyway"
+        return f"let the spread over {_last_word(self.topology_key)} be ScheduleAnyway"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Soften every constraint over this key."""
@@ -234,7 +241,7 @@ class RaiseMaxSkew(SmallChange, frozen=True):
     max_skew: int
 
     def __str__(self) -> str:
-        return f"let the spread over {self.topology_key.rpartition('/')[2]} have maxSkew {self.max_skew}"
+        return f"let the spread over {_last_word(self.topology_key)} have maxSkew {self.max_skew}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
         """Raise it for every hard constraint over this key that asks for less."""
@@ -283,7 +290,6 @@ class Ungate(SmallChange, frozen=True):
         return f"remove the scheduling gate{'s' if len(self.gates) > 1 else ''} {', '.join(self.gates)}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        """Remove them."""
         pod.gates = ()
 
 
@@ -297,7 +303,7 @@ class Uncordon(SmallChange, frozen=True):
         return f"uncordon {self.node}"
 
     def changed(self, node: Node) -> Node:
-        """The node without the mark."""
+        """The node as `kubectl uncordon` leaves it: without the mark, and without the taint that stands for it."""
         return replace(node, unschedulable=False, taints=tuple(t for t in node.taints if t.key != UNSCHEDULABLE.key))
 
 
@@ -361,7 +367,7 @@ class AddNode(SmallChange, frozen=True):
     but: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        labels = " and ".join(f"{key.rpartition('/')[2]}={value}" for key, value in self.but.items())
+        labels = " and ".join(f"{_last_word(key)}={value}" for key, value in self.but.items())
         return f"add a node like {self.like}{f', but with {labels}' if labels else ''}"
 
     def clone(self, node: Node) -> Node:

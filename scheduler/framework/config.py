@@ -140,8 +140,11 @@ class SchedulerConfiguration(Strict, frozen=True):
 
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
-_WRONG = 50
-_OTHER = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.S)
+"""A step of a path: a field, or the number of an element."""
+_MOST_ERRORS = 50
+_MSGSPEC = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.S)
+"""An error of msgspec: what is wrong, and where; any text is one."""
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
 
 
 def decode(document: Any) -> SchedulerConfiguration:
@@ -150,7 +153,8 @@ def decode(document: Any) -> SchedulerConfiguration:
     Raises ConfigError naming the field and what was expected.
     """
     if not isinstance(document, dict):
-        raise ConfigError(f"Invalid value: want a mapping of kind {KIND}, got {_kind(document)}")
+        got = "an empty document" if document is None else kind_of(document)
+        raise ConfigError(f"Invalid value: want a mapping of kind {KIND}, got {got}")
     for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         given = document.get(name)
         if given != wanted:
@@ -194,9 +198,11 @@ def _converted(document: Any, target: type[Target], path: str) -> tuple[Target |
         try:
             return msgspec.convert(document, target), wrong
         except msgspec.ValidationError as error:
-            found = _OTHER.match(str(error))
-            wrong.append(_grammar(str(error), path, document))
-            if len(wrong) > _WRONG or not _take_out(document, (found and found["path"]) or ""):
+            found = _MSGSPEC.match(str(error))
+            assert found is not None
+            inner = found["path"] or ""
+            wrong.append(_grammar(found["what"], path, inner, document))
+            if len(wrong) > _MOST_ERRORS or not _take_out(document, inner):
                 return None, wrong
 
 
@@ -225,15 +231,13 @@ def without_nulls(document: Any) -> Any:
     return [without_nulls(value) for value in document] if isinstance(document, list) else document
 
 
-def _grammar(text: str, path: str, document: Any) -> str:
-    other = _OTHER.match(text)
-    where = _join(path, (other and other["path"]) or "")
-    what = other["what"] if other else text
-    missing = re.match(r"Object missing required field `([^`]*)`", what)
+def _grammar(what: str, path: str, inner: str, document: Any) -> str:
+    """An error of msgspec in the API's grammar. `inner`: where it is, below the `path` of the document."""
+    where = _join(path, inner)
+    missing = _MISSING.match(what)
     if missing is not None:
         return f"{_join(where, missing[1])}: Required value"
-    value = _value_at(document, (other and other["path"]) or "")
-    return f"{where or 'configuration'}: Invalid value: {value}: {in_words(what)}"
+    return f"{where or 'configuration'}: Invalid value: {_value_at(document, inner)}: {in_words(what)}"
 
 
 def _value_at(document: Any, path: str) -> str:
@@ -244,10 +248,6 @@ def _value_at(document: Any, path: str) -> str:
         except (LookupError, TypeError):
             return "…"
     return as_json(document)
-
-
-def _kind(document: object) -> str:
-    return "an empty document" if document is None else kind_of(document)
 
 
 def _join(*parts: str) -> str:
@@ -278,7 +278,7 @@ def validate(config: SchedulerConfiguration) -> list[str]:
         errors.append(f"clientConnection.burst: Invalid value: {config.client_connection.burst}: must be non-negative")
     errors.extend(_validate_leader_election(config.leader_election))
     errors.extend(_validate_extenders(config.extenders))
-    seen: dict[str, int] = {}
+    seen: set[str] = set()
     for i, profile in enumerate(config.profiles):
         where = f"profiles[{i}]"
         if not profile.scheduler_name:
@@ -286,7 +286,7 @@ def validate(config: SchedulerConfiguration) -> list[str]:
         elif profile.scheduler_name in seen:
             errors.append(f'{where}.schedulerName: Duplicate value: "{profile.scheduler_name}"')
         else:
-            seen[profile.scheduler_name] = i
+            seen.add(profile.scheduler_name)
         _percentage(profile.percentage_of_nodes_to_score, f"{where}.percentageOfNodesToScore", errors)
         if profile.plugins.queue_sort != config.profiles[0].plugins.queue_sort:
             errors.append(f"{where}.plugins.queueSort: Invalid value: must be the same for all profiles")

@@ -1,14 +1,13 @@
 """Reads and checks what a plugin's class declares. Whatever is wrong is an error at start that names the attribute."""
 
 import inspect
-from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from scheduler.framework.binding_plugins import ASYNC_POINTS, LONGEST_LIMIT, is_async
+from scheduler.framework.binding_plugins import ASYNC_POINTS, LONGEST_LIMIT
 from scheduler.framework.events import NODE_EVENTS, OTHER_EVENTS, POD_EVENTS, ClusterEvent
 from scheduler.framework.normalize import Normalizer
 from scheduler.framework.plugin import NODE, OWN_STATE, PODS_ELSEWHERE, PODS_HERE, POINTS, DependsOn, Plugin
@@ -96,6 +95,8 @@ class Declaration(Struct, frozen=True):
     """What happens on one node may change the verdict on another."""
     on_node_unless_elsewhere: bool
     """`on_node` is true of it for each pod for which it does not look elsewhere."""
+    static_unless_elsewhere: bool
+    """`static` is true of it for each pod for which it does not look elsewhere."""
     keeps_scores: bool
     """Its normalised scores can be kept by node."""
     counts: bool
@@ -126,6 +127,7 @@ def declaration_of(plugin_class: type[Plugin]) -> Declaration:
         on_node=on_node,
         may_look_elsewhere=bool(depends_on & (PODS_ELSEWHERE | OWN_STATE)),
         on_node_unless_elsewhere=bool(depends_on) and not depends_on & ~(NODE | PODS_HERE | PODS_ELSEWHERE),
+        static_unless_elsewhere=bool(depends_on) and not depends_on & ~(NODE | PODS_ELSEWHERE),
         keeps_scores=on_node and (normalize is None or (static and isinstance(normalize, Normalizer))),
         counts="takes" in methods,
         enqueues_by_cluster=_takes_cluster(getattr(plugin_class, "pre_enqueue", None)),
@@ -196,10 +198,10 @@ def _signature_problems(plugin_class: type[Plugin], method: str) -> list[str]:
     found: Any = getattr(plugin_class, method)
     if not callable(found):
         return [f"its {method} is {shown(found)}, should be a method"]
-    coroutine = is_async(found)
+    coroutine = inspect.iscoroutinefunction(found)
     if coroutine and method not in ASYNC_POINTS:
         return [f"{method} can't be a coroutine function, only {', '.join(ASYNC_POINTS)} can"]
-    arguments = _ARGUMENTS.get(method) or _names(getattr(Plugin, method))
+    arguments = _ARGUMENTS.get(method) or tuple(inspect.signature(getattr(Plugin, method)).parameters)[1:]
     if coroutine:
         arguments = arguments[:1]
     if method == "pre_enqueue" and _takes_cluster(found):
@@ -216,10 +218,6 @@ def _signature_problems(plugin_class: type[Plugin], method: str) -> list[str]:
         has = ", ".join(name for i, name in enumerate(signature.parameters) if i or is_static)
         return [f"its {method} takes ({has}), should take ({', '.join(arguments)})"]
     return []
-
-
-def _names(method: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(inspect.signature(method).parameters)[1:]
 
 
 def _takes_cluster(method: Any) -> bool:

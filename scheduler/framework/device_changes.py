@@ -4,115 +4,119 @@
 `patch` makes the change in the spec of the claim, or of its template: a JSON patch with paths from there on.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import field
 from msgspec.structs import replace
 
 from scheduler.framework.small_change import SmallChange
-from scheduler.model.devices import Amounts, ClaimSpec, DeviceRequest, DeviceToleration
+from scheduler.model.devices import ClaimSpec, DeviceRequest, DeviceToleration
+from scheduler.model.taints import taint_text
 
 
-class FewerDevices(SmallChange, frozen=True):
+class _ChangeOfRequest(SmallChange, frozen=True):
+    """Ask for something else in one request of a claim, or in one alternative of it."""
+
+    claim: str
+    request: str
+
+    def changed(self, spec: ClaimSpec) -> ClaimSpec:
+        """What the claim asks for then."""
+        base, _, sub = self.request.partition("/")
+        requests = []
+        for one in spec.requests:
+            if one.name == base and one.exactly is not None:
+                one = replace(one, exactly=self.edited(one.exactly))
+            elif one.name == base:
+                alternatives = [self.edited(each) if each.name == sub else each for each in one.first_available]
+                one = replace(one, first_available=tuple(alternatives))
+            requests.append(one)
+        return replace(spec, requests=tuple(requests))
+
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        """What the request asks for then."""
+        raise NotImplementedError
+
+    @property
+    def _where(self) -> str:
+        return f"request {self.request} of claim {self.claim}"
+
+
+class FewerDevices(_ChangeOfRequest, frozen=True):
     """Ask for fewer devices."""
 
     cost = 1.0
-    claim: str
-    request: str
     count: int
     instead_of: int
     patch: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         what = "device" if self.count == 1 else "devices"
-        return f"ask for {self.count} {what} instead of {self.instead_of} in {_where(self.claim, self.request)}"
+        return f"ask for {self.count} {what} instead of {self.instead_of} in {self._where}"
 
-    def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        """What the claim asks for then."""
-        return _edited(spec, self.request, lambda asked: replace(asked, count=self.count))
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        return replace(asked, count=self.count)
 
 
-class TolerateDeviceTaint(SmallChange, frozen=True):
+class TolerateDeviceTaint(_ChangeOfRequest, frozen=True):
     """Tolerate a taint of devices."""
 
     cost = 1.0
-    claim: str
-    request: str
     key: str
     value: str
     effect: str
     patch: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
-        taint = f"{self.key}{'=' + self.value if self.value else ''}:{self.effect}"
-        return f"tolerate the device taint {taint} in {_where(self.claim, self.request)}"
+        return f"tolerate the device taint {taint_text(self.key, self.value, self.effect)} in {self._where}"
 
-    def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        """What the claim asks for then."""
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
         added = DeviceToleration(self.key, "Equal", self.value, self.effect)
-        return _edited(spec, self.request, lambda asked: replace(asked, tolerations=(*asked.tolerations, added)))
+        return replace(asked, tolerations=(*asked.tolerations, added))
 
 
-class DropDeviceSelector(SmallChange, frozen=True):
+class DropDeviceSelector(_ChangeOfRequest, frozen=True):
     """Do without a selector."""
 
     cost = 1.5
-    claim: str
-    request: str
     selector: str
     patch: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return f"drop the selector {self.selector} of {_where(self.claim, self.request)}"
+        return f"drop the selector {self.selector} of {self._where}"
 
-    def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        """What the claim asks for then."""
-        return _edited(
-            spec,
-            self.request,
-            lambda asked: replace(asked, selectors=tuple(one for one in asked.selectors if one != self.selector)),
-        )
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        return replace(asked, selectors=tuple(one for one in asked.selectors if one != self.selector))
 
 
-class UseDeviceClass(SmallChange, frozen=True):
+class UseDeviceClass(_ChangeOfRequest, frozen=True):
     """Ask for devices of another class."""
 
     cost = 1.5
-    claim: str
-    request: str
     device_class: str
     instead_of: str
     patch: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return f"ask for class {self.device_class} instead of {self.instead_of} in {_where(self.claim, self.request)}"
+        return f"ask for class {self.device_class} instead of {self.instead_of} in {self._where}"
 
-    def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        """What the claim asks for then."""
-        return _edited(spec, self.request, lambda asked: replace(asked, device_class=self.device_class))
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        return replace(asked, device_class=self.device_class)
 
 
-class LessCapacity(SmallChange, frozen=True):
+class LessCapacity(_ChangeOfRequest, frozen=True):
     """Do without the capacity that is asked for beyond what a device gives by default."""
 
     cost = 1.0
-    claim: str
-    request: str
     capacity: str
     patch: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return f"ask for no certain {self.capacity} in {_where(self.claim, self.request)}"
+        return f"ask for no certain {self.capacity} in {self._where}"
 
-    def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        """What the claim asks for then."""
-
-        def without(asked: Amounts | None) -> Amounts | None:
-            rest = {name: amount for name, amount in (asked or {}).items() if name != self.capacity}
-            return rest or None
-
-        return _edited(spec, self.request, lambda asked: replace(asked, capacity=without(asked.capacity)))
+    def edited(self, asked: DeviceRequest) -> DeviceRequest:
+        rest = {name: amount for name, amount in (asked.capacity or {}).items() if name != self.capacity}
+        return replace(asked, capacity=rest or None)
 
 
 class DropConstraint(SmallChange, frozen=True):
@@ -161,21 +165,3 @@ class RemoveTaintRule(SmallChange, frozen=True):
 OnClaim = FewerDevices | TolerateDeviceTaint | DropDeviceSelector | UseDeviceClass | LessCapacity | DropConstraint
 """Changes of a claim of the pod. Its spec can't be changed while it is there: they are made where it comes from."""
 OnDevices = FreeDevices | RemoveTaintRule
-
-
-def _where(claim: str, request: str) -> str:
-    return f"request {request} of claim {claim}"
-
-
-def _edited(spec: ClaimSpec, request: str, edit: Callable[[DeviceRequest], DeviceRequest]) -> ClaimSpec:
-    """The spec with one request, or one alternative of it, changed."""
-    base, _, sub = request.partition("/")
-    requests = []
-    for one in spec.requests:
-        if one.name == base and one.exactly is not None:
-            one = replace(one, exactly=edit(one.exactly))
-        elif one.name == base:
-            alternatives = [edit(each) if each.name == sub else each for each in one.first_available]
-            one = replace(one, first_available=tuple(alternatives))
-        requests.append(one)
-    return replace(spec, requests=tuple(requests))

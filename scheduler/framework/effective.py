@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from scheduler.framework.config import API_VERSION, ProfileConfig, SchedulerConfiguration, convert, without_nulls
-from scheduler.framework.plugin import POINTS, NoArgs
+from scheduler.framework.plugin import POINTS
 from scheduler.framework.profiles import build_profile, field_of, without_type
 
 _EVERY_NODE = 100
@@ -44,13 +44,14 @@ def effective(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> di
 
 def _profile(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> dict[str, Any]:
     built = build_profile(config, registry, path)
+    weights_at = {"score": built.weights, "placement_score": built.placement_weights}
     plugins: dict[str, Any] = {}
     for point in POINTS:
-        enabled: list[dict[str, Any]] = [{"name": plugin.name} for plugin in built.plugins(point)]
-        if point == "score":
-            enabled = [entry | {"weight": built.weights[entry["name"]]} for entry in enabled]
-        if point == "placement_score":
-            enabled = [entry | {"weight": built.placement_weights[entry["name"]]} for entry in enabled]
+        weights = weights_at.get(point)
+        enabled: list[dict[str, Any]] = [
+            {"name": plugin.name} if weights is None else {"name": plugin.name, "weight": weights[plugin.name]}
+            for plugin in built.plugins(point)
+        ]
         plugins[field_of(point)] = {"enabled": enabled, "disabled": _ALL} if enabled else {"disabled": _ALL}
     plugins["multiPoint"] = {"disabled": _ALL}
     made: dict[str, Any] = {"schedulerName": built.name}
@@ -65,7 +66,7 @@ def _arguments(config: ProfileConfig, used: set[str], registry: Mapping[str, Any
     given = {plugin.name: plugin.args for plugin in config.plugin_config}
     found = []
     for name in sorted(used | set(given)):
-        kind = getattr(registry[name], "Args", NoArgs)
+        kind = registry[name].Args
         if not msgspec.structs.fields(kind):
             continue
         args = convert(without_type(given.get(name, {})), kind, name)

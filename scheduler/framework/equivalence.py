@@ -169,15 +169,14 @@ class EquivalenceClasses:
         """`scorers` are (plugin, weight, normalize) triples, `ask(plugin, point, …)` runs one point of one plugin."""
         kept_filters, self._filters = _split(filters, lambda plugin: declared(plugin).on_node)
         kept_scorers, self._scorers = _split(scorers, lambda scorer: declared(scorer[0]).keeps_scores)
-        self._static_filters, self._on_node_filters = _split(kept_filters, _static)
+        self._static_filters, self._on_node_filters = _split(kept_filters, lambda plugin: declared(plugin).static)
         normalized, added = _split(kept_scorers, lambda scorer: scorer[2] is not None)
         self._normalized, self._added = normalized, added
         self._static_signed = _signed(self._static_filters, normalized)
         self._on_node_signed = _signed(self._on_node_filters, added)
         self._signed_pre_filters, self._pre_filters = _split(pre_filters, lambda plugin: declared(plugin).on_node)
         plugins = dict.fromkeys((*pre_filters, *filters, *(scorer[0] for scorer in scorers)))
-        kept = _signed(self._on_node_filters, added)
-        self._one_by_one = frozenset(plugin for plugin in kept if _has_one(declared(plugin).methods))
+        self._one_by_one = frozenset(one for one in self._on_node_signed if _has_one(declared(one).methods))
         self._plugins = tuple(plugins)
         self._may_skip = [plugin for plugin in plugins if "skips" in declared(plugin).methods]
         self._place_in_skipped = {plugin: i for i, plugin in enumerate(self._may_skip)}
@@ -201,7 +200,7 @@ class EquivalenceClasses:
 
     def fresh_on_node(self, shape: PodShape) -> OnNodeResults:
         """Results on the nodes for a shape that nobody else keeps; nothing is computed yet."""
-        return self._new_on_node(tuple([tuple(plugin.skips(shape)) for plugin in self._may_skip]))
+        return self._new_on_node(self._skipped(shape))
 
     def of(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
         """The class of a pod, up to date. Raises PluginError, SliceOver."""
@@ -218,7 +217,7 @@ class EquivalenceClasses:
 
     def _find(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
         shape = pod.shape
-        skipped = tuple([tuple(plugin.skips(shape)) for plugin in self._may_skip])
+        skipped = self._skipped(shape)
         if shape.heavy:  # the shape itself takes too much memory to be kept
             asked = self._asked_by(skipped, self._narrowing(pod, cluster))
             return EquivalenceClass(None, self._new_static(skipped), self._new_on_node(skipped), asked)
@@ -243,6 +242,9 @@ class EquivalenceClasses:
                 self.by_shape.clear()
             self.by_shape[shape] = found
         return found
+
+    def _skipped(self, shape: PodShape) -> Skipped:
+        return tuple([tuple(plugin.skips(shape)) for plugin in self._may_skip])
 
     def _signature(self, plugins: tuple[Any, ...], shape: PodShape, skipped: Skipped) -> Hashable:
         """The signatures of these plugins for a shape, and the points that they skip."""
@@ -284,10 +286,6 @@ def _has_one(methods: frozenset[str]) -> bool:
     return all(one in methods for one, whole in _ONE if whole in methods)
 
 
-def _static(plugin: Any) -> bool:
-    return declared(plugin).static
-
-
 def _split(things: Iterable[Any], condition: Callable[[Any], bool]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The things that meet a condition, and the others."""
     things = tuple(things)
@@ -295,4 +293,5 @@ def _split(things: Iterable[Any], condition: Callable[[Any], bool]) -> tuple[tup
 
 
 def _signed(filters: tuple[Any, ...], scorers: tuple[Scorer, ...]) -> tuple[Any, ...]:
+    """The plugins whose signatures tell which pods share the results of these filters and scorers."""
     return tuple(dict.fromkeys((*filters, *(scorer[0] for scorer in scorers))))

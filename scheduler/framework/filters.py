@@ -14,7 +14,6 @@ from scheduler.framework.guard import Guard
 from scheduler.framework.kept_results import passing
 from scheduler.framework.many_reasons import ManyReasons
 from scheduler.framework.nominated_pods import NominatedPods
-from scheduler.framework.plugin import NODE, PODS_ELSEWHERE
 from scheduler.framework.profile import Profile
 from scheduler.framework.spare import Spare
 from scheduler.framework.status import PluginError, Reason, Rejections
@@ -95,20 +94,21 @@ class FilterPlugins:
         passed, rejected = self.run(pod, cluster, among, trying=trying)
         if not cluster.nominations:
             return passed, rejected
-        kept = self._nominated.kept(pod, cluster)
-        if kept is None:
+        nominated = self._nominated.before(pod, cluster)
+        if nominated is None:
             return passed, rejected
-        here = among[kept.rows] & kept.taken & ~self._by_node_alone(rejected, len(among))[kept.rows]
+        here = among[nominated.rows] & nominated.for_others
+        here &= ~self._by_node_alone(rejected, len(among))[nominated.rows]
         if not here.any():
             return passed, rejected
-        ahead = {int(kept.rows[i]): kept.pods[i] for i in np.flatnonzero(here).tolist()}
+        ahead = {int(nominated.rows[i]): nominated.pods[i] for i in np.flatnonzero(here).tolist()}
         attempts = [(list(ahead), self.goes_by_shape(pod))]
         if self.affected_by(pod, cluster, [other for pods in ahead.values() for other in pods]):
             # One row after the other, except where the amounts alone reject the row.
-            short = here & self._nominated.short(pod, cluster, kept) if self._counting_first else here & False
-            attempts = [([row], False) for row in kept.rows[here & ~short].tolist()]
+            short = here & self._nominated.short(pod, cluster, nominated) if self._counting_first else here & False
+            attempts = [([row], False) for row in nominated.rows[here & ~short].tolist()]
             if short.any():
-                attempts.append((kept.rows[short].tolist(), True))
+                attempts.append((nominated.rows[short].tolist(), True))
         for rows, usage_only in attempts:
             mask = np.zeros(len(among), dtype=np.bool_)
             mask[rows] = True
@@ -139,22 +139,24 @@ class FilterPlugins:
 
         None: that can't be decided row by row. Raises PluginError.
         """
-        kept = self._nominated.kept(pod, cluster)
-        if kept is None:
+        nominated = self._nominated.before(pod, cluster)
+        if nominated is None:
             return []
-        here = passes[kept.rows] & kept.taken
-        short = here & self._nominated.short(pod, cluster, kept)
-        found: list[int] = kept.rows[short].tolist()
+        here = passes[nominated.rows] & nominated.for_others
+        if not here.any():
+            return []
+        short = here & self._nominated.short(pod, cluster, nominated)
+        found: list[int] = nominated.rows[short].tolist()
         left = np.flatnonzero(here & ~short).tolist()
         if not left:
             return found
-        others = [other for i in left for other in kept.pods[i]]
+        others = [other for i in left for other in nominated.pods[i]]
         if not self.goes_by_shape(pod) or self.affected_by(pod, cluster, others):
             return None
         if all(its.counts or its.static or not its.on_node for _, its in self._declared):
             return found
         names = [plugin.name for plugin, its in self._declared if not its.static]
-        ahead = ((int(kept.rows[i]), kept.pods[i]) for i in left)
+        ahead = ((int(nominated.rows[i]), nominated.pods[i]) for i in left)
         return found + [row for row, pods in ahead if self.rejecting(pod, row_with(cluster, row, (), pods), names)]
 
     def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
@@ -191,7 +193,7 @@ class FilterPlugins:
                 plain.append(plugin)
             elif its.counts:
                 counting.append(plugin)
-            elif its.depends_on & ~(NODE | PODS_ELSEWHERE):
+            elif not its.static_unless_elsewhere:
                 exact = False
             elif not self._ask(plugin, plugin.looks_elsewhere, pod, cluster, ()):
                 plain.append(plugin)

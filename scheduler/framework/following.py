@@ -1,7 +1,10 @@
-"""What a plugin says of nodes while equals of one pod are placed one after the other, without being asked for each pod.
+"""What a plugin would answer while equal pods are placed one after the other, without asking it about each of them.
 
-`scheduler.framework.ahead` puts these answers together. Rows of one kind get the same answers: they agree in all
-`columns`, and have taken as many of the pods where that matters.
+A plugin that looks at more than one node (affinity, spread) says what each placed pod changes for the others. It is
+asked about kinds of rows instead of rows: rows of one kind agree in all `columns`, and where that matters, they have
+taken equally many of the pods. So the plugin's answer is the same for all of them.
+
+Next stage: `scheduler.framework.ahead` puts the answers of all plugins together.
 """
 
 from abc import ABC, abstractmethod
@@ -22,12 +25,12 @@ class Kinds(NamedTuple):
     sizes: Ints
 
     def of(self, which: Bools) -> "Kinds":
-        """Some of them."""
+        """The kinds for which `which` (bool[kinds]) is true."""
         return Kinds(self.rows[which], self.sizes[which])
 
 
 class Following(ABC):
-    """One plugin's part for one pod's equals."""
+    """What one plugin answers about one pod and its equals, as they are placed."""
 
     columns: list[Ints]
     """int64[rows] each: rows that agree in all of them are of one kind."""
@@ -37,12 +40,12 @@ class Following(ABC):
     """Whether scores change with each pod that is placed."""
 
     def settled(self) -> Bools | None:
-        """bool[rows]: which take no pod, if pods that are placed change nothing and it gives no scores; else None."""
+        """bool[rows]: which rows it rejects for good. None: this changes as pods are placed, or it scores."""
         return None
 
     @abstractmethod
     def rejected(self, kinds: Kinds) -> Bools | None:
-        """bool[kinds]: which take no pod now; None: none of them."""
+        """bool[kinds]: which it rejects now; None: it rejects none."""
 
     @abstractmethod
     def raw(self, kinds: Kinds) -> Ints | None:
@@ -54,11 +57,11 @@ class Following(ABC):
 
 
 class Followed(ABC):
-    """A plugin of which this can be known."""
+    """A plugin that looks at more than one node, and can say what a placed pod changes for its equals."""
 
     @abstractmethod
     def following(self, pod: Pod, cluster: Cluster) -> Following | None:
-        """What it says of nodes while equals of the pod are placed; None: each pod has to be decided.
+        """What it answers about nodes while equals of the pod are placed; None: each pod has to be decided.
 
         Raises SliceOver.
         """

@@ -19,10 +19,12 @@ from scheduler.state.nodes import Nodes
 from scheduler.state.per_node import Bounded
 
 _KINDS = 16
+"""For so many sets of things that are counted, the amounts are kept."""
 _THRESHOLDS = 4
+"""For so many priorities from which on nominated pods count, the nodes are kept."""
 
 
-class _Held(Struct):
+class _Taken(Struct):
     """What nominated pods will take of each thing that some pods need."""
 
     amounts: Ints
@@ -31,7 +33,7 @@ class _Held(Struct):
     """The version of the log of nominations for which the amounts are right."""
 
 
-class _Above:
+class _FromPriority:
     """Nodes for which pods of some priority or a higher one are nominated, and these pods."""
 
     def __init__(self, threshold: int) -> None:
@@ -40,9 +42,9 @@ class _Above:
         """Node → its place in the lists. It stays when no pod is nominated for the node any more."""
         self.rows: Rows = np.zeros(0, dtype=np.intp)
         self.pods: list[list[Pod]] = []
-        self.held: Bounded[Hashable, _Held] = Bounded(_KINDS)
+        self.taken: Bounded[Hashable, _Taken] = Bounded(_KINDS)
         """By what is counted: nearly all pods need the same things, if more or less of them."""
-        self.taken: Bools = np.zeros(0, dtype=np.bool_)
+        self.any: Bools = np.zeros(0, dtype=np.bool_)
         """For which of the nodes any pod is nominated."""
         self._nodes: Nodes | None = None
         self._labels = -1
@@ -58,8 +60,8 @@ class _Above:
             self.place = {name: i for i, (name, _) in enumerate(live)}
             self.rows = np.array([row for _, row in live], dtype=np.intp)
             self.pods = [nominations.above(name, self.threshold) for name in self.place]
-            self.held.clear()
-            self.taken = np.array([bool(pods) for pods in self.pods], dtype=np.bool_)
+            self.taken.clear()
+            self.any = np.array([bool(pods) for pods in self.pods], dtype=np.bool_)
             self._nodes, self._labels = nodes, nodes.label_changes
             cluster.effort.count(len(live) // 2)
         else:
@@ -69,34 +71,34 @@ class _Above:
                 place = self.place.get(name)
                 if place is not None:
                     self.pods[place] = pods
-                    self.taken[place] = bool(pods)
+                    self.any[place] = bool(pods)
                 elif pods and (row := nodes.live_row(name)) is not None:
                     self.place[name] = len(self.pods)
                     self.pods.append(pods)
                     rows.append(row)
             if rows:
                 self.rows = np.concatenate((self.rows, np.array(rows, dtype=np.intp)))
-                self.taken = np.concatenate((self.taken, np.ones(len(rows), dtype=np.bool_)))
+                self.any = np.concatenate((self.any, np.ones(len(rows), dtype=np.bool_)))
         self._version = nominations.log.version
 
 
-class Kept(Struct):
+class NominatedNodes(Struct):
     """Nodes with nominated pods that come before some pod; `rows` and `pods` are parallel."""
 
     rows: Rows
     pods: list[list[Pod]]
-    above: _Above
+    found: _FromPriority
     own: int | None
     """The place of the node for which the pod itself is nominated."""
 
     @property
-    def taken(self) -> Bools:
+    def for_others(self) -> Bools:
         """For which of the nodes another pod is nominated."""
         if self.own is None or self.pods[self.own]:
-            return self.above.taken
-        taken = self.above.taken.copy()
-        taken[self.own] = False
-        return taken
+            return self.found.any
+        others = self.found.any.copy()
+        others[self.own] = False
+        return others
 
 
 class NominatedPods:
@@ -106,65 +108,64 @@ class NominatedPods:
         """`counting`: the filters that say what a pod needs, what a node has left, and what a placed pod takes."""
         self._counting = counting
         self._ask = ask
-        self._above: Bounded[int, _Above] = Bounded(_THRESHOLDS)
+        self._by_threshold: Bounded[int, _FromPriority] = Bounded(_THRESHOLDS)
 
-    def kept(self, pod: Pod, cluster: Cluster) -> Kept | None:
+    def before(self, pod: Pod, cluster: Cluster) -> NominatedNodes | None:
         """The nodes with nominated pods that come before a pod; None: there are none."""
         nominations = cluster.nominations
         threshold = nominations.threshold(pod)
-        if threshold is None:
-            return None
-        above = self._above.recall(threshold)
-        if above is None:
-            self._above.keep(threshold, above := _Above(threshold))
-        above.renew(cluster)
-        own, pods = above.place.get(nominations.node_of(pod.uid) or ""), above.pods
+        if threshold is None or (len(nominations) == 1 and nominations.counts(pod.uid)):
+            return None  # nobody is nominated, or nobody else
+        found = self._by_threshold.recall(threshold)
+        if found is None:
+            self._by_threshold.keep(threshold, found := _FromPriority(threshold))
+        found.renew(cluster)
+        own, pods = found.place.get(nominations.node_of(pod.uid) or ""), found.pods
         if own is not None:
             pods = list(pods)
             pods[own] = [other for other in pods[own] if other.uid != pod.uid]
-        return Kept(above.rows, pods, above, own) if len(above.rows) else None
+        return NominatedNodes(found.rows, pods, found, own) if len(found.rows) else None
 
-    def short(self, pod: Pod, cluster: Cluster, kept: Kept) -> Bools:
-        """Which of these rows have too little left for the pod, of what filters count."""
+    def short(self, pod: Pod, cluster: Cluster, nodes: NominatedNodes) -> Bools:
+        """bool[len(nodes.rows)]: which have too little left for the pod, of what filters count."""
         plugins = [plugin for plugin in self._counting if "filter" not in plugin.skips(pod.shape)]
         if not plugins:
-            return np.zeros(len(kept.rows), dtype=np.bool_)
-        held = self._held(plugins, pod, cluster, kept.above)
-        if kept.own is not None:
-            held = held.copy()
-            held[:, kept.own] = self._taken(plugins, pod, kept.pods[kept.own], {})
+            return np.zeros(len(nodes.rows), dtype=np.bool_)
+        taken = self._taken(plugins, pod, cluster, nodes.found)
+        if nodes.own is not None:
+            taken = taken.copy()
+            taken[:, nodes.own] = self._sums(plugins, pod, nodes.pods[nodes.own], {})
         needs = np.array([need for plugin in plugins for need in self._ask(plugin, plugin.needs, pod)], dtype=np.int64)
         free = np.concatenate(
-            [self._ask(plugin, plugin.free, pod, cluster.nodes, kept.rows) for plugin in plugins], dtype=np.int64
+            [self._ask(plugin, plugin.free, pod, cluster.nodes, nodes.rows) for plugin in plugins], dtype=np.int64
         )
-        short: Bools = np.any(free - held < needs[:, np.newaxis], axis=0)
+        short: Bools = np.any(free - taken < needs[:, np.newaxis], axis=0)
         return short
 
-    def _held(self, plugins: list[Any], pod: Pod, cluster: Cluster, above: _Above) -> Ints:
+    def _taken(self, plugins: list[Any], pod: Pod, cluster: Cluster, found: _FromPriority) -> Ints:
+        """int64[needs, nodes with nominated pods]: what these pods take; do not change it."""
         log = cluster.nominations.log
         kind = tuple([(plugin.name, self._ask(plugin, plugin.counted, pod.shape)) for plugin in plugins])
-        held = above.held.recall(kind)
+        taken = found.taken.recall(kind)
         known: dict[PodShape, list[int]] = {}
-        changed = None if held is None else log.since(held.version)
-        if held is None or changed is None:
-            amounts = np.array([self._taken(plugins, pod, pods, known) for pods in above.pods], dtype=np.int64).T
-            cluster.effort.count(len(above.pods))
-            held = _Held(amounts, log.version)
+        changed = None if taken is None else log.since(taken.version)
+        if taken is None or changed is None:
+            amounts = np.array([self._sums(plugins, pod, pods, known) for pods in found.pods], dtype=np.int64).T
+            cluster.effort.count(len(found.pods))
+            taken = _Taken(amounts, log.version)
             if not pod.shape.heavy:
-                above.held.keep(kind, held)
+                found.taken.keep(kind, taken)
         else:
-            more = len(above.pods) - held.amounts.shape[1]
+            more = len(found.pods) - taken.amounts.shape[1]
             if more:
-                room = np.zeros((len(held.amounts), more), dtype=np.int64)
-                held.amounts = np.concatenate((held.amounts, room), axis=1)
-            for i in {above.place[name] for name in changed if name in above.place}:
-                held.amounts[:, i] = self._taken(plugins, pod, above.pods[i], known)
-            held.version = log.version
-        return held.amounts
+                room = np.zeros((len(taken.amounts), more), dtype=np.int64)
+                taken.amounts = np.concatenate((taken.amounts, room), axis=1)
+            for i in {found.place[name] for name in changed if name in found.place}:
+                taken.amounts[:, i] = self._sums(plugins, pod, found.pods[i], known)
+            taken.version = log.version
+        return taken.amounts
 
-    def _taken(
-        self, plugins: list[Any], pod: Pod, others: Iterable[Pod], known: dict[PodShape, list[int]]
-    ) -> list[int]:
+    def _sums(self, plugins: list[Any], pod: Pod, others: Iterable[Pod], known: dict[PodShape, list[int]]) -> list[int]:
         """What others take of each thing that a pod needs."""
         sums: list[int] | None = None
         for other in others:

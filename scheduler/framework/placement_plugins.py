@@ -16,8 +16,6 @@ from scheduler.framework.status import PluginError, shown
 from scheduler.model.pod_group import PodGroup
 from scheduler.state.cluster import Cluster
 
-_GENERATE, _SCORE = "PlacementGenerate", "PlacementScore"
-
 
 class PlacementPlugins:
     """The plugins of one profile at these two points."""
@@ -44,7 +42,7 @@ class PlacementPlugins:
             return [Placement("", np.flatnonzero(nodes.alive[: nodes.rows]))]
         for one in found:
             if not isinstance(one, Placement):
-                raise PluginError(plugin.name, f"want placements, got {shown(one)}", _GENERATE)
+                raise PluginError(plugin.name, f"want placements, got {shown(one)}", "PlacementGenerate")
         return [one for one in found if len(one.rows)]
 
     def scores(self, assignment: Assignment, cluster: Cluster) -> tuple[int, ...]:
@@ -64,6 +62,7 @@ class PlacementPlugins:
             normalized = self._ask(plugin, plugin.normalize_placements, said)
             for i, score in enumerate(normalized):
                 if not 0 <= score <= MAX_SCORE:
-                    raise PluginError(plugin.name, f"want scores from 0 to {MAX_SCORE}, got {score}", _SCORE)
+                    wanted = f"want scores from 0 to {MAX_SCORE}, got {score}"
+                    raise PluginError(plugin.name, wanted, "PlacementScore")
                 totals[i] += score * weight
         return totals

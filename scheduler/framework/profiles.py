@@ -4,7 +4,7 @@ Mirrors kube-scheduler `apis/config/v1/default_plugins.go` (mergePlugins) and
 `framework/runtime/framework.go` (expandMultiPointPlugins, getScoreWeights).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -106,16 +106,9 @@ def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str)
     registry = _usable(config, registry)
     multi_point = _merge(config.plugins.multi_point, errors, f"{path}.plugins.multiPoint")
     names: dict[str, list[str]] = {}
-    weights: dict[str, int] = {}
     for point in POINTS:
         own: PluginSet = getattr(config.plugins, point)
         names[point] = _expand(point, own, multi_point, registry, errors, f"{path}.plugins.{_CAMEL[point]}")
-    for ref in (*config.plugins.score.enabled, *multi_point):
-        if ref.name not in weights:
-            weights[ref.name] = ref.weight or 1
-    for_placements: dict[str, int] = {}
-    for ref in (*config.plugins.placement_score.enabled, *multi_point):
-        for_placements.setdefault(ref.name, ref.weight or 1)
     if errors:
         raise ConfigError("\n".join(errors))
     args: dict[str, Any] = {}
@@ -128,7 +121,18 @@ def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str)
         raise ConfigError(
             f"{path}.plugins.placementGenerate: Invalid value: at most one plugin may generate placements"
         )
+    weights, for_placements = (
+        _weights(own.enabled, multi_point) for own in (config.plugins.score, config.plugins.placement_score)
+    )
     return Profile(config.scheduler_name or "", points, weights, args=args, placement_weights=for_placements)
+
+
+def _weights(own: Iterable[PluginRef], multi_point: Iterable[PluginRef]) -> dict[str, int]:
+    """Plugin → weight: a point's own word of it goes before that of multiPoint; 0 stands for 1 (getScoreWeights)."""
+    weights: dict[str, int] = {}
+    for ref in (*own, *multi_point):
+        weights.setdefault(ref.name, ref.weight or 1)
+    return weights
 
 
 def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> list[str]:

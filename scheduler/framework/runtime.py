@@ -192,7 +192,7 @@ class Framework:
             elif outcome is not None:
                 return None
         if names is not None:
-            # A pod of a DaemonSet names its node: what is kept tells the rest about it.
+            # A pod of a DaemonSet names its node: the kept results have the rest about that node.
             left = left & nodes.named(names)
         self._reached("PreFilter", SUCCESS)
         for plugin in asked.filters:
@@ -314,6 +314,8 @@ class Framework:
             result: PostFilterResult = self.guard(plugin, plugin.post_filter, pod, cluster, decision, self.filters)
             if result.node is not None:
                 self._reached("PostFilter", SUCCESS if result.node else UNSCHEDULABLE)
+                if not (writes or any(texts)):
+                    return result
                 text = ", ".join(text for text in (*texts, result.text) if text)
                 return replace(result, text=text, writes=writes + result.writes)
             texts.append(result.text)
@@ -334,10 +336,6 @@ class Framework:
                 except PluginError as error:
                     result = error
                 yield plugin.name, result
-
-    def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision) -> str:
-        """The end of the FailedScheduling message."""
-        return self.post_filter_result(pod, cluster, decision).text
 
     def binding_plugins(
         self, pod: Pod, row: int, node: str, waiting_pods: WaitingPods, binders: tuple[Any, ...] = ()

@@ -54,6 +54,10 @@ class PodRef(msgspec.Struct, frozen=True, gc=False):
     resource_version: str = ""
 
 
+CHANGED = frozenset((409, 422))
+"""Answers to a patch: the object has changed, or another of its name has come (422: its UID differs)."""
+
+
 def micro_time(moment: float | None = None) -> str:
     """A metav1.MicroTime of seconds since the epoch, by default now: RFC 3339 in UTC with six digits."""
     when = datetime.fromtimestamp(time.time() if moment is None else moment, UTC)

@@ -16,6 +16,11 @@ _FEW = 8
 HARD = frozenset((NO_SCHEDULE, NO_EXECUTE))
 
 
+def taint_text(key: str, value: str, effect: str) -> str:
+    """A taint of a node or a device as kubectl writes it: `key=value:Effect`, or `key:Effect`."""
+    return f"{key}{'=' + value if value else ''}:{effect}"
+
+
 class Taint(Struct, frozen=True):
     """A mark on a node that repels pods which don't tolerate it."""
 
@@ -24,7 +29,7 @@ class Taint(Struct, frozen=True):
     effect: str
 
     def __str__(self) -> str:
-        return f"{self.key}{'=' + self.value if self.value else ''}:{self.effect}"
+        return taint_text(self.key, self.value, self.effect)
 
 
 class Toleration(Struct, frozen=True):

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from itertools import islice, product
 from typing import NamedTuple
 
-from scheduler.framework.changes import HOSTNAME, Fix, FreeClaim
+from scheduler.framework.changes import HOSTNAME, Change, Fix, FreeClaim
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
 from scheduler.framework.status import Reason
@@ -67,6 +67,12 @@ def usable_classes(storage: Storage) -> list[StorageClass]:
     """Classes that make volumes where the pod is to run; the default class first."""
     found = [c for c in storage.classes.values() if c.binding_mode == WAIT_FOR_FIRST_CONSUMER and c.provisions]
     return sorted(found, key=lambda c: (not c.default, c.name))
+
+
+def class_for_new_volume(storage: Storage, wanted: str) -> str | None:
+    """The class with which to make a claim again: the one that is wanted if it is usable, else the first that is."""
+    usable = [c.name for c in usable_classes(storage)]
+    return wanted if wanted in usable else next(iter(usable), None)
 
 
 def where_volumes_are(inquiry: Inquiry) -> dict[str, str]:
@@ -133,9 +139,9 @@ def _fault(inquiry: Inquiry, used: ClaimVolume) -> Fault | None:
     gone = claim.volume_name and storage.volumes.stored(claim.volume_name) is None
     if claim.lost or gone:
         text = f"{said} is bound to the volume {claim.volume_name}, which does not exist"
-        again = claim.storage_class if _waits(storage, claim.storage_class) else ""
-        classes = [again] if again else [c.name for c in usable_classes(storage)[:1]]
-        return Fault(name, text, [(ReplaceVolume(pod.namespace, name, c, claim.volume_name),) for c in classes])
+        of_class = class_for_new_volume(storage, claim.storage_class)
+        again = [] if of_class is None else [(ReplaceVolume(pod.namespace, name, of_class, claim.volume_name),)]
+        return Fault(name, text, again)
     return None if claim.volume_name else _unbound(storage, claim, said)
 
 
@@ -160,16 +166,17 @@ def _names(inquiry: Inquiry) -> list[str]:
 def _leaving(inquiry: Inquiry, claim: PersistentVolumeClaim, said: str) -> Fault:
     users = users_of(inquiry, claim.name)
     held = f", and is held by {', '.join(pod.key for pod, _ in users[:3])} until then" if users else ""
-    classes = [claim.storage_class] if _waits(inquiry.cluster.storage, claim.storage_class) else []
-    classes += [c.name for c in usable_classes(inquiry.cluster.storage)[:1] if c.name not in classes]
+    text = f"{said} is being deleted{held}"
+    of_class = class_for_new_volume(inquiry.cluster.storage, claim.storage_class)
+    if of_class is None or len(users) > _HOLDERS:
+        return Fault(claim.name, text, ())
     free = tuple(FreeClaim(pod.key, node, claim.name) for pod, node in users)
-    again: list[Fix] = [
-        (*free, ReplaceVolume(claim.namespace, claim.name, c, claim.volume_name))
-        if claim.volume_name
-        else (*free, RecreateClaim(claim.namespace, claim.name, c, claim.storage_class))
-        for c in classes[:1]
-    ]
-    return Fault(claim.name, f"{said} is being deleted{held}", again if len(users) <= _HOLDERS else ())
+    again: Change
+    if claim.volume_name:
+        again = ReplaceVolume(claim.namespace, claim.name, of_class, claim.volume_name)
+    else:
+        again = RecreateClaim(claim.namespace, claim.name, of_class, claim.storage_class)
+    return Fault(claim.name, text, [(*free, again)])
 
 
 def _unbound(storage: Storage, claim: PersistentVolumeClaim, said: str) -> Fault | None:
@@ -198,8 +205,3 @@ def _unbound(storage: Storage, claim: PersistentVolumeClaim, said: str) -> Fault
             f"{said} has no volume yet, and nobody makes one: a volume of the class {of.name} must be bound to it first"
         )
     return Fault(claim.name, text, again)
-
-
-def _waits(storage: Storage, name: str) -> bool:
-    found = storage.classes.get(name)
-    return found is not None and found.binding_mode == WAIT_FOR_FIRST_CONSUMER and found.provisions

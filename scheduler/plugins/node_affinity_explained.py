@@ -62,10 +62,9 @@ def fixes(node: Node, inquiry: Inquiry) -> list[Fix]:
 
 def _respelt(node: Node, missed: list[Requirement], inquiry: Inquiry) -> list[Change]:
     """Other labels for all that the node misses, each spelt nearly so; none if one can't be respelt."""
-    known = inquiry.once("NodeAffinity labels", lambda: label_values(inquiry.cluster.nodes))
     found: list[Change] = []
     for requirement in missed:
-        near = inquiry.once(("NodeAffinity near", requirement), partial(_nearest, requirement, known))
+        near = _nearest(requirement, inquiry)
         if near is None or node.labels.get(near[0]) != near[1]:
             return []
         found.append(RespellNodeSelector(requirement.key, min(requirement.values), *near))
@@ -73,7 +72,10 @@ def _respelt(node: Node, missed: list[Requirement], inquiry: Inquiry) -> list[Ch
 
 
 def _in_a_term(node: Node, required: NodeSelector | None, inquiry: Inquiry) -> list[Change]:
-    """The same for all that the node misses of one term of the required node affinity."""
+    """Other values for all that the node misses of one term of the required node affinity, each spelt nearly so.
+
+    Empty: there is no such term.
+    """
     for i, term in enumerate(required.terms[:_TERMS] if required is not None else ()):
         missed: list[Requirement | FieldRequirement] = [r for r in term.labels if not r.accepts(node.labels.get(r.key))]
         missed += [f for f in term.fields if not f.accepts(node.name)]
@@ -94,8 +96,7 @@ def _in_term(
             if near == node.name:
                 yield RespellNodeAffinity(term, each.key, value, near)
         elif len(each.values) == 1 and each.operator == "In":
-            known = inquiry.once("NodeAffinity labels", lambda: label_values(inquiry.cluster.nodes))
-            pair = inquiry.once(("NodeAffinity near", each), partial(_nearest, each, known))
+            pair = _nearest(each, inquiry)
             if pair is not None and pair[0] == each.key and node.labels.get(each.key) == pair[1]:
                 yield RespellNodeAffinity(term, each.key, min(each.values), pair[1])
 
@@ -107,8 +108,13 @@ def _nearest_node(name: str, inquiry: Inquiry) -> str:
     return next(iter(near_names(name, (node.name for _, node in inquiry.cluster.nodes.live()), 1)), "")
 
 
-def _nearest(requirement: Requirement, known: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
+def _nearest(requirement: Requirement, inquiry: Inquiry) -> tuple[str, str] | None:
     """The key and the value of the label that was perhaps meant."""
+    known = inquiry.once("NodeAffinity labels", lambda: label_values(inquiry.cluster.nodes))
+    return inquiry.once(("NodeAffinity near", requirement), partial(_nearest_of, requirement, known))
+
+
+def _nearest_of(requirement: Requirement, known: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
     for _, near in near_labels(requirement, known):
         return (requirement.key, near) if requirement.key in known else (near, min(requirement.values))
     return None

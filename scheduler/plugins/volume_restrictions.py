@@ -81,7 +81,7 @@ class VolumeRestrictions(ClaimsExplained):
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
         """Who holds the claim, or the disk, and where."""
         if reason != self.claim_in_use:
-            held = [(pod, disk) for pod, disk in _disk_holders(inquiry, row)]
+            held = _disk_holders(inquiry, row)
             text = "; ".join(f"the disk {disk} is used by {pod.key} here" for pod, disk in held)
             return text, {"disks": [{"disk": disk, "pod": pod.key} for pod, disk in held]}
         users = [

@@ -20,7 +20,7 @@ from scheduler.model.storage import (
     StorageClass,
 )
 from scheduler.model.volumes import ClaimVolume
-from scheduler.plugins.claims_explained import ClaimsExplained, usable_classes
+from scheduler.plugins.claims_explained import ClaimsExplained, class_for_new_volume
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Bools
 from scheduler.state.nodes import Nodes
@@ -94,14 +94,13 @@ class VolumeZone(ClaimsExplained):
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
         """Give up the volumes that are elsewhere."""
-        classes = usable_classes(inquiry.cluster.storage)
-        if not classes:
-            return []
         plan = []
         for volume, _ in self._elsewhere(inquiry, row):
             if volume.claim is not None:
-                same = next((c for c in classes if c.name == volume.storage_class), classes[0])
-                plan.append(ReplaceVolume(volume.claim.namespace, volume.claim.name, same.name, volume.name))
+                of_class = class_for_new_volume(inquiry.cluster.storage, volume.storage_class)
+                if of_class is None:
+                    return []
+                plan.append(ReplaceVolume(volume.claim.namespace, volume.claim.name, of_class, volume.name))
         return [tuple(plan)] if plan else []
 
     def _elsewhere(self, inquiry: Inquiry, row: int) -> list[tuple[PersistentVolume, list[Topology]]]:

@@ -210,7 +210,8 @@ def _judge(world: World, cycle: Cycle, node: str, outcome: Outcome) -> str:
             else f"kube-scheduler chose {node}, best are {sorted(best)}"
         )
     outcome.refused += 1
-    ours = fit_error(decision, framework.post_filter(pod, cluster, decision)) if not best else f"fits on {sorted(best)}"
+    preempting = "" if best else framework.post_filter_result(pod, cluster, decision).text
+    ours = f"fits on {sorted(best)}" if best else fit_error(decision, preempting)
     return "" if ours == cycle.message else f"kube-scheduler said {cycle.message!r}, Berth {ours!r}"
 
 

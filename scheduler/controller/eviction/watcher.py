@@ -12,7 +12,7 @@ from scheduler.controller.cluster_watch import LIVE_PODS
 from scheduler.controller.eviction.counts import Counts
 from scheduler.controller.eviction.history import restored
 from scheduler.controller.eviction.writer import Writer
-from scheduler.controller.sight import NEEDED, Sight, check_seconds, log_refusal
+from scheduler.controller.sight import NEEDED, Sight, check_seconds, log_malformed, log_refusal
 from scheduler.engine.eviction.evictor import Evictor
 from scheduler.engine.eviction.messages import Evict, Instruction, Look, Read, Restored, Stimulus
 from scheduler.engine.eviction.settings import Settings
@@ -27,7 +27,6 @@ from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import DEVICES, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder
-from scheduler.model.mistakes import misfit
 
 log = structlog.get_logger("evictor")
 
@@ -180,7 +179,7 @@ class Watcher:
             lambda changes, _replaced: self._deliver(resource.kind, changes),
             decode_large=self._decoder_beside.of_kind(resource.kind),
             field_selector=LIVE_PODS if resource.kind == "Pod" else "",
-            on_malformed=_malformed,
+            on_malformed=log_malformed,
             on_refused=log_refusal,
             check_seconds=check_seconds(resource),
             on_lost=lambda *lost: self.sight.lost(*lost),
@@ -199,10 +198,6 @@ class Watcher:
     def _receive(self, stimulus: Stimulus) -> None:
         self._inbox.append(stimulus)
         self._awake.set()
-
-
-def _malformed(resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
-    log.error("an object can't be read and is left out", kind=resource.kind, key=key, error=misfit(error)[:300])
 
 
 def _totals(counts: Counts) -> dict[str, int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from scheduler.controller.naming import ref
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.eviction.messages import (
     Answered,
@@ -22,7 +23,6 @@ from scheduler.engine.eviction.messages import (
     Turn,
     WasRead,
 )
-from scheduler.engine.stimuli import Gone
 from scheduler.kube import evictions
 from scheduler.kube.beside import decoded
 from scheduler.kube.client import Client
@@ -30,7 +30,7 @@ from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.evictions import Regarding, regarding
 from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.wire import MALFORMED
-from scheduler.kube.writes import PodRef, meta_time
+from scheduler.kube.writes import meta_time
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 
@@ -85,7 +85,7 @@ class Writer:
         until, annotations = "", None
         match instruction:
             case RecordPodEvent(pod=pod, turn=turn):
-                about = regarding(_ref(pod))
+                about = regarding(ref(pod))
                 until = "" if instruction.until is None else f"; not evicted before {self._wall(instruction.until)}"
                 annotations = None if turn is None else _annotations(turn, turn.asked_at)
             case RecordNodeEvent(node=node, uid=uid):
@@ -105,17 +105,7 @@ class Writer:
 
         Raises ApiError and Unreachable.
         """
-        note = f"{self._instance} became leader"
-        path, body = evictions.event(
-            self._about,
-            kind="Normal",
-            reason=evictions.LEADS,
-            action="Leading",
-            note=note,
-            instance=self._instance,
-            moment=self._machine.wall(),
-        )
-        return await evictions.tell(self._client, path, body)
+        return await self._post(self._about, evictions.LEADS, f"{self._instance} became leader", action="Leading")
 
     async def drain(self, seconds: float) -> int:
         """Wait for what is under way; how many did not end in time and were cancelled."""
@@ -148,7 +138,7 @@ class Writer:
                 self._answer(Answered(pod.uid, 0, "not the leader any more"))
                 return
             asked_at = "" if intent is None else intent.by_the_server(self._machine.monotonic())
-            await evictions.evict(self._client, _ref(pod), dry_run=self._observe)
+            await evictions.evict(self._client, ref(pod), dry_run=self._observe)
         except ApiError as error:
             answered = Answered(
                 pod.uid,
@@ -174,17 +164,7 @@ class Writer:
         if known is not None and known.holds_for(turn, now):
             return known
         note = f"from node {eviction.node}, {eviction.target} can take it: {eviction.breach}"
-        path, body = evictions.event(
-            regarding(_ref(pod)),
-            kind="Normal",
-            reason=evictions.INTENT,
-            action="Evicting",
-            note=note,
-            instance=self._instance,
-            moment=self._machine.wall(),
-            annotations=_annotations(turn),
-        )
-        created = await evictions.tell(self._client, path, body)
+        created = await self._post(regarding(ref(pod)), evictions.INTENT, note, annotations=_annotations(turn))
         if len(self._meant) >= _REMEMBERED:
             self._meant.clear()
         known = self._meant[pod.uid] = _Intent(turn.round, created, self._machine.monotonic())
@@ -196,7 +176,7 @@ class Writer:
         pause = 1.0
         for _ in range(_ASKS if asked_at else 0):
             try:
-                if await evictions.is_leaving(self._client, _ref(pod)):
+                if await evictions.is_leaving(self._client, ref(pod)):
                     return Answered(pod.uid, 201, "the answer was lost, and the pod is leaving", asked_at=asked_at)
                 break
             except (ApiError, Unreachable) as again:
@@ -212,22 +192,35 @@ class Writer:
     async def _tell(
         self, about: Regarding, kind: str, reason: str, note: str, annotations: Mapping[str, str] | None
     ) -> None:
+        try:
+            await self._post(about, reason, note, kind=kind, annotations=annotations)
+        except (ApiError, Unreachable) as error:
+            log.warning("event not written", object=_named(about), reason=reason, error=str(error)[:300])
+        finally:
+            self._events -= 1
+
+    async def _post(
+        self,
+        about: Regarding,
+        reason: str,
+        note: str,
+        *,
+        kind: str = "Normal",
+        action: str = "Evicting",
+        annotations: Mapping[str, str] | None = None,
+    ) -> str:
+        """Post an Event; returns when that was, by the server's clock. Raises ApiError and Unreachable."""
         path, body = evictions.event(
             about,
             kind=kind,
             reason=reason,
-            action="Evicting",
+            action=action,
             note=note,
             instance=self._instance,
             moment=self._machine.wall(),
             annotations=annotations,
         )
-        try:
-            await evictions.tell(self._client, path, body)
-        except (ApiError, Unreachable) as error:
-            log.warning("event not written", object=_named(about), reason=reason, error=str(error)[:300])
-        finally:
-            self._events -= 1
+        return await evictions.tell(self._client, path, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,10 +238,6 @@ class _Intent:
     def by_the_server(self, now: float) -> str:
         """Our time by the server's clock, or up to a second less."""
         return meta_time(evictions.seconds(self.created) + now - self.at)
-
-
-def _ref(pod: Pod | Gone) -> PodRef:
-    return PodRef(pod.namespace, pod.name, pod.uid)
 
 
 def _named(about: Regarding) -> str:

@@ -17,7 +17,7 @@ from scheduler.engine.pod_groups.results import GroupAttempt, Member, Takes, uns
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.turns import FREE, NO_NODE, ORDINARY, ROWS_PER_STEP
-from scheduler.framework.binding_plugins import Rejected
+from scheduler.framework.binding_plugins import Refusal
 from scheduler.framework.decision import NO_NODES, Decision, fit_error
 from scheduler.framework.status import PluginError, printable
 from scheduler.model.pod_group import GroupKey
@@ -26,7 +26,7 @@ from scheduler.state.column import Bools
 
 _LONGEST_SEARCH = 8
 """How many times the cost of another attempt it may cost to try a group on many placements."""
-Assume = Callable[[QueuedPod, Decision, float, GroupKey, int | None], "Rejected | PluginError | None"]
+Assume = Callable[[QueuedPod, Decision, float, GroupKey, int | None], "Refusal | PluginError | None"]
 """Assume a pod on this row, or on one of the best nodes; why a Reserve plugin keeps it from there."""
 
 

@@ -1,6 +1,6 @@
-"""Upstream: framework/preemption (preemption.go, util.go): which of several nodes preemption would help on to choose.
+"""Upstream: framework/preemption (preemption.go, util.go): which of the nodes to preempt on that extenders have left.
 
-They are found in dry_run.py.
+Without extenders, `DryRunResults.pick` chooses by the same rules, among all rows at once.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,6 @@ class Candidate(Struct):
 
 def pick(candidates: Iterable[Candidate], names: list[str | None]) -> Candidate:
     """The node to preempt on (pickOneNodeForPreemption); the name decides what would be anyone's choice."""
-
     found = list(candidates)
     lowest = min(candidate.cost for candidate in found)
     cheapest = [candidate for candidate in found if candidate.cost == lowest]

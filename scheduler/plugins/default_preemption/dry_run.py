@@ -6,7 +6,7 @@ results are kept by row: an attempt that used up its slice goes on where it was,
 tries only the rows that changed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ class DryRuns:
 
     def __init__(self) -> None:
         self._kept: dict[object, DryRunResults] = {}
-        self._ranking = Ranking()
+        self.ranking = Ranking()
         self.budgets = Budgets()
         self._ranks: tuple[Nodes, tuple[int, int], NDArray[np.intp]] | None = None
         self.whole_groups = WholeGroups()
@@ -61,7 +61,7 @@ class DryRuns:
             results = DryRunResults(pod, cluster.nodes)
             results.note(np.flatnonzero(rows), WITHOUT_VICTIMS)
             return results, None
-        self._ranking.renew(cluster)
+        self.ranking.renew(cluster)
         self.budgets.renew(cluster)
         self.whole_groups.make_room()
         self.in_copy.others_search(pod.uid, cluster)
@@ -144,18 +144,6 @@ class DryRuns:
             self._ranks = nodes, state, ranks
         return self._ranks[2]
 
-    def below(self, row: int, priority: int, cluster: Cluster) -> list[Placement]:
-        """The placements of a row that may be preempted, the most important first."""
-        return self._ranking.below(row, priority, cluster)
-
-    def each_below(self, rows: list[int], priority: int, cluster: Cluster) -> Iterator[list[Placement]]:
-        """As `below`, row by row, where pods leave one by one and nobody has a budget."""
-        return self._ranking.each_below(rows, priority, cluster)
-
-    def none_below(self, rows: NDArray[np.intp], priority: int, cluster: Cluster) -> Bools:
-        """For each of these rows, whether it is known that none of its placements may be preempted."""
-        return self._ranking.none_below(rows, priority, cluster)
-
     def overdrawing(self, lower: list[Placement], cluster: Cluster) -> list[bool] | None:
         """For each of these, whether its eviction would overdraw a disruption budget; None: nobody's would."""
         if not self.budgets.any:
@@ -179,7 +167,7 @@ class DryRuns:
     @property
     def steps(self) -> int:
         """Steps that were taken so far besides those that were charged."""
-        return self.budgets.steps + self._ranking.steps
+        return self.budgets.steps + self.ranking.steps
 
 
 def _same(one: Pod, other: Pod) -> bool:

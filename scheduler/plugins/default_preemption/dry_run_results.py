@@ -101,8 +101,11 @@ class DryRunResults:
         self._costs[:, row] = violations, parts[0][0].pod.priority, total, sum(map(len, parts))
         self._starts[row] = min(some.start for some in victims if some.highest == highest)
 
-    def help(self, rows: Rows, victims: list[Placement], first: Rows, violations: NDArray[np.int64]) -> None:
-        """As `helps`, for many rows: `victims` are those of all rows, `first` is where those of each row begin."""
+    def helps_on_rows(self, rows: Rows, victims: list[Placement], first: Rows, violations: NDArray[np.int64]) -> None:
+        """As `helps`, for many rows: `victims` are those of all rows, `first` is where those of each row begin.
+
+        `violations`: for each row, how many of its victims overdraw a budget.
+        """
         self.states[rows] = HELPS
         priorities = np.array([victim.pod.priority for victim in victims], dtype=np.int64)
         numbers = np.diff(first, append=len(victims))
@@ -141,7 +144,7 @@ class DryRunResults:
         return _pods(self._victims[row])
 
     def pick(self, rows: Rows, ranks: NDArray[np.intp]) -> int:
-        """As `victims.pick`, among rows where preemption helps; `ranks`: the places of rows in the order of names."""
+        """As `candidates.pick`, among rows where preemption helps. `ranks`: the places of rows by name."""
         for costs in self._costs:
             there = costs[rows]
             rows = rows[there == there.min()]

@@ -29,7 +29,7 @@ Answer = tuple[bool, list[Rejected]]
 
 
 class InCopy:
-    """Asks the filters."""
+    """Asks the filters about rows of a copy of the cluster, without some pods."""
 
     def __init__(self) -> None:
         self._copy: FollowingCopy | None = None
@@ -78,11 +78,9 @@ class InCopy:
         if self._copy is None:
             self._copy, self._filters = FollowingCopy(cluster), filters.apart()
             self._trial = None, []
-        if self._whose != pod.uid:
-            self._whose, self._trial = pod.uid, (None, [])
+        if self._whose != pod.uid or self._trial[0] != trial:
+            self._whose, self._trial = pod.uid, (trial, [])
         self._idle = 0
-        if self._trial[0] != trial:
-            self._trial = trial, []
 
     def _outdated(self, cluster: Cluster) -> bool:
         """Whether nobody has had the copy while storage changed: it follows nodes and pods only."""

@@ -26,7 +26,7 @@ from scheduler.plugins.default_preemption.dry_run_results import (
 from scheduler.plugins.default_preemption.in_copy import Answer, Victims
 from scheduler.plugins.default_preemption.victims import (
     CHUNK,
-    CHUNK_PLAIN,
+    CHUNK_ASKED,
     Batch,
     NodeDryRun,
     all_give_back,
@@ -66,6 +66,8 @@ class DryRun:
         *,
         lasting: bool,
     ) -> None:
+        """`ahead`: row → nominated pods to which the pod yields there. `lasting`: results hold for all equal pods, as
+        verdicts on a row depend on the pod's shape and that row only."""
         self._dry_runs = dry_runs
         self._results = results
         self._pod = pod
@@ -73,7 +75,9 @@ class DryRun:
         self._filters = filters
         self._lasting = lasting
         self._made: Spare | None = None
+        """What `_spare` returns, once it is made."""
         self._codes: dict[PodShape, int] = {}
+        """A number for each shape of placed pods."""
         self._takes: list[list[int]] = []
         """What placed pods take, by the code of their shape."""
         self._ahead = ahead
@@ -94,7 +98,7 @@ class DryRun:
             todo = np.flatnonzero((results.states[: len(rows)] == TODO) & rows)
             if not len(todo):
                 return
-            nobody = self._dry_runs.none_below(todo, self._pod.priority, self._cluster)
+            nobody = self._dry_runs.ranking.none_below(todo, self._pod.priority, self._cluster)
             if nobody.any():
                 results.note(todo[nobody], WITHOUT_VICTIMS)
                 effort.charge(10 + len(todo) // _ROWS_A_STEP)
@@ -127,7 +131,7 @@ class DryRun:
             todo = self._results.unexplained(rows)
             if not len(todo):
                 return
-            batch = self._gather(todo, plain=True)
+            batch = self._gather(todo, ask_filters=True)
             if not self._lasting and self._apart(batch):
                 batch = batch.first()
             if batch.in_copy:
@@ -151,7 +155,7 @@ class DryRun:
         """Try some of these rows: (steps taken, whether they have to be tried one by one)."""
         before = self._dry_runs.steps
         exact = self._lasting and self._spare.exact
-        batch = self._gather(todo, plain=not exact)
+        batch = self._gather(todo, ask_filters=not exact)
         apart = False
         if not exact and not self._lasting and self._apart(batch):
             apart = True
@@ -160,13 +164,13 @@ class DryRun:
         results.unsure[batch.rows] = False
         results.note(batch.without, WITHOUT_VICTIMS)
         self._dry_runs.tried += len(batch.rows) + len(batch.whole)
-        asked = self._try_wholes(batch, plain=not exact)
+        asked = self._try_wholes(batch, ask_filters=not exact)
         if not batch.rows:
             pass
         elif exact and len(batch.rows) > _ONE_BY_ONE:
             self._try_together(batch)
         else:
-            asked += self._try_each(batch, plain=not exact)
+            asked += self._try_each(batch, ask_filters=not exact)
         return self._price(asked, batch) + self._dry_runs.steps - before, apart
 
     def _price(self, asked: int, batch: Batch) -> int:
@@ -184,19 +188,19 @@ class DryRun:
         victims += [one.pod for some in batch.whole.values() for whole in some for one in whole.everywhere]
         return self._filters.looks_elsewhere(self._pod, self._cluster, victims)
 
-    def _gather(self, todo: Rows, *, plain: bool) -> Batch:
+    def _gather(self, todo: Rows, *, ask_filters: bool) -> Batch:
         dry_runs, cluster, priority = self._dry_runs, self._cluster, self._pod.priority
         found = Batch()
         before = dry_runs.steps
         groups = bool(len(cluster.pod_groups))
         if not groups and not dry_runs.budgets.any:
-            return gather_pods(dry_runs, todo[:CHUNK].tolist(), priority, cluster, plain=plain)
+            return gather_pods(dry_runs, todo[:CHUNK].tolist(), priority, cluster, ask_filters=ask_filters)
         for row in todo[:CHUNK].tolist():
-            lower = dry_runs.below(row, priority, cluster)
+            lower = dry_runs.ranking.below(row, priority, cluster)
             whole = dry_runs.whole_groups.of_row(lower, cluster) if groups else None
             if whole is not None:
                 moved = sum(len(self._move(one)) for one in whole)
-                found.in_copy = plain and not self._lasting and moved > _MOVED_AT_ONCE
+                found.in_copy = ask_filters and not self._lasting and moved > _MOVED_AT_ONCE
                 found.whole[row] = whole
                 found.victims += len(lower) if found.in_copy else moved
                 found.one_by_one += len(whole)
@@ -210,7 +214,7 @@ class DryRun:
                 found.without.append(row)
             steps = found.victims + _A_VICTIM * found.one_by_one + dry_runs.steps - before
             enough = steps >= CHUNK or (steps >= _CHUNK_WHOLE and bool(found.whole))
-            if enough or (plain and found.victims >= CHUNK_PLAIN) or found.in_copy:
+            if enough or (ask_filters and found.victims >= CHUNK_ASKED) or found.in_copy:
                 break
         return found
 
@@ -265,12 +269,12 @@ class DryRun:
         results.note(rows[fits], SPARED)
         if len(helped):
             violations = np.bincount(owners, weights=violating[victims], minlength=len(rows))[helped].astype(np.int64)
-            results.help(rows[helped], [placements[i] for i in victims.tolist()], first, violations)
+            results.helps_on_rows(rows[helped], [placements[i] for i in victims.tolist()], first, violations)
 
     # -- with the filters' help ----------------------------------------------------------------------------------
 
-    def _try_wholes(self, batch: Batch, *, plain: bool) -> int:
-        """As `_try_each`, on rows with pods of groups that go as a whole, also from other rows."""
+    def _try_wholes(self, batch: Batch, *, ask_filters: bool) -> int:
+        """As `_try_each`, on rows with pods of groups that go as a whole, and then go from other rows as well."""
         spare, asked = self._spare if batch.whole else None, 0
         for row, victims in batch.whole.items():
             assert spare is not None
@@ -291,7 +295,7 @@ class DryRun:
             if batch.in_copy and row == next(reversed(batch.whole)):
                 self._ask_in_copy(one, victims)
             else:
-                asked += self._ask_about([one]) if plain else all_give_back([one])
+                asked += self._ask_about([one]) if ask_filters else all_give_back([one])
             self._note(one, [victims[i].together() for i in sorted(one.victims)])
         return asked
 
@@ -303,8 +307,8 @@ class DryRun:
         else:
             self._results.helps(one.row, victims, sum(one.violations[i] for i in one.victims))
 
-    def _try_each(self, batch: Batch, *, plain: bool) -> int:
-        """As `_try_together`, with plain integers; `plain`: ask the filters whatever sums can't tell.
+    def _try_each(self, batch: Batch, *, ask_filters: bool) -> int:
+        """As `_try_together`, with plain integers. `ask_filters`: about whatever sums can't tell.
 
         Returns how often they were asked.
         """
@@ -321,7 +325,7 @@ class DryRun:
                 gathered.append(lower)
             else:
                 results.note([one.row], FAILS)
-        asked = self._ask_about(tried) if plain else all_give_back(tried)
+        asked = self._ask_about(tried) if ask_filters else all_give_back(tried)
         for i, one in enumerate(tried):
             lower = gathered[i]
             self._note(one, [Together([lower[k] for k in sorted(one.victims)])] if one.victims else [])

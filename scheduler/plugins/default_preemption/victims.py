@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 CHUNK = 2_000
 """Steps after which results are kept, as many as an ordinary slice has: a batch costs 0.15 ms beside its rows. If the
 slice ends earlier, the batch is gathered again."""
-CHUNK_PLAIN = 64
-"""Victims, where filters are asked."""
+CHUNK_ASKED = 64
+"""After so many victims, results are kept where filters are asked."""
 
 
 class Batch:
@@ -31,8 +31,9 @@ class Batch:
     def __init__(self) -> None:
         self.rows: list[int] = []
         self.lower: list[list[Placement]] = []
+        """For each of `rows`, its placements of lower priority."""
         self.over: list[list[bool] | None] = []
-        """Which evictions would overdraw a budget; None: none would."""
+        """For each of `rows`, which of these evictions would overdraw a budget; None: none would."""
         self.whole: dict[int, list[Whole]] = {}
         """By row, where groups go as a whole, in place of `lower`."""
         self.in_copy = False
@@ -40,6 +41,7 @@ class Batch:
         self.without: list[int] = []
         """Rows without a pod that may be preempted."""
         self.victims = 0
+        """Pods that are taken away to try these rows."""
         self.one_by_one = 0
         """Victims in `whole`, a group counting once on each row."""
 
@@ -58,27 +60,31 @@ class Batch:
         return first
 
 
-def gather_pods(dry_runs: "DryRuns", rows: list[int], priority: int, cluster: Cluster, *, plain: bool) -> Batch:
+def gather_pods(dry_runs: "DryRuns", rows: list[int], priority: int, cluster: Cluster, *, ask_filters: bool) -> Batch:
     """The first of some rows, as many as are tried at a time, where there are neither pod groups nor budgets.
 
-    `plain`: filters are asked.
+    `ask_filters`: amounts do not decide alone, so that filters are asked.
     """
     found, victims, most = Batch(), 0, dry_runs.steps + CHUNK
-    for row, lower in zip(rows, dry_runs.each_below(rows, priority, cluster), strict=True):
+    for row, lower in zip(rows, dry_runs.ranking.each_below(rows, priority, cluster), strict=True):
         if lower:
             found.rows.append(row)
             found.lower.append(lower)
             victims += len(lower)
         else:
             found.without.append(row)
-        if victims + dry_runs.steps >= most or (plain and victims >= CHUNK_PLAIN):
+        if victims + dry_runs.steps >= most or (ask_filters and victims >= CHUNK_ASKED):
             break
     found.over, found.victims = [None] * len(found.rows), victims
     return found
 
 
 class NodeDryRun:
-    """The dry run on one row, with plain integers."""
+    """The dry run on one row, with plain integers: all victims are taken away, and then put back one by one.
+
+    `lower`: the pods or groups of lower priority, the most important first. `over`: which of them overdraw a budget,
+    None: none. `taken`: for each, the amounts that it gives back; `free`, `needs`: the amounts of the row and the pod.
+    """
 
     def __init__(
         self,
@@ -93,6 +99,7 @@ class NodeDryRun:
         self.lower = lower
         self.over = over
         self.victims: list[int] = []
+        """The places in `lower` of those that have to go."""
         self.violations: list[int] = []
         """How many pods of each of `lower` overdraw a budget."""
         self.failed = False
@@ -130,7 +137,7 @@ class NodeDryRun:
 
 
 def all_give_back(tried: list[NodeDryRun]) -> int:
-    """Carry out dry runs that the amounts decide alone."""
+    """Carry out dry runs that the amounts decide alone. Returns how often filters were asked: never."""
     for one in tried:
         for step in range(len(one.lower)):
             one.can_give_back(step)

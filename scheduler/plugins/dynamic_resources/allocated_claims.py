@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from scheduler.model.devices import ResourceClaim
+from scheduler.model.devices import MOST_ALTERNATIVES, ResourceClaim
 from scheduler.plugins.dynamic_resources.claims import late_at, readiness
 from scheduler.plugins.node_affinity import matches
 from scheduler.state.cluster import Cluster
@@ -33,7 +33,7 @@ def unusable_rows(claim: ResourceClaim, cluster: Cluster, seconds: float) -> Boo
 
 
 def score_of_allocated(claims: Iterable[ResourceClaim]) -> int:
-    """What alternatives count that were chosen before."""
+    """What the alternatives of `firstAvailable` that were allocated count: earlier ones count more (computeScore)."""
     score = 0
     for claim in claims:
         if claim.allocation is None:
@@ -42,5 +42,5 @@ def score_of_allocated(claims: Iterable[ResourceClaim]) -> int:
         for request in claim.spec.requests:
             for i, one in enumerate(request.first_available):
                 if f"{request.name}/{one.name}" in chosen:
-                    score += 8 - i
+                    score += MOST_ALTERNATIVES - i
     return score

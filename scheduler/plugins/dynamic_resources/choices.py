@@ -11,7 +11,7 @@ from msgspec import Struct
 from scheduler.model.devices import Device, DeviceID, PoolID
 from scheduler.model.notation import Quantity
 from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
-from scheduler.plugins.dynamic_resources.constraints import Tracked, tracked
+from scheduler.plugins.dynamic_resources.constraints import Tracked
 from scheduler.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
 from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
@@ -52,7 +52,7 @@ class Choices:
         self._holders = holders
         self._further = further
         self.result: list[list[Chosen]] = [[] for _ in claims]
-        self._constraints: list[list[Tracked]] = [list(tracked(claim.spec.constraints)) for claim in claims]
+        self._constraints: list[list[Tracked]] = [list(map(Tracked, claim.spec.constraints)) for claim in claims]
         self._taken: dict[DeviceID, list[int]] = {}
         """Devices that were chosen, and for which of the claims."""
         self._shares: dict[DeviceID, dict[str, int]] = {}

@@ -1,7 +1,5 @@
 """What the devices of a claim have to share, or to differ in (upstream: `constraint.go`, matchAttributeConstraint)."""
 
-from collections.abc import Iterator
-
 from scheduler.model.devices import Attribute, Constraint, DeviceTraits
 
 
@@ -39,8 +37,3 @@ class Tracked:
         """No longer count the device that was added last."""
         if self._concerns(request, alternative):
             self._values.pop()
-
-
-def tracked(constraints: tuple[Constraint, ...]) -> Iterator[Tracked]:
-    """The constraints of a claim, with nothing chosen."""
-    return map(Tracked, constraints)

@@ -17,6 +17,7 @@ from scheduler.framework.device_changes import (
 )
 from scheduler.framework.explaining import Inquiry
 from scheduler.model.devices import DeviceClass, DeviceTaint, ResourceClaim
+from scheduler.model.taints import taint_text
 from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
 from scheduler.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
 from scheduler.plugins.dynamic_resources.explained import Holders, users
@@ -158,7 +159,7 @@ class Fixes:
             )
         rules = [rule for rule in self._devices.rules.values() if rule.taint in taints]
         if not selectors and not capacity and {rule.taint for rule in rules} == set(taints):
-            yield tuple(RemoveTaintRule(rule.name, _text(rule.taint)) for rule in rules)
+            yield tuple(RemoveTaintRule(rule.name, taint_text(*rule.taint)) for rule in rules)
 
     def _fewer(self, claim: str, one: Alternative, count: int) -> Iterator[Fix]:
         if 0 < count < one.asked.count:
@@ -284,7 +285,3 @@ def _pointer(key: str) -> str:
 def _competitors(pool: Pool, counters: Sequence[tuple[str, str]]) -> list[PoolDevice]:
     """Devices that use any of these counters of their pool."""
     return [one for one in pool.consumers if any(counter in counters for counter, _ in uses(one.device))]
-
-
-def _text(taint: DeviceTaint) -> str:
-    return f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"

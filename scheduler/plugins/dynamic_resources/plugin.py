@@ -268,7 +268,7 @@ class DynamicResources(Plugin):
 
         No claim helps a pod whose status does not name all of its own yet: its own change does.
         """
-        if not event & _CLAIM_EVENTS:
+        if not event & ClusterEvent.DEVICE_CLAIM:
             return True
         try:
             own = [key for key, _ in keys_of(pod)]
@@ -288,9 +288,8 @@ class DynamicResources(Plugin):
         if wants is None:
             return reason.text, {}
         if reason == self.unavailable:
-            there = [c for c in wants.claims if (bad := self._unusable(c, cluster)) is not None and bad[row]]
-            names = ", ".join(map(str, there))
-            return f"{names}: the devices that it was given can't be used there", {"claims": [str(c) for c in there]}
+            names = [str(claim) for claim in self._unusable_on(row, wants, cluster)]
+            return f"{', '.join(names)}: the devices that it was given can't be used there", {"claims": names}
         if reason == self.refused:
             lacking = sorted(name for name in pod.shape.requests if name not in node.allocatable and "/" in name)
             return f"has no {', '.join(lacking)}, neither as devices nor otherwise", {"lacking": lacking}
@@ -309,7 +308,7 @@ class DynamicResources(Plugin):
         found: list[Fix] = []
         for reason in reasons:
             if reason == self.unavailable:
-                elsewhere = [c for c in wants.claims if (bad := self._unusable(c, cluster)) is not None and bad[row]]
+                elsewhere = self._unusable_on(row, wants, cluster)
                 found.append(tuple(free(claim, named_devices(claim)) for claim in elsewhere))
             elif reason in (self.unallocatable, self.no_other, self.given_up) and wants.request is not None:
                 pools = self._requests.pools(row, node, cluster.devices)
@@ -384,6 +383,10 @@ class DynamicResources(Plugin):
     def _unusable(self, claim: ResourceClaim, cluster: Cluster) -> Bools | None:
         return unusable_rows(claim, cluster, self._timeout)
 
+    def _unusable_on(self, row: int, wants: PodDevices, cluster: Cluster) -> list[ResourceClaim]:
+        """The pod's claims with devices that can't be used on a node."""
+        return [c for c in wants.claims if (where := self._unusable(c, cluster)) is not None and where[row]]
+
     def _broken(self, pod: Pod, wants: PodDevices, results: AllocationsByNode) -> tuple[Reason, Bools]:
         """One reason for all nodes: each of thousands may have an error of its own, which names its devices."""
         failed = results.codes == FAILED
@@ -392,6 +395,3 @@ class DynamicResources(Plugin):
             return named(results.of(row).text, wants, pod)
 
         return ErrorByNode(said(int(failed.argmax())), True, True, said), failed
-
-
-_CLAIM_EVENTS = ClusterEvent.DEVICE_CLAIM_ADDED | ClusterEvent.DEVICE_CLAIM_UPDATED | ClusterEvent.DEVICE_CLAIM_GONE

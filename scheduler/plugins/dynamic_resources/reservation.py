@@ -24,6 +24,7 @@ from scheduler.plugins.dynamic_resources.requested import RequestedClaim
 from scheduler.plugins.dynamic_resources.requests import PodDevices
 from scheduler.plugins.dynamic_resources.reserved import (
     NOTHING,
+    ROUNDS,
     Reservation,
     ReservationError,
     ReservedClaim,
@@ -119,21 +120,20 @@ def next_step(
 
     `peers`: UIDs of the pods of its group that are assumed. Raises ReservationError.
     """
-    rounds = (_creations, _finalizers, _statuses, _pod_status)
     if (wait := _taken_out(reservation, assumed, devices, seconds)) is not None:
         return wait
     if (wait := turn(reservation, assumed, devices, seconds)) is not None:
         return wait
-    while reservation.asked < len(rounds):
-        if (
-            rounds[reservation.asked] is _statuses
-            and (wait := give_way(reservation, assumed, devices, seconds, peers)) is not None
-        ):
-            return wait
+    rounds = (_creations, _finalizers, _statuses, _pod_status)
+    while reservation.asked < ROUNDS:
         current = rounds[reservation.asked]
+        if current is _statuses:
+            wait = give_way(reservation, assumed, devices, seconds, peers)
+            if wait is not None:
+                return wait
         writes = tuple(current(reservation, assumed, devices))
         reservation.asked += 1
-        if reservation.asked == 4:
+        if reservation.asked == ROUNDS:
             _note_written(reservation, assumed, devices)
             part(reservation, assumed, devices)
         if writes:

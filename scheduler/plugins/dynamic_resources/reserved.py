@@ -11,6 +11,8 @@ from scheduler.plugins.dynamic_resources.extended import ExtendedClaim
 
 NOTHING = {"allocation": None, "reservedFor": None, "devices": None}
 """Status of a claim that has no device."""
+ROUNDS = 4
+"""How many rounds of writes a reservation asks for: claims to create, finalizers, statuses, the pod's status."""
 
 
 class ReservationError(Exception):
@@ -49,7 +51,7 @@ class Reservation(Struct):
 
     claims: list[ReservedClaim] = field(default_factory=list)
     asked: int = 0
-    """How many rounds of writes were asked for."""
+    """How many of the `ROUNDS` of writes were asked for."""
     announced: bool = False
     """It was said that the pod waits for devices to get ready."""
     further: bool = False

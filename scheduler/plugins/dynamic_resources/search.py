@@ -29,11 +29,6 @@ _STEPS_AT_ONCE = 500
 """Beyond so many steps, looking through devices is interrupted."""
 
 
-def nothing_known(pool: Pool) -> TakenPlaces | None:
-    """What places of a pool are known to be taken: of no pool any."""
-    return None
-
-
 class Found(Enum):
     """What became of a part of a search."""
 
@@ -58,7 +53,7 @@ class Search:
         selects: Selects,
         *,
         further: int = 0,
-        places_of: PlacesOf = nothing_known,
+        places_of: PlacesOf = lambda pool: None,
     ) -> None:
         """`pools`: those of the node. `further`: look further than kube-scheduler, for so many steps.
 

@@ -14,7 +14,7 @@ from scheduler.model.devices import AllocatedDevice, ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey
 from scheduler.plugins.dynamic_resources.group_claims import consumer
-from scheduler.plugins.dynamic_resources.reserved import Reservation, ReservedClaim
+from scheduler.plugins.dynamic_resources.reserved import ROUNDS, Reservation, ReservedClaim
 from scheduler.state.claim_users import MOST, ClaimUser
 from scheduler.state.devices import Devices
 
@@ -48,7 +48,7 @@ def turn(reservation: Reservation, assumed: AssumedPod, devices: Devices, second
     """
     me = assumed.pod.uid
     shared = [one for one in reservation.claims if one.shared]
-    if not shared or reservation.asked >= WRITTEN or all(devices.users.writer(one.uid) == me for one in shared):
+    if not shared or reservation.asked >= ROUNDS or all(devices.users.writer(one.uid) == me for one in shared):
         return None
     busy = [
         one for one in shared if devices.users.writer(one.uid) not in ("", me) or not devices.may_be_written(one.uid)
@@ -58,10 +58,6 @@ def turn(reservation: Reservation, assumed: AssumedPod, devices: Devices, second
     for one in shared:
         devices.users.write(one.uid, me)
     return None
-
-
-WRITTEN = 4
-"""How many rounds of writes a reservation asks for."""
 
 
 def is_other(one: ReservedClaim, claim: ResourceClaim) -> bool:

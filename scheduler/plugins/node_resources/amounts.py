@@ -17,8 +17,9 @@ from scheduler.state.nodes import CPU, EPHEMERAL, MEMORY, Nodes
 
 _DOUBLES_HOLD = 1 << 46
 """Capacities below it may be computed with as doubles; see `Arithmetic.quotient`."""
-_NATIVE = (CPU, MEMORY, EPHEMERAL)
-_ASSUMED = (CPU, MEMORY)
+NATIVE = (CPU, MEMORY, EPHEMERAL)
+"""They count for scores whether a pod asks for them or not."""
+ASSUMED = (CPU, MEMORY)
 """The resources of which scoring assumes some for containers that ask for none."""
 _BITS = 62
 
@@ -77,7 +78,7 @@ def counting(resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, *, non
     asks = pod.shape.scoring if nonzero else pod.shape.requests
     for resource in resources:
         index = nodes.resources.get(resource.name)
-        if index is not None and (asks.get(resource.name, 0) or index in _NATIVE or not is_scalar(resource.name)):
+        if index is not None and (asks.get(resource.name, 0) or index in NATIVE or not is_scalar(resource.name)):
             yield resource
 
 
@@ -119,11 +120,11 @@ def score_row(
     for resource in resources:  # as `counting` does
         name = resource.name
         index, asked = indices.get(name), asks.get(name, 0)
-        if index is None or not (asked or index in _NATIVE or not is_scalar(name)):
+        if index is None or not (asked or index in NATIVE or not is_scalar(name)):
             continue
         capacity = nodes.allocatable.item(index, row)
         if capacity:
-            used = nodes.nonzero if nonzero and index in _ASSUMED else nodes.requested
+            used = nodes.nonzero if nonzero and index in ASSUMED else nodes.requested
             found.append((resource.weight, capacity, used.item(index, row), asked))
     score: int = ONE.whole(formula(found, ONE))
     return score
@@ -132,10 +133,10 @@ def score_row(
 def amount_of_row(resource: ResourceWeight, asked: int, nodes: Nodes, row: int, *, nonzero: bool) -> Amount | None:
     """One resource of one row, as `score_row` counts it; None if it does not count."""
     index = nodes.resources.get(resource.name)
-    if index is None or not (asked or index in _NATIVE or not is_scalar(resource.name)):
+    if index is None or not (asked or index in NATIVE or not is_scalar(resource.name)):
         return None
     capacity = nodes.allocatable.item(index, row)
-    used = nodes.nonzero if nonzero and index in _ASSUMED else nodes.requested
+    used = nodes.nonzero if nonzero and index in ASSUMED else nodes.requested
     return (resource.weight, capacity, used.item(index, row), asked) if capacity else None
 
 
@@ -171,7 +172,7 @@ def _as_doubles(nodes: Nodes, places: tuple[int, ...], *, nonzero: bool) -> Any:
     def of_row(nodes: Nodes, row: int) -> list[float]:
         held: list[float] = []
         for index in places:
-            used = nodes.nonzero if nonzero and index in _ASSUMED else nodes.requested
+            used = nodes.nonzero if nonzero and index in ASSUMED else nodes.requested
             held += (nodes.allocatable.item(index, row), used.item(index, row))
         return held
 
@@ -179,5 +180,5 @@ def _as_doubles(nodes: Nodes, places: tuple[int, ...], *, nonzero: bool) -> Any:
 
 
 def _capacity_and_use(nodes: Nodes, index: int, *, nonzero: bool) -> tuple[Ints, Ints]:
-    used: Ints = nodes.nonzero[index] if nonzero and index in _ASSUMED else nodes.requested[index]
+    used: Ints = nodes.nonzero[index] if nonzero and index in ASSUMED else nodes.requested[index]
     return nodes.allocatable[index], used

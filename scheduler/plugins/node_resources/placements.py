@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from scheduler.framework.placement import Assignment
 from scheduler.model.resources import is_scalar
-from scheduler.plugins.node_resources.amounts import ONE, Amount
+from scheduler.plugins.node_resources.amounts import ASSUMED, NATIVE, ONE, Amount
 from scheduler.plugins.node_resources.arguments import ResourceWeight
 from scheduler.plugins.node_resources.strategies import most_allocated
-from scheduler.state.nodes import CPU, EPHEMERAL, MEMORY, Nodes
+from scheduler.state.nodes import Nodes
 
 
 def score_placement(resources: Sequence[ResourceWeight], assignment: Assignment, nodes: Nodes) -> int:
@@ -22,10 +22,10 @@ def score_placement(resources: Sequence[ResourceWeight], assignment: Assignment,
         if index is None:
             continue
         asked = sum(pod.shape.scoring.get(name, 0) for pod in assignment.pods)
-        if not asked and index not in (CPU, MEMORY, EPHEMERAL) and is_scalar(name):
+        if not asked and index not in NATIVE and is_scalar(name):
             continue
         capacity = nodes.allocatable[index, rows]
-        used = (nodes.nonzero if index in (CPU, MEMORY) else nodes.requested)[index, rows]
+        used = (nodes.nonzero if index in ASSUMED else nodes.requested)[index, rows]
         if whole := int(capacity.sum()):
             found.append((resource.weight, whole, int(used[capacity != 0].sum()), asked))
     return int(most_allocated(found, ONE))

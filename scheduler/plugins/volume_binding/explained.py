@@ -9,7 +9,7 @@ from scheduler.framework.storage_changes import ForgetNode, RecreateClaim, Repla
 from scheduler.model.quantity import show, units
 from scheduler.model.selectors import NodeSelector, Requirement
 from scheduler.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from scheduler.plugins.claims_explained import usable_classes
+from scheduler.plugins.claims_explained import class_for_new_volume, usable_classes
 from scheduler.plugins.node_affinity_explained import explain as missed
 from scheduler.plugins.volume_binding.matching import Found, allowed_nodes, free_for, may_serve, reached_by
 from scheduler.state.storage import Storage
@@ -34,10 +34,10 @@ def replacing(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
     storage = inquiry.cluster.storage
     plan = []
     for claim, volume in _unreached(inquiry, row, found):
-        wanted = _class_for(storage, claim)
-        if wanted is None:
+        of_class = class_for_new_volume(storage, claim.storage_class)
+        if of_class is None:
             return []
-        plan.append(ReplaceVolume(claim.namespace, claim.name, wanted.name, volume.name))
+        plan.append(ReplaceVolume(claim.namespace, claim.name, of_class, volume.name))
     return [tuple(plan)] if plan else []
 
 
@@ -53,9 +53,9 @@ def restoring(inquiry: Inquiry, found: Found) -> list[Fix]:
     storage = inquiry.cluster.storage
     gone = [c for c in found.progress.claims.bound if storage.volumes.get(c.volume_name) is None]
     plan = [
-        ReplaceVolume(claim.namespace, claim.name, wanted.name, claim.volume_name)
+        ReplaceVolume(claim.namespace, claim.name, of_class, claim.volume_name)
         for claim in gone
-        if (wanted := _class_for(storage, claim)) is not None
+        if (of_class := class_for_new_volume(storage, claim.storage_class)) is not None
     ]
     return [tuple(plan)] if plan and len(plan) == len(gone) else []
 
@@ -196,9 +196,3 @@ def _full(inquiry: Inquiry, row: int, found: Found) -> Iterator[tuple[Persistent
         most = max(room, default=0)
         if most < claim.size:
             yield claim, most
-
-
-def _class_for(storage: Storage, claim: PersistentVolumeClaim) -> StorageClass | None:
-    """The claim's own class where that makes volumes for a node, else another one that does."""
-    found = usable_classes(storage)
-    return next((c for c in found if c.name == claim.storage_class), found[0] if found else None)

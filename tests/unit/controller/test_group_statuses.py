@@ -9,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from scheduler.controller import group_statuses
-from scheduler.controller.group_statuses import AT_ONCE, TOGETHER, TRUST, GroupStatuses
+from scheduler.controller.events import TOGETHER, TRUST
+from scheduler.controller.group_statuses import AT_ONCE, GroupStatuses
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import DisruptGroup, SetGroupCondition
 from scheduler.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.framework.binding import AssumedPod, BindResult, Patch, Wait
-from scheduler.framework.binding_plugins import BindingPlugins, Rejected, by_point
+from scheduler.framework.binding_plugins import BindingPlugins, Refusal, by_point
 from scheduler.framework.guard import Guard
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.status import PluginError, Reject, Unschedulable
@@ -82,7 +82,7 @@ def test_one_refuses() -> None:
     no = Reject(Unschedulable("not here"))
     plugins = asked(Holder("A", log, "a"), Holder("B", log, no), Holder("C", log))
     refused = plugins.ask("reserve", Cluster())
-    assert refused == Rejected("B", no.reason)
+    assert refused == Refusal("B", no.reason)
     plugins.unreserve(Cluster())
     assert log == ["A reserves p on 3", "B reserves p on 3", "A gives back a"]
 
@@ -119,4 +119,4 @@ def test_waiting() -> None:
 def test_pre_bind_rejects() -> None:
     """The rejection is told as the plugin's."""
     no = Reject(Unschedulable("no longer"))
-    assert asked(Holder("A", [], steps=(no,))).ask("pre_bind", Cluster()) == Rejected("A", no.reason)
+    assert asked(Holder("A", [], steps=(no,))).ask("pre_bind", Cluster()) == Refusal("A", no.reason)

@@ -130,7 +130,7 @@ def test_nobody_looks_for_victims_where_no_pod_has_a_lower_priority(monkeypatch:
 @pytest.mark.parametrize("case", ["nobody to preempt", "by sums", "one by one"])
 def test_looks_grow_with_the_nodes_and_not_faster(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times the nodes: four times the looks, or a few more. All of them once for each node would be 16 times."""
-    _at_once(monkeypatch, CHUNK=50, CHUNK_PLAIN=20)
+    _at_once(monkeypatch, CHUNK=50, CHUNK_ASKED=20)
     preemptor = _apart() if case == "one by one" else a_pod("q", 5, 4)
     looked = []
     for nodes in (100, 400):

@@ -159,3 +159,27 @@ def test_who_fits_no_node_by_itself_is_not_tried_beside_nominated_pods(
     assert cluster.effort.end() >= 2 * supposed
     assert not len(decision.feasible)
     assert sum(int(np.count_nonzero(mask)) for one in decision.rejected for _, mask in one.reasons) == MANY
+
+
+@pytest.mark.parametrize(("others", "select"), [(0, {}), (MANY, {"nowhere": "x"})])
+def test_nothing_is_added_up_where_nobody_else_keeps_a_node_that_passes(
+    others: int, select: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that comes to its own nominated node, and one that fits none of the nodes that others keep."""
+    cluster, framework = a_town(MANY), a_framework()
+    asks = a_pod("q", 1, 1_000, select=select)
+    cluster.nominations.put(asks, "n0")
+    for i in range(others):
+        cluster.nominations.put(a_pod(f"k{i}", 1, 1_000), f"n{i}")
+    looked = 0
+    before = Fit.free
+
+    def counting(self: Fit, *args: Any) -> Any:
+        nonlocal looked
+        looked += 1
+        return before(self, *args)
+
+    monkeypatch.setattr(Fit, "free", counting)
+    decision = framework.decide_quickly(asks, cluster)
+    assert decision.fitting == (0 if select else 1)
+    assert not looked
