@@ -210,12 +210,15 @@ class BindingCycles(BindingPods):
         return self._take(cycle, Event.PREEMPTED, message, now)
 
     def broke(self, uid: str, message: str, now: float) -> None:
-        """The scheduling cycle of this pod raised. It is reverted, and so are pods whose plugins were being asked."""
-        for cycle in list(self._cycles.values()):
-            other = cycle.queued.pod.uid
-            if other == uid or cycle.state in ASKING:
-                self._outbox.retract(other)
-                self._take(cycle, Event.BROKE, message, now)
+        """The scheduling cycle of this pod raised. It is reverted, and so are pods whose plugins were being asked.
+
+        `uid`: empty if it was the cycle of a pod group. Pods that went on before it raised are none of its business any
+        more: their Bindings may be under way.
+        """
+        broken = {other: cycle for other, cycle in self._cycles.items() if other == uid or cycle.state in ASKING}
+        self._outbox.retract(broken)
+        for cycle in broken.values():
+            self._take(cycle, Event.BROKE, message, now)
 
     def _take(self, cycle: BindingCycle, event: Event, cause: Any, now: float) -> bool:
         """Do what the table says; returns whether it says to do anything."""
