@@ -174,7 +174,9 @@ class BindingCycles(BindingPods):
         for uid in islice(self._deadlines.over(now), _GIVEN_UP_AT_ONCE):
             cycle, waiting = self._cycles[uid], self.waiting_pods.get(uid)
             if cycle.state is State.GROUP_GATHERING:
-                self._give_up(cycle, now)
+                assert cycle.group is not None
+                if not self.gathering.has_let_go(cycle.group, uid):
+                    self._give_up(cycle, now)
             elif waiting is None:
                 wait, cycle.waits = cycle.wait, ""
                 cycle.plugins.time_over()
@@ -188,9 +190,9 @@ class BindingCycles(BindingPods):
 
     def settle(self, now: float) -> None:
         """Go on with pods that a plugin has allowed or rejected while they waited on Permit, or that need not wait for
-        their group any more."""
+        their group any more: with some of these, as the others wait until some are bound."""
         released = self.gathering.released
-        for _ in range(min(len(released), AT_ONCE)):
+        for _ in range(min(len(released), AT_ONCE, self.let_go_beside - self.writing)):
             self.happens(released.popleft(), Event.GROUP_ON, None, now)
         for waiting in self.waiting_pods.settled():
             cycle = self._cycles[waiting.pod.uid]

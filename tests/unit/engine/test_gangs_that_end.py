@@ -8,7 +8,7 @@ import pytest
 from scheduler.engine.binding_table import State
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Failed, Instruction
-from scheduler.engine.stimuli import Broke, Cycle, Follows
+from scheduler.engine.stimuli import Bound, Broke, Cycle, Follows
 from scheduler.model.pod_group import NATIVE
 
 from .conftest import Harness, node, pod
@@ -192,6 +192,19 @@ def test_a_gang_that_breaks_gives_back_in_slices(decided: Harness, monkeypatch: 
     decided.tick(2.0)  # it backs off
     assert len([name for said in slices(decided) for name in bound(said)]) == 300
     settled(decided)
+
+
+def test_the_rest_of_a_gang_waits_until_some_are_bound(gangs: Harness) -> None:
+    """It may be bound, and waits for its turn only: that takes as long as it takes."""
+    gangs.engine.binding.let_go_beside = 2
+    gangs.put(node("n1", "4"), group(min_count=4), *members(4))
+    assert bound(gangs.cycles()) == ["train-0", "train-1"]
+    assert gangs.tick(1_000.0) == []
+    assert gangs.engine.cluster.assumed() == 4
+    assert gangs.engine.next_tick() is None, "nothing is to be done before there is an answer"
+    assert bound(gangs.bind_failed("train-0", 409)) == ["train-2"]
+    assert bound(gangs.handle(Bound("train-1"))) == ["train-3"]
+    settled(gangs)
 
 
 def test_it_begins_again_at_once() -> None:
