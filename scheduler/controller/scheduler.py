@@ -36,6 +36,9 @@ from scheduler.telemetry.quantiles import Quantiles
 log = structlog.get_logger("scheduler")
 
 MAX_IN_FLIGHT = 160
+LET_GO_BESIDE = 128
+"""A gang of a thousand pods is decided at one go, but not sent at one go: its next Bindings follow once fewer than so
+many writes are under way. What is left up to `MAX_IN_FLIGHT` is for pods that are decided meanwhile."""
 STREAM_SECONDS = 0.01
 """If the first change arrives within this time, it is taken for the beginning of a stream of changes."""
 GATHER_SECONDS = 0.003
@@ -97,6 +100,7 @@ class Scheduler:
             extenders=config.extenders,
             binders=binders,
             verify=verify,
+            let_go_beside=LET_GO_BESIDE,
         )
         self.meter = Meter(self.engine, frameworks, clock=machine.monotonic, rng=machine.chance)
         self._inbox: deque[Stimulus] = deque()

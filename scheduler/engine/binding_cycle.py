@@ -174,7 +174,9 @@ class BindingCycles(BindingPods):
         for uid in islice(self._deadlines.over(now), _GIVEN_UP_AT_ONCE):
             cycle, waiting = self._cycles[uid], self.waiting_pods.get(uid)
             if cycle.state is State.GROUP_GATHERING:
-                self._give_up(cycle, now)
+                assert cycle.group is not None
+                if not self.gathering.has_let_go(cycle.group, uid):
+                    self._give_up(cycle, now)
             elif waiting is None:
                 wait, cycle.waits = cycle.wait, ""
                 cycle.plugins.time_over()
@@ -188,9 +190,9 @@ class BindingCycles(BindingPods):
 
     def settle(self, now: float) -> None:
         """Go on with pods that a plugin has allowed or rejected while they waited on Permit, or that need not wait for
-        their group any more."""
+        their group any more: with some of these, as the others wait until some are bound."""
         released = self.gathering.released
-        for _ in range(min(len(released), AT_ONCE)):
+        for _ in range(min(len(released), AT_ONCE, self.let_go_beside - self.writing)):
             self.happens(released.popleft(), Event.GROUP_ON, None, now)
         for waiting in self.waiting_pods.settled():
             cycle = self._cycles[waiting.pod.uid]
@@ -210,12 +212,15 @@ class BindingCycles(BindingPods):
         return self._take(cycle, Event.PREEMPTED, message, now)
 
     def broke(self, uid: str, message: str, now: float) -> None:
-        """The scheduling cycle of this pod raised. It is reverted, and so are pods whose plugins were being asked."""
-        for cycle in list(self._cycles.values()):
-            other = cycle.queued.pod.uid
-            if other == uid or cycle.state in ASKING:
-                self._outbox.retract(other)
-                self._take(cycle, Event.BROKE, message, now)
+        """The scheduling cycle of this pod raised. It is reverted, and so are pods whose plugins were being asked.
+
+        `uid`: empty if it was the cycle of a pod group. Pods that went on before it raised are none of its business any
+        more: their Bindings may be under way.
+        """
+        broken = {other: cycle for other, cycle in self._cycles.items() if other == uid or cycle.state in ASKING}
+        self._outbox.retract(broken)
+        for cycle in broken.values():
+            self._take(cycle, Event.BROKE, message, now)
 
     def _take(self, cycle: BindingCycle, event: Event, cause: Any, now: float) -> bool:
         """Do what the table says; returns whether it says to do anything."""

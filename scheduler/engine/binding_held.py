@@ -3,6 +3,7 @@
 Next stage: `scheduler.engine.binding_cycle` says when. Mirrors kube-scheduler `schedule_one.go` (unreserveAndForget).
 """
 
+import sys
 from collections.abc import Container
 from typing import Any
 
@@ -43,6 +44,8 @@ class BindingPods:
         """Pods that `settle` has to look at."""
         self.gathering = Gathering(cluster.pod_groups)
         """Pods of groups that wait for each other before they are bound."""
+        self.let_go_beside = sys.maxsize
+        """Pods whose group lets them go wait with their Bindings while writes for so many pods are under way."""
         self._waits = ObjectWaits()
         self.waits = self._waits.uids
         """Not empty while somebody waits for an object to change."""
@@ -77,9 +80,14 @@ class BindingPods:
         cycle = self._cycles.get(uid)
         return None if cycle is None else cycle.state
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether `settle` has something to do."""
+        return bool(self.spoken_for) or (bool(self.gathering.released) and self.writing < self.let_go_beside)
+
     def next_tick(self) -> float | None:
         """Engine time at which `tick`, or `settle`, has something to do."""
-        return 0.0 if self.spoken_for or self.gathering.released else self._deadlines.next()
+        return 0.0 if self.unsettled else self._deadlines.next()
 
     def note_assumed(self, uid: str) -> bool:
         """Bring the story of a pod in its binding cycle up to date; returns whether a Binding of ours may be under way.

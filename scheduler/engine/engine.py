@@ -5,6 +5,7 @@ It never reads a clock, never logs and never waits. Mirrors kube-scheduler `even
 `schedule_one.go` and `scheduler.go`.
 """
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -76,12 +77,14 @@ class Engine:
         cluster: Cluster | None = None,
         verify: int = 0,
         budget: Budget | None = None,
+        let_go_beside: int = sys.maxsize,
     ) -> None:
         """`in_full`: keep in each decision who rejected what and how every plugin scored, at the cost of speed.
 
         `binders`: Bind plugins for the extenders that bind; each has its `extender`. `cluster`: the columns to start
         from; empty ones without it. `verify`: every so many decisions, one is verified; 0: none. `budget`: what an
-        attempt may cost.
+        attempt may cost. `let_go_beside`: pods of a gang that may be bound wait with their Bindings while writes for
+        so many pods are under way.
         """
         self.cluster = cluster if cluster is not None else Cluster()
         self.epoch: float | None = None
@@ -109,6 +112,7 @@ class Engine:
         self._story_writer = StoryWriter(self.queue.stories)
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
         self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
+        self.binding.let_go_beside = let_go_beside
         self._scheduling = SchedulingCycles(
             self.cluster,
             self.queue,
@@ -269,7 +273,7 @@ class Engine:
         if self.cluster.devices.users.released:
             self._no_fits.forget()
             self.binding.go_on_sharing(now)
-        if self.binding.spoken_for or self.binding.gathering.released:
+        if self.binding.unsettled:
             self._no_fits.forget()
             self.binding.settle(now)
         return self._outbox.take()

@@ -1,5 +1,7 @@
 """The instructions that follow from one stimulus. All parts of the engine add them here, and only here."""
 
+from collections.abc import Container
+
 from scheduler.engine.instructions import Failed, Instruction, Misbehaved, PatchCondition, RecordFailure
 from scheduler.engine.queued import QueuedPod
 from scheduler.framework.decision import Decision
@@ -52,9 +54,9 @@ class Outbox:
             self._hints.add(error.plugin)
             self.add(Misbehaved(pod, error))
 
-    def retract(self, uid: str) -> None:
-        """Drop the instructions for a pod: its attempt broke, and none of them has been carried out."""
-        self._said = [one for one in self._said if one.pod.uid != uid]
+    def retract(self, uids: Container[str]) -> None:
+        """Drop the instructions for these pods: their attempt broke, and none of them has been carried out."""
+        self._said = [one for one in self._said if one.pod.uid not in uids]
 
     def take(self) -> list[Instruction]:
         """All instructions since the last call."""

@@ -24,6 +24,9 @@ CONNECTING = 4
 are under way, the others take what gets free."""
 PATIENCE = 1.0
 """Seconds after which a request opens a connection of its own all the same: those handshakes may be stuck."""
+APART = 0.02
+"""Seconds by which each of those that wait is more patient than the one before it. A handshake takes a millisecond or
+two of CPU, and requests that began together would have all theirs in the same turn of the event loop."""
 UNACKNOWLEDGED = 15.0
 """Seconds after which TCP gives up a connection on which what we sent is not acknowledged. Keepalive does not notice
 that: it only probes connections that are idle."""
@@ -261,8 +264,9 @@ class Exchange:
         """A connection that another request has done with; None when it is our turn to open one."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Line | None] = loop.create_future()
+        patience = PATIENCE + APART * self.waiting
         self._waiting.append(waiting)
-        timer = loop.call_later(min(seconds, PATIENCE), _give_up, waiting)
+        timer = loop.call_later(min(seconds, patience), _give_up, waiting)
         try:
             line = await waiting
         except asyncio.CancelledError:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from scheduler.engine.attempts import Attempts, CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
+from scheduler.engine.binding_table import State
 from scheduler.engine.budget import Budget
 from scheduler.engine.extender_calls import ExtenderCall
 from scheduler.engine.instructions import SCHEDULER_ERROR
@@ -355,15 +356,26 @@ class GroupCycles:
             self.attempt = None
 
     def broke(self, message: str, now: float) -> None:
-        """The slice raised, which is a fault of Berth: the group is tried again after its backoff."""
+        """The slice raised, which is a fault of Berth: the group is tried again after its backoff.
+
+        Pods that went on before that are bound all the same, as pods are that are in no group.
+        """
         attempt = self.attempt
         if attempt is None or not self._in_slice:
             return
         self._in_slice = False
-        for uid in attempt.members:
-            self._binding.broke(uid, message, now)
+        self._binding.broke("", message, now)
+        attempt.leave_out({uid for uid, member in attempt.members.items() if self._is_elsewhere(member.queued)})
+        for uid, member in attempt.members.items():
+            member.fits = self._binding.state(uid) is State.GROUP_DECIDING  # these give back what they hold
         attempt.break_off(message)
         self._end(attempt, now)
+
+    def _is_elsewhere(self, queued: QueuedPod) -> bool:
+        """Whether a pod of the group is no part of the attempt any more: it went on, or is back in the queue."""
+        uid = queued.pod.uid
+        went_on = queued.entry is None and self._binding.state(uid) is not State.GROUP_DECIDING
+        return went_on or uid in self._queue
 
     def extenders_failed(self, call: ExtenderCall, message: str, now: float) -> None:
         """An extender failed that is not ignorable."""

@@ -149,8 +149,8 @@ class Endings:
             if self.lost(attempt) or self._has_too_few(attempt):
                 attempt.ended, attempt.next = None, -1  # begin again from the start with the next slice
                 return False
-            attempt.said = True
             self._reservations.started(attempt.entry.key, now)
+            attempt.said = True
             note = attempt.found_further
             if attempt.tree is not None:
                 self._say_of_tree(attempt, attempt.tree)

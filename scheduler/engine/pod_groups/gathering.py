@@ -15,8 +15,8 @@ USUAL = 300.0
 SHORTEST, LONGEST = 1.0, 900.0
 """Between these is what a group of scheduler-plugins may ask for: kube-scheduler lets no Permit plugin wait for longer
 (maxTimeout), and pods need a moment to have their claims written."""
-AT_ONCE = 64
-"""How many pods are let go in one turn."""
+AT_ONCE = 32
+"""How many pods are bound at one go of those that were let go."""
 
 
 class Gathering:
@@ -44,6 +44,10 @@ class Gathering:
         if group is None or group.timeout is None:
             return USUAL
         return float(min(max(group.timeout, SHORTEST), LONGEST))
+
+    def has_let_go(self, key: GroupKey, uid: str) -> bool:
+        """Whether a pod may be bound, though it still waits for its turn."""
+        return uid in self._let_go.get(self._roots.get(uid, key), ())
 
     def arrives(self, key: GroupKey, uid: str) -> bool:
         """A pod could be bound; whether it may be at once. Otherwise it waits."""

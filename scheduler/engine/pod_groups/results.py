@@ -5,8 +5,9 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, subm
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -270,6 +271,12 @@ class GroupAttempt(Struct, eq=False):
     def part(self, group: PodGroup, members: dict[str, Member], *, retried: bool) -> "GroupAttempt":
         """The part of a tree's attempt in which the pods of one of its groups are tried."""
         return GroupAttempt(self.entry, group, members, of_tree=True, retried=retried)
+
+    def leave_out(self, uids: Collection[str]) -> None:
+        """These pods are no part of the attempt any more, which is over for them."""
+        if uids:
+            self.told = sum(uid not in uids for uid in islice(self.members, self.told))
+            self.members = {uid: member for uid, member in self.members.items() if uid not in uids}
 
     def fail(self, reason: str, *, early: bool = False) -> None:
         """End the attempt: not enough pods can find a node."""

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from scheduler.controller import scheduler as scheduler_module
-from scheduler.controller.scheduler import Scheduler
+from scheduler.controller.scheduler import LET_GO_BESIDE, Scheduler
 from scheduler.controller.sight import Sight
-from scheduler.engine.instructions import Failed, Instruction
+from scheduler.engine.instructions import Bind, Failed, Instruction
 from scheduler.engine.pending_work import AT_ONCE
 from scheduler.engine.queued import Place
-from scheduler.engine.stimuli import Put, Stimulus
+from scheduler.engine.stimuli import Bound, Follows, Put, Stimulus
 from scheduler.engine.turns import REST
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
@@ -22,6 +22,7 @@ from scheduler.kube.client import Client
 from scheduler.kube.machine import MACHINE, Machine
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
+from scheduler.model.pod_group import NATIVE
 from scheduler.state.validate import validate
 from tests.builders import configuration, node, pod
 from tests.registered import registry
@@ -217,6 +218,44 @@ async def test_costly_work_of_a_tick_rests_too(monkeypatch: pytest.MonkeyPatch) 
     turns.comes("others", 0.0)
     assert scheduler.work(cycles=False)
     assert (turns.taken, turns.rests_until) == (1, 0.003 + REST * 0.003)
+
+
+async def test_a_large_gang_is_sent_in_parts() -> None:
+    """It is decided at one go. A thousand Bindings at one go would be a thousand tasks that run in one turn."""
+    config = decode(configuration())
+    scheduler = Scheduler(
+        cast(Client, Idle()), build(config, registry()), config, machine=replace(MACHINE, monotonic=lambda: 0.0)
+    )
+    posted: list[str] = []
+    nothing: Any = dict.fromkeys(scheduler.carries, lambda _: None)
+    scheduler.carries = nothing | {Bind: lambda bind: posted.append(bind.pod.uid)}
+    decoder, engine = Decoder(), scheduler.engine
+
+    count = 4 * LET_GO_BESIDE
+    meta = {"name": "train", "namespace": "default", "uid": "train"}
+    group = {"metadata": meta, "spec": {"schedulingPolicy": {"gang": {"minCount": count}}}}
+    scheduler.receive(Follows(NATIVE, True))
+    scheduler.receive(Put(decoder.of_kind("PodGroup")(wire.encode(group))))
+    for i in range(10):
+        scheduler.receive(Put(decoder.node(wire.encode(node(f"n{i}", pods="200")))))
+    for i in range(count):
+        member = pod(f"m{i}")
+        member["spec"]["schedulingGroup"] = {"podGroupName": "train"}
+        scheduler.receive(Put(decoder.pod(wire.encode(member))))
+    most = known = 0
+    while known < count + 1:
+        while scheduler.work(cycles=True) or engine.next_tick() == 0.0:
+            pass
+        most = max(most, engine.in_flight)
+        if not known:
+            assert len(posted) == LET_GO_BESIDE
+            scheduler.receive(Put(decoder.pod(wire.encode(pod("other")))))
+        for uid in posted[known : known + 20]:
+            scheduler.receive(Bound(uid))
+        known = min(known + 20, len(posted))
+    assert most <= LET_GO_BESIDE + 1
+    assert posted.index("default/other") < count / 2, "others do not wait for all of the gang"
+    assert len(set(posted)) == len(posted) == count + 1
 
 
 async def test_every_instruction_is_carried_out() -> None:

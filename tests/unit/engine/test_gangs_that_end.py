@@ -1,12 +1,14 @@
 """How the attempt of a group ends: in slices, also if pods go meanwhile or a slice breaks; and how it begins again."""
 
+import itertools
 from typing import Any
 
 import pytest
 
+from scheduler.engine.binding_table import State
 from scheduler.engine.budget import Budget
-from scheduler.engine.instructions import Bind, Failed
-from scheduler.engine.stimuli import Broke, Cycle, Follows
+from scheduler.engine.instructions import Bind, Failed, Instruction
+from scheduler.engine.stimuli import Bound, Broke, Cycle, Follows
 from scheduler.model.pod_group import NATIVE
 
 from .conftest import Harness, node, pod
@@ -114,6 +116,94 @@ def test_a_slice_that_breaks(gangs: Harness, monkeypatch: pytest.MonkeyPatch) ->
     assert gangs.engine.cluster.assumed() == 0
     gangs.tick(2.0)
     assert len(bound(gangs.cycles())) == 3
+    settled(gangs)
+
+
+def breaks_at(nth: int, monkeypatch: pytest.MonkeyPatch, what: Any, name: str) -> None:
+    """Have the nth call of this raise, which is a fault of ours."""
+    do, calls = getattr(what, name), itertools.count(1)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == nth:
+            raise IndexError("list index out of range")
+        return do(*args, **kwargs)
+
+    monkeypatch.setattr(what, name, call)
+
+
+def broken(harness: Harness) -> tuple[list[Instruction], list[Instruction]]:
+    """(what was said before a slice raised, what was said then)."""
+    before: list[Instruction] = []
+    with pytest.raises(IndexError):
+        for said in slices(harness):
+            before += said
+    return before, harness.handle(Broke("a fault"))
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["between two pods", "while plugins are asked"])
+def test_pods_that_are_being_bound_stay_when_a_later_slice_breaks(
+    gangs: Harness, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    """Their Bindings may be stored: they keep their room until they are answered, as after any other cycle."""
+    gangs.put(node("n1", "400") | {"status": MANY_PODS}, group(min_count=None), *members(300))
+    binding = gangs.engine.binding
+    breaks_at(200, monkeypatch, *((binding.gathering, "arrives") if asked else (binding, "happens")))
+    before, then = broken(gangs)
+    posted, more = bound(before), bound(then)
+    assert (len(posted), len(more)) == (128, 71)
+    assert {binding.state(name) for name in posted + more} == {State.BIND_POSTING}
+    said = then + [one for said in slices(gangs) for one in said]
+    assert failures(said) == {f"train-{i}": "a fault" for i in range(199, 300)}
+    assert gangs.engine.cluster.assumed() == len(posted + more)
+    assert [condition[0] for condition in conditions(before + said)] == ["True"]
+    for name in posted:
+        gangs.bound(name)
+    gangs.tick(2.0)  # it backs off
+    again = [name for said in slices(gangs) for name in bound(said)]
+    assert sorted(posted + more + again) == sorted(f"train-{i}" for i in range(300)), "each is bound once"
+    settled(gangs)
+
+
+def test_a_gang_that_breaks_while_it_is_sent_is_bound_together(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that went on wait for the others, which are tried again."""
+    gangs.put(node("n1", "400") | {"status": MANY_PODS}, group(min_count=300), *members(300))
+    breaks_at(200, monkeypatch, gangs.engine.binding, "happens")
+    before, then = broken(gangs)
+    assert bound(before + then) == []
+    assert [name for said in slices(gangs) for name in bound(said)] == []
+    assert gangs.engine.cluster.assumed() == 199
+    gangs.tick(2.0)  # it backs off
+    assert len({name for said in slices(gangs) for name in bound(said)}) == 300
+    settled(gangs)
+
+
+def test_a_gang_that_breaks_gives_back_in_slices(decided: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what was held when it broke is given back some pods at a time."""
+    breaks_at(1, monkeypatch, decided.engine.groups.reservations, "started")
+    before, then = broken(decided)
+    assert failures(then) == {}
+    held, said = [decided.engine.cluster.assumed()], before + then
+    for some in slices(decided):
+        held.append(decided.engine.cluster.assumed())
+        said += some
+    assert conditions(said) == [("False", "SchedulerError", "a fault")]
+    assert held[-1] == 0
+    assert max(before - after for before, after in itertools.pairwise(held)) <= 128
+    decided.tick(2.0)  # it backs off
+    assert len([name for said in slices(decided) for name in bound(said)]) == 300
+    settled(decided)
+
+
+def test_the_rest_of_a_gang_waits_until_some_are_bound(gangs: Harness) -> None:
+    """It may be bound, and waits for its turn only: that takes as long as it takes."""
+    gangs.engine.binding.let_go_beside = 2
+    gangs.put(node("n1", "4"), group(min_count=4), *members(4))
+    assert bound(gangs.cycles()) == ["train-0", "train-1"]
+    assert gangs.tick(1_000.0) == []
+    assert gangs.engine.cluster.assumed() == 4
+    assert gangs.engine.next_tick() is None, "nothing is to be done before there is an answer"
+    assert bound(gangs.bind_failed("train-0", 409)) == ["train-2"]
+    assert bound(gangs.handle(Bound("train-1"))) == ["train-3"]
     settled(gangs)
 
 

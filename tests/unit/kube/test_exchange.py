@@ -123,6 +123,24 @@ async def test_stuck_handshakes_hold_nobody_up_for_long(gated: Gated, monkeypatc
     await asyncio.gather(*asked)
 
 
+async def test_those_that_lose_patience_open_connections_one_after_the_other(
+    gated: Gated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They began together. All their handshakes in one turn of the loop would hold it up."""
+    asked = [gated.ask() for _ in range(CONNECTING)]
+    await until(lambda: gated.begun == CONNECTING)
+    monkeypatch.setattr(exchange, "PATIENCE", 0.0)
+    monkeypatch.setattr(exchange, "APART", LONG / 100)
+    asked += [gated.ask() for _ in range(10)]
+    await until(lambda: gated.begun == CONNECTING + 1)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert (gated.begun, gated.waiting) == (CONNECTING + 1, 9)
+    for _ in asked:
+        gated.released.release()
+    await asyncio.gather(*asked)
+
+
 async def test_what_is_held_back_leaves_the_connection_to_others(gated: Gated) -> None:
     """Nothing was sent over it: the next request uses it, and no other one is opened."""
     gated.released.release()
