@@ -3,14 +3,16 @@
 A storm of unschedulable pods has tens of thousands of conditions to write, and a rate that takes minutes for them. So
 there is one place for each pod, in which the newest word replaces the one before; namespaces take turns; nominations,
 which free or keep nodes, go first; and a pod that is about to be bound loses its place. While Bindings are under way,
-few conditions are written at a time: each costs the API server several times what a Binding does. Each write names the
-version of the pod that it was decided on: after a Binding it would be refused (kubernetes/kubernetes#139602).
+few conditions are written at a time, and less than half of the time: each costs the API server several times what a
+Binding does. Each write names the version of the pod that it was decided on: after a Binding it would be refused
+(kubernetes/kubernetes#139602).
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Sized
+from collections.abc import Awaitable, Callable, Sized
 
 import msgspec
 import structlog
@@ -39,7 +41,13 @@ log = structlog.get_logger("writer")
 
 AT_ONCE = STATUS.width
 BESIDE_BINDINGS = 2
-"""Conditions that are written at a time while Bindings are under way."""
+"""Conditions that are written at a time while pods are being bound."""
+LATELY_SECONDS = 1.0
+"""So long after a Binding pods count as being bound: between two Bindings of a stream there is nearly always a moment
+with none under way, in which all places would be taken."""
+REST, LONGEST_REST = 3.0, 1.0
+"""While pods are being bound, the place of a condition stays empty for so many times as long as its write took, and so
+many seconds at most. A large pod, or a busy API server, makes writes slow, and then they are few."""
 TRIES = 3
 """How often a write is tried that meets a newer version of its pod."""
 
@@ -56,7 +64,7 @@ class _Wanted(Struct):
 class Statuses:
     """Writes a few at a time. `answer` gets Unwritten for what could not be written.
 
-    `bindings`: those that are under way.
+    `bindings`: those that are under way. `clock`: seconds for how long a write takes.
     """
 
     def __init__(
@@ -67,6 +75,8 @@ class Statuses:
         bindings: Sized,
         *,
         wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self.written = 0
         """Conditions that were written."""
@@ -77,11 +87,15 @@ class Statuses:
         self._under_way = under_way
         self._bindings = bindings
         self._wall = wall
+        self._clock = clock
+        self._sleep = sleep
         self._urgent: WaitingWrites[_Wanted] = WaitingWrites()
         self._ordinary: WaitingWrites[_Wanted] = WaitingWrites()
         self._busy: set[str] = set()
         self._conditions = 0
-        """Conditions that are being written."""
+        """Conditions that are being written, or whose place rests."""
+        self._bound_at = -LATELY_SECONDS
+        """When a pod was last about to be bound."""
         self._workers = 0
 
     def __len__(self) -> int:
@@ -113,10 +127,15 @@ class Statuses:
             self._under_way.start(self._work())
 
     def _may_write_condition(self) -> bool:
-        return self._conditions < (BESIDE_BINDINGS if self._bindings else AT_ONCE)
+        return self._conditions < (BESIDE_BINDINGS if self._binding() else AT_ONCE)
+
+    def _binding(self) -> bool:
+        """Whether pods are being bound, now or until a moment ago."""
+        return bool(self._bindings) or self._clock() - self._bound_at < LATELY_SECONDS
 
     def drop(self, pod: Pod) -> None:
         """The pod is about to be bound: nobody needs to know any more why it was not."""
+        self._bound_at = self._clock()
         for waiting in (self._urgent, self._ordinary):
             if waiting.take(pod.namespace, pod.uid) is not None:
                 self.dropped += 1
@@ -135,6 +154,7 @@ class Statuses:
                 self._busy.add(uid)
                 self._conditions += ordinary
                 self._start_worker()  # when the last Binding is done, nobody else would start those that stepped back
+                began = self._clock()
                 try:
                     done = await self._write(wanted)
                 except Exception:
@@ -145,8 +165,18 @@ class Statuses:
                     self._conditions -= ordinary
                 if not done:
                     self._answer(Unwritten(uid))
+                if ordinary and self._binding():
+                    self._conditions += 1
+                    self._under_way.start(self._rest(min(REST * (self._clock() - began), LONGEST_REST)))
         finally:
             self._workers -= 1
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            await self._sleep(seconds)
+        finally:
+            self._conditions -= 1
+        self._start_worker()
 
     async def _write(self, wanted: _Wanted) -> bool:
         """Whether it is written, or need not be any more."""

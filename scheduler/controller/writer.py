@@ -79,7 +79,7 @@ class Writer:
         self._events = Events(client, self.written, clock=machine.monotonic)
         clock = machine.monotonic
         self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=clock, view=view)
-        self.statuses = Statuses(client, answer, self._under_way, self.bindings, wall=machine.wall)
+        self.statuses = Statuses(client, answer, self._under_way, self.bindings, wall=machine.wall, clock=clock)
         self.group_statuses = GroupStatuses(client, self._under_way, wall=machine.wall, clock=machine.monotonic)
         self.carries: Carries = {
             **self.group_statuses.carries,

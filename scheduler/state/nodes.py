@@ -368,6 +368,10 @@ class Nodes:
         """int64[rows]: how many pairs there are of one of these host ports and a pod that holds it, or one like it."""
         return self.ports.users(ports, self.rows, self.effort)
 
+    def port_users_on(self, ports: tuple[HostPort, ...], row: int) -> int:
+        """`port_users` of one row."""
+        return self.ports.pairs_on(ports, row)
+
     def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
         """Whether any of the host ports is taken on one row."""
         return self.ports.users_on(ports, row)

@@ -81,6 +81,12 @@ class HostPorts:
             return True
         return any(self._conflicts(wanted, held, None) for held in self._on_row.get(row, ()))
 
+    def pairs_on(self, wanted: Ports, row: int) -> int:
+        """As `users`, on one row."""
+        few = sum(by_row.get(row, 0) for _, by_row in self._like(wanted))
+        many = self._on_row.get(row, {}).items()
+        return few + sum(users * self._conflicts(wanted, held, None) for held, users in many)
+
     def kept(self) -> KeptLists:
         """How much is kept for pods with many ports, for tests of what a tenant can make grow."""
         return KeptLists(

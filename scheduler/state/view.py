@@ -143,6 +143,10 @@ class SomeNodes(Nodes):
         """On each of these rows, how many pairs there are of such a port and a pod with it (`Nodes.port_users`)."""
         return self._nodes.port_users(ports)[self._of]
 
+    def port_users_on(self, ports: tuple[HostPort, ...], row: int) -> int:
+        """`port_users` of one of these rows."""
+        return int(self.port_users(ports)[row])
+
     def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
         """Whether one of these rows has any of the host ports taken."""
         return bool(self.port_conflicts(ports)[row])
@@ -154,9 +158,9 @@ class SomeNodes(Nodes):
 
 
 class _OtherPods(SomeNodes):
-    """One row, with some pods away from it and others on it. Read-only afterwards."""
+    """One row, with some of its pods away from it and others on it. Read-only afterwards."""
 
-    def __init__(self, nodes: Nodes, row: int, pods: Sequence[Pod], gone: Iterable[Pod], come: Iterable[Pod]) -> None:
+    def __init__(self, nodes: Nodes, row: int, gone: Sequence[Pod], come: Sequence[Pod]) -> None:
         super().__init__(nodes, np.array([row], dtype=np.intp))
         for sign, moving in ((-1, gone), (1, come)):
             for pod in moving:
@@ -166,7 +170,7 @@ class _OtherPods(SomeNodes):
                         self.requested[index, 0] += sign * amount
                 self.nonzero[:, 0] += np.multiply(sign, pod.shape.nonzero)
                 self.pods[0] += sign
-        self._there = pods
+        self._of_whole, self._gone, self._come = row, gone, come
 
     def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
         """Numbers that follow from the row as it is here."""
@@ -174,24 +178,27 @@ class _OtherPods(SomeNodes):
 
     def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
         """How many pairs of such a port and a pod that holds it there are (`Nodes.port_users`)."""
-        users = sum(conflicts((port,), pod.shape.host_ports) for pod in self._there for port in ports)
+        users = self._nodes.port_users_on(ports, self._of_whole) - _pairs(ports, self._gone) + _pairs(ports, self._come)
         return np.array([users], dtype=np.int64)
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
         """Whether the pods that are there have any of the host ports."""
-        conflict = any(conflicts(ports, pod.shape.host_ports) for pod in self._there)
-        return np.array([conflict])
+        conflict: Bools = self.port_users(ports) > 0
+        return conflict
+
+
+def _pairs(ports: tuple[HostPort, ...], pods: Iterable[Pod]) -> int:
+    return sum(conflicts(ports, pod.shape.host_ports) for pod in pods)
 
 
 def row_with(cluster: Cluster, row: int, gone: Sequence[Pod], come: Sequence[Pod]) -> Cluster:
-    """The cluster with one row only, as it would be without some of its pods and with others.
+    """The cluster with one row only, as it would be without some of its pods, and with others.
 
-    They are moved in `nodes` and nowhere else: for plugins that look at one node at a time.
+    They are moved in `nodes` and nowhere else: for plugins that look at one node at a time. It costs what these pods
+    are, however many others there are on the row. Valid as long as the cluster does not change.
     """
-    away = {pod.uid for pod in gone}
-    there = [pod for pod in cluster.pods_on(row) if pod.uid not in away] + list(come)
     view = copy.copy(cluster)
-    view.nodes = _OtherPods(cluster.nodes, row, there, gone, come)
+    view.nodes = _OtherPods(cluster.nodes, row, gone, come)
     return view
 
 

@@ -2,7 +2,7 @@
 
 Receiving a megabyte costs milliseconds of the loop, most of them for TLS. So the connection of a large review is
 paused as soon as its head is there. Its namespace, which the first bytes name, waits for room (`Lanes`). What is let in
-is read in pieces of what the system has at that moment (64 KiB), one piece of one review in each turn: small reviews of
+is read in pieces of what the system has at that moment (32 KiB), one piece of one review in each turn: small reviews of
 others, which are ready in the same turn, wait for one piece and never for a body. The bytes lie in one mapping of their
 length, which the system has back at once.
 """
@@ -19,9 +19,10 @@ from scheduler.telemetry.handshakes import ANSWER_TURNS, MOST_TURNS
 
 LIMIT = 8 << 20
 """An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""
-UNREAD_BYTES = 64 << 10
+UNREAD_BYTES = 32 << 10
 """So much of a body that nobody reads yet is kept by TLS, and as much by the system. Each would keep half a megabyte
-otherwise, for every connection.
+otherwise, for every connection. What the system has is also what TLS takes at once: its buffer for that, and the one
+for what is not decrypted, grow to that size and stay so until the connection ends.
 """
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from scheduler.controller import statuses
-from scheduler.controller.statuses import AT_ONCE, BESIDE_BINDINGS, Statuses
+from scheduler.controller.statuses import AT_ONCE, BESIDE_BINDINGS, LATELY_SECONDS, LONGEST_REST, REST, Statuses
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.stimuli import Stimulus, Unwritten
 from scheduler.kube.client import Client
@@ -27,7 +27,7 @@ def waiting(name: str, namespace: str = "default", version: str = "1") -> Pod:
 
 
 class Api:
-    """Pods by path, with versions; patches wait while `shut`."""
+    """Pods by path, with versions; patches wait while `shut`, and take as long as `takes` says."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -40,7 +40,22 @@ class Api:
         self.answers: list[Stimulus] = []
         self.under_way = UnderWay()
         self.bindings: list[str] = []
-        self.statuses = Statuses(cast(Client, self), self.answers.append, self.under_way, self.bindings)
+        self.now = 0.0
+        self.takes: list[float] = []
+        self.rests: list[float] = []
+        self.statuses = Statuses(
+            cast(Client, self),
+            self.answers.append,
+            self.under_way,
+            self.bindings,
+            clock=lambda: self.now,
+            sleep=self.rest,
+        )
+
+    async def rest(self, seconds: float) -> None:
+        self.rests.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
 
     def add(self, each: Pod, version: str = "", **spec: Any) -> Pod:
         self.live[f"/api/v1/namespaces/{each.namespace}/pods/{each.name}"] = {
@@ -57,6 +72,7 @@ class Api:
             await asyncio.sleep(0)
         finally:
             self.at_once -= 1
+        self.now += self.takes.pop(0) if self.takes else 0.0
         if self.errors:
             raise self.errors.pop(0)
         change = json.loads(body)
@@ -144,6 +160,45 @@ async def test_conditions_step_back_for_bindings() -> None:
     assert api.most_at_once == AT_ONCE
     assert len(api.written()) == 3 * AT_ONCE + 1
     assert len(api.statuses) == 0
+
+
+async def test_conditions_step_back_between_bindings() -> None:
+    """A stream of pods that are bound has moments without a Binding under way: no storm of conditions fills them."""
+    api = Api()
+    api.open.clear()
+    api.statuses.drop(waiting("web-1"))
+    for i in range(3 * AT_ONCE):
+        api.statuses.want(api.add(waiting(f"p{i}")), ("Unschedulable", "no"), None)
+    await settled()
+    assert api.at_once == BESIDE_BINDINGS
+    api.now += LATELY_SECONDS
+    await api.done()
+    assert api.most_at_once == AT_ONCE
+    assert len(api.written()) == 3 * AT_ONCE
+
+
+async def test_places_of_conditions_rest_while_pods_are_bound() -> None:
+    """The API server has other things to do for longer than each condition took; a nomination waits for none of it."""
+    api = Api()
+    api.takes = [0.05, 30.0]
+    api.bindings.append("web-1")
+    for i in range(2):
+        api.statuses.want(api.add(waiting(f"p{i}")), ("Unschedulable", "no"), None)
+        await settled()
+    api.statuses.want(api.add(waiting("preemptor")), ("Unschedulable", "no"), "n1")
+    await api.done()
+    assert api.rests == pytest.approx([REST * 0.05, LONGEST_REST])
+    assert [name for name, _, _ in api.written()] == ["p0", "p1", "preemptor"]
+
+
+async def test_places_of_conditions_do_not_rest_without_bindings() -> None:
+    """A storm of pods that fit nowhere has all places, all of the time."""
+    api = Api()
+    api.takes = [0.05] * 20
+    for i in range(20):
+        api.statuses.want(api.add(waiting(f"p{i}")), ("Unschedulable", "no"), None)
+    await api.done()
+    assert (api.rests, len(api.written())) == ([], 20)
 
 
 async def settled() -> None:

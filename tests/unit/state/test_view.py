@@ -66,7 +66,7 @@ ASKED = (
     "unoffered",
     "rows",
 )
-PORTS_ASKED = ("port_conflicts", "port_conflicts_on", "port_users")
+PORTS_ASKED = ("port_conflicts", "port_conflicts_on", "port_users", "port_users_on")
 CHANGES: dict[str, Callable[[Nodes], Any]] = {
     "ensure_row": lambda nodes: nodes.ensure_row("new"),
     "release_row": lambda nodes: nodes.release_row(0),
@@ -146,6 +146,7 @@ def test_some_rows(nodes: list[dict[str, Any]], pods: list[tuple[int, dict[str, 
     assert view.port_users(PORTS).tolist() == whole.port_users(PORTS)[rows].tolist()
     for i, row in enumerate(rows):
         assert view.port_conflicts_on(PORTS, i) == whole.port_conflicts_on(PORTS, row)
+        assert view.port_users_on(PORTS, i) == whole.port_users_on(PORTS, row)
     same_column(view.taints, whole.taints, rows, ("taints", len(whole.taints.values)))
     for key in KEYS:
         same_column(view.label(key), whole.label(key), rows, (key, len(whole.label(key).values)))
@@ -182,6 +183,7 @@ def test_one_row_with_other_pods(
     gone = [one for one in cluster.pods_on(row) if data.draw(st.booleans())]
     coming = [a_pod(f"c{i}", **parts) for i, parts in enumerate(come)]
     view = row_with(cluster, row, gone, coming).nodes
+    conflicts, users = view.port_conflicts(PORTS).tolist(), view.port_users(PORTS).tolist()
     for one in gone:
         cluster.drop_pod(one.uid)
     for one in coming:
@@ -191,10 +193,25 @@ def test_one_row_with_other_pods(
         assert getattr(view, name)[..., 0].tolist() == getattr(whole, name)[..., row].tolist()
     derived = view.derived("pods", lambda of: of.pods[: of.rows].copy(), lambda of, row: float(of.pods[row]))
     assert derived.tolist() == [whole.pods[row]]
-    assert view.port_conflicts(PORTS).tolist() == [whole.port_conflicts(PORTS)[row]]
-    assert view.port_users(PORTS).tolist() == [whole.port_users(PORTS)[row]]
+    assert conflicts == [whole.port_conflicts(PORTS)[row]]
+    assert users == [whole.port_users(PORTS)[row]] == [whole.port_users_on(PORTS, row)]
     assert view.names == [whole.names[row]]
     assert view.objects == [whole.objects[row]]
+
+
+def test_other_pods_of_the_row_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node has thousands of pods, and each that is about to be bound there has its last look: none lists them."""
+    many = tuple(str(port) for port in range(1_000, 1_100))
+    cluster = made([{}], [(0, {"ports": ("80",)}), (0, {"ports": many}), (0, {})])
+    held, listed, plain = cluster.pods_on(0)
+    monkeypatch.setattr(cluster, "pods_on", lambda _row: pytest.fail("all pods of the row were listed"))
+    wanted = (*PORTS, ("0.0.0.0", "TCP", 1_001), ("127.0.0.1", "TCP", 1_002))
+    for gone, users in (((), 3), ((plain,), 3), ((held,), 2), ((listed,), 1), ((held, listed), 0)):
+        view = row_with(cluster, 0, gone, ()).nodes
+        assert view.port_users(wanted).tolist() == [users]
+        assert view.port_conflicts(wanted).tolist() == [users > 0]
+        assert view.pods.tolist() == [3 - len(gone)]
+    assert row_with(cluster, 0, (held, listed), (held,)).nodes.port_users(wanted).tolist() == [1]
 
 
 @pytest.mark.parametrize("name", CHANGES)

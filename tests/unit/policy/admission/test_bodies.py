@@ -176,6 +176,37 @@ async def test_a_refused_body_is_not_received() -> None:
         await made.server.stop()
 
 
+def _taken(site: Site, body: bytes) -> int:
+    """How many bytes of a body are taken of a client whose review waits, its own buffer included."""
+    context = ssl.create_default_context(cadata=site.material.bundle.decode())
+    with socket.create_connection(("127.0.0.1", site.server.port)) as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 10)
+        with context.wrap_socket(plain, server_hostname="127.0.0.1") as client:
+            head = "POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
+            client.settimeout(0.5)  # a server that is slow to take it makes the number smaller, never larger
+            taken = 0
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                while taken < len(body):
+                    taken += client.send(body[taken : taken + 4096])
+            return taken
+
+
+async def test_little_is_kept_of_a_body_that_waits() -> None:
+    """Forty that wait unread would keep forty times as much: for TLS, for its buffer, and for what was decrypted."""
+    with opened(Gate()) as gate:
+        made = Site(gate)
+        await made.server.start("127.0.0.1", 0)
+        async with made.session(limit=0) as session:
+            held = [asyncio.create_task(post(session, f"{made.url}/mutate", large("evil"))) for _ in range(FIT)]
+            await until(lambda: len(gate.begun) == FIT)
+            taken = await asyncio.to_thread(_taken, made, large("evil"))
+            gate.go_on.set()
+            await asyncio.gather(*held)
+        await made.server.stop()
+    assert 0 < taken <= 192 << 10
+
+
 async def test_small_ones_pass_by_large_ones() -> None:
     """While large reviews of one namespace are held, small ones of it and of others are answered."""
     with opened(Gate()) as gate:
