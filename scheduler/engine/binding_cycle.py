@@ -16,7 +16,6 @@ from scheduler.engine.binding_table import ASKING, TABLE, Action, Event, State
 from scheduler.engine.instructions import UNSCHEDULABLE, Misbehaved
 from scheduler.engine.last_look import LastLook
 from scheduler.engine.pod_groups.asking import GANG_SCHEDULING
-from scheduler.engine.pod_groups.gathering import AT_ONCE
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import (
     BindFailed,
@@ -71,6 +70,8 @@ class BindingCycles(BindingPods):
         self._put(cycle)
         if group is not None:
             cycle.group, cycle.stop = group, State.PERMITTING
+        elif self.gathering.released:
+            self._went_ahead += 1
         nominated = self._cluster.nominations.drop(pod.uid)
         self._cluster.assume(pod, row)
         other = None if nominated is None or nominated == node else self._cluster.nodes.live_row(nominated)
@@ -191,9 +192,10 @@ class BindingCycles(BindingPods):
     def settle(self, now: float) -> None:
         """Go on with pods that a plugin has allowed or rejected while they waited on Permit, or that need not wait for
         their group any more: with some of these, as the others wait until some are bound."""
-        released = self.gathering.released
-        for _ in range(min(len(released), AT_ONCE, self.let_go_beside - self.writing)):
-            self.happens(released.popleft(), Event.GROUP_ON, None, now)
+        if self.gathering.released and (going := self._may_go) > 0:
+            self._went_ahead = 0
+            for _ in range(going):
+                self.happens(self.gathering.released.popleft(), Event.GROUP_ON, None, now)
         for waiting in self.waiting_pods.settled():
             cycle = self._cycles[waiting.pod.uid]
             if waiting.rejected is not None:

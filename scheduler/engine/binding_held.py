@@ -13,7 +13,7 @@ from scheduler.engine.binding_table import CALLING, MAY_BE_BOUND, Event, State
 from scheduler.engine.binding_waits import Deadlines, ObjectWaits
 from scheduler.engine.instructions import UNSCHEDULABLE, Misbehaved
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.pod_groups.gathering import Gathering
+from scheduler.engine.pod_groups.gathering import AT_ONCE, Gathering
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import BindFailed, PreBindWriteFailed, PreBindWritten
@@ -46,6 +46,8 @@ class BindingPods:
         """Pods of groups that wait for each other before they are bound."""
         self.let_go_beside = sys.maxsize
         """Pods whose group lets them go wait with their Bindings while writes for so many pods are under way."""
+        self._went_ahead = 0
+        """How many other pods were assumed since some of them were let go last: they do not wait for ever."""
         self._waits = ObjectWaits()
         self.waits = self._waits.uids
         """Not empty while somebody waits for an object to change."""
@@ -83,7 +85,14 @@ class BindingPods:
     @property
     def unsettled(self) -> bool:
         """Whether `settle` has something to do."""
-        return bool(self.spoken_for) or (bool(self.gathering.released) and self.writing < self.let_go_beside)
+        return bool(self.spoken_for) or (bool(self.gathering.released) and self._may_go > 0)
+
+    @property
+    def _may_go(self) -> int:
+        """How many of the pods that their groups let go may be bound now."""
+        if self._went_ahead < AT_ONCE:
+            return min(len(self.gathering.released), AT_ONCE, self.let_go_beside - self.writing)
+        return min(len(self.gathering.released), AT_ONCE)
 
     def next_tick(self) -> float | None:
         """Engine time at which `tick`, or `settle`, has something to do."""

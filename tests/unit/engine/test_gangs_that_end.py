@@ -8,6 +8,7 @@ import pytest
 from scheduler.engine.binding_table import State
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Failed, Instruction
+from scheduler.engine.pod_groups.gathering import AT_ONCE
 from scheduler.engine.stimuli import Bound, Broke, Cycle, Follows
 from scheduler.model.pod_group import NATIVE
 
@@ -204,6 +205,23 @@ def test_the_rest_of_a_gang_waits_until_some_are_bound(gangs: Harness) -> None:
     assert gangs.engine.next_tick() is None, "nothing is to be done before there is an answer"
     assert bound(gangs.bind_failed("train-0", 409)) == ["train-2"]
     assert bound(gangs.handle(Bound("train-1"))) == ["train-3"]
+    settled(gangs)
+
+
+def test_the_rest_of_a_gang_does_not_wait_for_all_others(gangs: Harness) -> None:
+    """Others are decided meanwhile, and there may be no end of them: after some of these it is the gang's turn."""
+    gangs.engine.binding.let_go_beside = 2
+    gangs.put(node("n1", "400") | {"status": MANY_PODS}, group(min_count=40), *members(40))
+    sent = bound(gangs.cycles())
+    assert sent == ["train-0", "train-1"]
+    others = 0
+    while len(sent) < 40:
+        assert others < 2 * AT_ONCE
+        gangs.put(pod(f"other-{others}"))
+        others += 1
+        sent += [name for name in bound(gangs.cycles()) if name.startswith("train-")]
+    assert len(set(sent)) == 40
+    assert others == 2 * AT_ONCE
     settled(gangs)
 
 
