@@ -65,8 +65,8 @@ bench-scale: $(STAMP) ## The engine alone, up to 50,000 nodes and 500,000 pods: 
 hostile: $(STAMP) controlplane ## What legal objects at their largest cost, each with its bound: make hostile ROWS=anti PARTS=scheduler SEARCH=minutes RECORD=1
 	@$(BIN)/python -m bench.hostile $(if $(PARTS),--parts $(PARTS)) $(if $(ROWS),--rows $(ROWS)) $(if $(SEARCH),--search $(SEARCH)) $(if $(RECORD),--record)
 
-storm: $(STAMP) ## A simulated week: berth run in a world that lies, delays and dies, by seed: make storm SEEDS=0-9999 MUTANTS=1
-	@$(BIN)/python -m tests.storm $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MUTANTS),--mutants) $(if $(TRACE),--trace)
+storm: $(STAMP) ## A simulated week: berth run in a world that lies, delays and dies, by seed, going on where it was ended: make storm SEEDS=0-9999 MUTANTS=1
+	@$(BIN)/python -m tests.storm $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MUTANTS),--mutants) $(if $(TRACE),--trace) $(if $(AGAIN),--again)
 
 soak: $(STAMP) controlplane ## Mixed churn on a real API server, and what memory, descriptors and caches come to: make soak MINUTES=60
 	@$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),10)
@@ -120,4 +120,4 @@ image-digest: ## What the base image's tag means now, to be pinned in the Docker
 	@tag=$$(sed -n 's/^ARG PYTHON_IMAGE=//p' Dockerfile) && echo "$${tag%@*}@$$(docker buildx imagetools inspect "$${tag%@*}" --format '{{.Manifest.Digest}}')"
 
 clean: ## Remove what the targets made
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist berth-demo.html
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build/storm dist berth-demo.html

@@ -11,7 +11,7 @@ import base64
 import ssl
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import aiohttp
 import msgspec
@@ -26,8 +26,7 @@ from scheduler.apiserver.storage import Store
 REPLY_LIMIT = 8 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class AdmissionRequest:
+class AdmissionRequest(NamedTuple):
     """One write, as webhooks are asked about it."""
 
     operation: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,8 +36,7 @@ Query = Mapping[str, str]
 _OPTIONS = {"update": "UpdateOptions", "patch": "PatchOptions"}
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """A finished answer, before HTTP."""
 
     code: int

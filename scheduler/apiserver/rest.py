@@ -8,8 +8,7 @@ pkg/registry/generic/registry/store.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -45,8 +44,7 @@ Query = Mapping[str, str]
 CONFLICT_RETRIES = 5
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """What a write is about."""
 
     resource: Resource

@@ -174,10 +174,13 @@ def field_text(value: Any) -> str:
 def field_value(obj: JsonObject, path: tuple[str, ...]) -> str:
     """The text at a path; absent is empty, and a bool that Go would leave out is `false`."""
     value: Any = obj
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
-        if value is None:
-            return "false" if path[-1] in {"unschedulable", "hostNetwork"} else ""
+    try:
+        for part in path:
+            value = value[part]
+    except (KeyError, TypeError):
+        value = None
+    if value is None:
+        return "false" if path[-1] in {"unschedulable", "hostNetwork"} else ""
     return field_text(value)
 
 

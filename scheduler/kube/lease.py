@@ -373,10 +373,13 @@ def own_identity() -> str:
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
 
 
+_record = msgspec.json.Decoder(Record)
+
+
 def _decode(body: bytes) -> Record:
     """The Lease of an answer that says that all went well. Raises Unreachable for what is none, as a proxy's page."""
     try:
-        record: Record = msgspec.json.decode(body, type=dict[str, Any])
+        record = _record.decode(body)
         if not isinstance(record["metadata"], dict) or not isinstance(record.get("spec") or {}, dict):
             raise TypeError("metadata and spec are no objects")
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError) as error:

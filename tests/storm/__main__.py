@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tests.storm.mutants import Mutant
 from tests.storm.mutants_groups import MUTANTS
 from tests.storm.plan import Plan, plan
+from tests.storm.results import Results, Told, kept, report
 from tests.storm.seeds import CAUGHT_BY, SCENES, UNCAUGHT, without_holes
 from tests.storm.shrink import invariants, shrink
 from tests.storm.world import Outcome, run
@@ -18,25 +18,31 @@ from tests.storm.world import Outcome, run
 BUDGET = range(200)
 """The seeds that CI runs."""
 TELL_SECONDS = 10.0
+LIVE_SECONDS = 0.5
+"""The same on a terminal."""
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make storm", description=__doc__)
-    parser.add_argument("--seeds", default="0-199", help="seeds, as 7 or 0-9999 (default 0-199)")
+    parser.add_argument("--seeds", type=_seeds, default=BUDGET, help="seeds, as 7 or 0-9999 (default 0-199)")
     parser.add_argument("--trace", action="store_true", help="print the whole trace of each run")
     parser.add_argument("--no-shrink", action="store_true", help="leave failing runs as they are")
+    parser.add_argument("--again", action="store_true", help="run seeds again that were run with this very code")
     parser.add_argument("--mutants", action="store_true", help="say by which seed each mutant is caught")
     given = parser.parse_args()
-    seeds = _seeds(given.seeds)
+    seeds = given.seeds
     if given.mutants:
         return _mutants(seeds)
-    return _storm(seeds, shrinks=not given.no_shrink, trace=given.trace)
+    anew = given.again or given.trace or len(seeds) == 1  # who asks for one seed wants to see it run
+    return storm(seeds, None if anew else kept(), shrinks=not given.no_shrink, trace=given.trace)
 
 
 def _seeds(text: str) -> range:
     first, _, last = text.partition("-")
-    if not first.isdecimal() or (last and not last.isdecimal()):
-        sys.exit(f"--seeds {text}: want a number, or two with - between them, as 0-199")
+    if not first.isdecimal() or (last and not last.isdecimal()) or int(last or first) < int(first):
+        raise argparse.ArgumentTypeError(f"{text}: want a number, or two with - between them, as 0-199")
     return range(int(first), int(last or first) + 1)
 
 
@@ -48,38 +54,79 @@ def judged(given: Plan, outcome: Outcome) -> set[str]:
     return invariants(outcome) if smaller == given else invariants(run(smaller))
 
 
-def _storm(seeds: Iterable[int], *, shrinks: bool, trace: bool) -> int:
-    happened, hits, failing, holes = Counter[str](), Counter[str](), list[int](), 0
-    began, told, runs, survived = time.process_time(), time.monotonic(), 0, Counter[str]()
-    for seed in seeds:
-        made = plan(seed)
-        outcome = run(made, keep=trace)
-        runs += 1
-        survived += outcome.survived
-        happened += outcome.happened
-        hits += outcome.hits
-        if trace:
-            print(*outcome.trace, sep="\n")
-        if judged(made, outcome):
-            failing.append(seed)
-            _tell(without_holes(made) if without_holes(made) != made else made, shrinks=shrinks)
-        elif outcome.violations:
-            holes += 1
-            print(f"seed {seed}: fails for a hole that is open ({', '.join(sorted(invariants(outcome)))})")
-        if time.monotonic() - told > TELL_SECONDS:
-            told = time.monotonic()
-            print(f"… {runs} runs, {survived['bound']} pods bound, {len(failing)} failing", flush=True)
-    seconds = time.process_time() - began
-    done = ", ".join(f"{count} pods {what}" for what, count in sorted(survived.items()))
-    print(f"\n{runs} runs, {done}, {runs / seconds:.1f} runs a second of CPU")
-    print("what happened:")
-    for kind, count in happened.most_common():
-        print(f"  {count:6} {kind}")
-    print("requests and events that went wrong:")
-    for effect, count in hits.most_common():
-        print(f"  {count:6} {effect}")
-    print(f"failing: {len(failing)} {failing}; for open holes: {holes}")
-    return 1 if failing else 0
+def storm(seeds: range, results: Results | None, *, shrinks: bool, trace: bool) -> int:
+    """Run seeds, but those of which `results` knows already, and say what came of all of them."""
+    found: list[Told] = []
+    progress = Progress(len(seeds))
+    known = {} if results is None else results.by_seed
+    if already := sum(seed in known for seed in seeds):
+        print(f"{already} of {len(seeds)} seeds were run before with this very code (AGAIN=1 runs them again)")
+    code = 0
+    try:
+        for seed in seeds:
+            told = known.get(seed)
+            if told is None:
+                told = _run(seed, results, progress, shrinks=shrinks, trace=trace)
+            found.append(told)
+            progress.tell(found)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    progress.clear()
+    print(f"\n{report(found)}")
+    if code and results is not None:
+        print(f"ended at {len(found)} of {len(seeds)} seeds: the same command goes on from here")
+    return code or int(any(told.violated for told in found))
+
+
+def _run(seed: int, results: Results | None, progress: Progress, *, shrinks: bool, trace: bool) -> Told:
+    began = time.process_time()
+    made = plan(seed)
+    outcome = run(made, keep=trace)
+    if trace:
+        print(*outcome.trace, sep="\n")
+    violated = tuple(sorted(judged(made, outcome)))
+    told = Told(
+        seed,
+        violated,
+        bool(outcome.violations) and not violated,
+        dict(outcome.happened),
+        dict(outcome.hits),
+        dict(outcome.survived),
+        round(time.process_time() - began, 3),
+    )
+    if results is not None:
+        results.add(told)
+    if violated:
+        progress.clear()
+        _tell(without_holes(made), shrinks=shrinks)
+    elif told.hole:
+        progress.clear()
+        print(f"seed {seed}: fails for a hole that is open ({', '.join(sorted(invariants(outcome)))})")
+    return told
+
+
+class Progress:
+    """Says how far a run is: on a terminal in one line that is written again and again, elsewhere now and then."""
+
+    def __init__(self, seeds: int) -> None:
+        self._seeds = seeds
+        self._live = sys.stdout.isatty()
+        self._told = time.monotonic()
+
+    def tell(self, found: Sequence[Told]) -> None:
+        """These are done."""
+        if time.monotonic() - self._told < (LIVE_SECONDS if self._live else TELL_SECONDS):
+            return
+        self._told = time.monotonic()
+        bound = sum(told.survived.get("bound", 0) for told in found)
+        failing = sum(bool(told.violated) for told in found)
+        line = f"{len(found)} of {self._seeds} seeds, {bound} pods bound, {failing} failing"
+        print(f"\r\x1b[K{line}" if self._live else f"… {line}", end="" if self._live else "\n", flush=True)
+
+    def clear(self) -> None:
+        """Something else is going to be printed."""
+        if self._live:
+            print("\r\x1b[K", end="", flush=True)
 
 
 def _tell(failing: Plan, *, shrinks: bool) -> None:

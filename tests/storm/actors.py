@@ -163,7 +163,7 @@ class Nodes:
         others = [
             other
             for other in self._server.objects("pods")
-            if node_of(other) == on and admitted.get(other["metadata"]["uid"]) == on and not ended(other)
+            if other["spec"].get("nodeName") == on and admitted.get(other["metadata"]["uid"]) == on and not ended(other)
         ]
         cpu, most = room_of(node)
         if sum(map(cpu_of, others)) + cpu_of(pod) > cpu:

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from scheduler.apiserver.storage import Change
-from tests.storm.actors import MERGE, ended, node_of
+from tests.storm.actors import MERGE, ended
 from tests.storm.loop import Loop
 from tests.storm.server import Server
 
@@ -53,7 +53,7 @@ class Budgets:
         """Count again."""
         self._due = False
         budgets = self._server.objects("poddisruptionbudgets")
-        pods = [pod for pod in self._server.objects("pods") if node_of(pod)] if budgets else []
+        pods = [pod for pod in self._server.objects("pods") if pod["spec"].get("nodeName")] if budgets else []
         for budget in budgets:
             mine = [pod for pod in pods if covers(budget, pod)]
             there = sum(map(healthy, mine))

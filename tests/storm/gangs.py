@@ -143,11 +143,12 @@ class Gangs:
 
     def _sweep(self) -> None:
         """What the controller of protection does: a group that is being deleted goes after its last pod."""
-        named = {gang_of(pod) for pod in self._server.objects("pods")}
-        for group in list(self._server.store.objects(GROUPS.collection)):
-            meta = group["metadata"]
+        groups = [group["metadata"] for group in self._server.store.objects(GROUPS.collection)]
+        going = [meta for meta in groups if meta.get("deletionTimestamp") and meta.get("finalizers")]
+        named = {gang_of(pod) for pod in self._server.objects("pods")} if going else set()
+        for meta in going:
             key = GroupKey(meta["namespace"], meta["name"], NATIVE)
-            if meta.get("deletionTimestamp") and meta.get("finalizers") and key not in named:
+            if key not in named:
                 self._server.call("controller", "PATCH", path_of(key), {"metadata": {"finalizers": None}}, MERGE)
 
     def entered(self, entry: Entry) -> None:

@@ -164,7 +164,8 @@ class Judge:
         now = entry.at
         if self.disturbed(entry.node):
             return
-        there = [pod for pod in self._world.server.objects("pods") if node_of(pod) == entry.node and not ended(pod)]
+        pods = self._world.server.objects("pods")
+        there = [pod for pod in pods if pod["spec"].get("nodeName") == entry.node and not ended(pod)]
         cpu, most = room_of(node)
         used = sum(map(cpu_of, there))
         if used <= cpu and len(there) <= most:

@@ -246,9 +246,12 @@ class Loop(_Abstract):  # type: ignore[misc] # files, sockets and processes are 
         self._order = order = self._order + 1
         heappush(self._timers, (world, order, handle))
         wakes_at = self.wakes_at
-        if wakes_at is None or world < wakes_at:
-            now = self.timeline.now
-            self._wake(world if world > now else now)
+        if (wakes_at is None or world < wakes_at) and not self.still:
+            timeline = self.timeline
+            at = world if world > timeline.now else timeline.now
+            if wakes_at is None or at < wakes_at:
+                self.wakes_at = at
+                timeline.wake(self, at)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)

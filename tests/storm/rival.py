@@ -21,14 +21,20 @@ class Rival:
 
     def _look(self) -> None:
         """Decide on what is seen now, and bind some seconds later."""
+        pods = self._server.objects("pods")
+        mine = [
+            pod
+            for pod in pods
+            if pod["spec"].get("schedulerName") == RIVAL
+            and not node_of(pod)
+            and not pod["metadata"].get("deletionTimestamp")
+        ]
         used: dict[str, int] = {}
-        for pod in self._server.objects("pods"):
-            if node_of(pod) and not ended(pod):
-                used[node_of(pod)] = used.get(node_of(pod), 0) + cpu_of(pod)
+        for pod in pods if mine else ():
+            if (on := node_of(pod)) and not ended(pod):
+                used[on] = used.get(on, 0) + cpu_of(pod)
         nodes = self._server.objects("nodes")
-        for pod in self._server.objects("pods"):
-            if node_of(pod) or pod["spec"].get("schedulerName") != RIVAL or pod["metadata"].get("deletionTimestamp"):
-                continue
+        for pod in mine:
             fitting = [
                 node
                 for node in nodes

@@ -416,6 +416,15 @@ class Server:
             items = {name: dict(collection.items) for name, collection in self.store._collections.items()}
         self._backups.append((self.loop.here, self.store.revision, items))
 
+    def forget(self) -> None:
+        """At the end of the world: let go what is most of it, so that nobody has to look for cycles in it."""
+        self.audit.clear()
+        self._backups.clear()
+        for collection in self.store._collections.values():
+            collection.items.clear()
+            collection.history.clear()
+            collection._ordered = None
+
     def restore(self, seconds: float) -> float | None:
         """Come back as it was that long ago: resourceVersions go back. The moment it goes back to; None: no backup."""
         found = [backup for backup in self._backups if backup[0] <= self.loop.here - seconds]

@@ -334,15 +334,12 @@ class World:
         GIVEN.uid = lambda: f"{next(uids):08x}-0000-4000-8000-000000000000"
         GIVEN.suffix = lambda: "".join(rng.choices("bcdfghjklmnpqrstvwxz2456789", k=5))
         structlog.configure(processors=[self._hear], wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-        collecting = gc.isenabled()
-        gc.disable()
         try:
-            yield
+            with uncollected():
+                yield
         finally:
             GIVEN.wall, GIVEN.uid, GIVEN.suffix = before
             structlog.configure(**configured)
-            if collecting:
-                gc.enable()
 
     def _hear(self, logger: Any, name: str, event: MutableMapping[str, Any]) -> Any:
         if event.get("exc_info"):
@@ -352,7 +349,27 @@ class World:
         raise structlog.DropEvent
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """While this lasts, the garbage collector does not look for cycles."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def run(plan: Plan, *, keep: bool = False, to_the_end: bool = True) -> Outcome:
-    """Run a plan in a world of its own; without `to_the_end`, no longer than to its first violation."""
-    with simulated():
-        return World(plan, keep=keep).run(to_the_end=to_the_end)
+    """Run a plan in a world of its own; without `to_the_end`, no longer than to its first violation.
+
+    The collector is back once nobody refers to the world any more. It would look through all of it before that, and
+    find nothing, and once again when the world is over.
+    """
+    with uncollected(), simulated():
+        world = World(plan, keep=keep)
+        outcome = world.run(to_the_end=to_the_end)
+        world.server.forget()
+        del world
+        return outcome

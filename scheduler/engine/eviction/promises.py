@@ -124,6 +124,8 @@ class Promises:
 
     def look(self, most: int = LOOK) -> tuple[list[Due], list[str]]:
         """(broken promises, UIDs whose promise was known to be broken and holds again) of as many as one look may."""
+        if not self._waiting:
+            return [], []  # as most looks: asking of no pod costs NumPy as much as asking of some
         slots = self._some_due(most)
         holds = self._holding(slots)
         broken = [Due(self._uids[slot], int(self._why[slot]), bool(self._by_node[slot])) for slot in slots[~holds]]
@@ -133,8 +135,6 @@ class Promises:
         return broken, mended
 
     def _some_due(self, most: int) -> Slots:
-        if not self._waiting:
-            return np.zeros(0, dtype=np.intp)
         slots = np.flatnonzero(self._why[: len(self._uids)] != _NOT_DUE)
         numbers, counts = np.unique(self._kind[slots], return_counts=True)
         cost = dict(zip(numbers.tolist(), counts.tolist(), strict=True))

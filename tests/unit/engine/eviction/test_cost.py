@@ -7,6 +7,7 @@ import json
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -76,6 +77,18 @@ def test_a_look_asks_so_much_and_no_more(asked: list[int]) -> None:
     assert looks > 5
     assert len(harness.evictor.broken) == 301
     assert {broken.before["disk"] for broken in harness.evictor.broken.values() if broken.before} == {"ssd"}
+
+
+def test_a_look_without_anything_due_asks_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most looks are such: the evictor looks after each batch of changes, of whatever they are."""
+    harness = crowded(3)
+    rows = Mock(wraps=promises.some_rows)
+    monkeypatch.setattr(promises, "some_rows", rows)
+    harness.look()
+    assert not rows.called
+    harness.put(disk("a", "hdd", cpu="900", pods="2000"))
+    harness.look()
+    assert rows.call_count == 1
 
 
 def test_the_one_that_waits_longest_has_its_turn(asked: list[int]) -> None:
