@@ -24,11 +24,11 @@ GZIP = b"\x1f\x8b"
 _ELSEWHERE = ("http://", "https://")
 _taken: list[TextIO] = []
 """The standard input that somebody has read."""
-_LARGE = 4 << 20
+LARGE = 4 << 20
 """YAML of this size is read for seconds."""
 _UNPACKED, _TIMES = 64 << 20, 200
 """A packed file may unpack to so many bytes, or to so many times its size."""
-_NO_WRITER = 3_000
+NO_WRITER = 3_000
 """Milliseconds that a pipe is waited for to which nobody writes."""
 
 
@@ -74,7 +74,7 @@ def _piped(path: str) -> bytes:
         waiting = select.poll()
         waiting.register(pipe, select.POLLIN)
         begun: bytes | None = None
-        if not waiting.poll(_NO_WRITER):
+        if not waiting.poll(NO_WRITER):
             begun = pipe.read(1)
             if begun == b"":  # somebody who has it open and has not written yet is waited for
                 raise InputError(f"{path}: nobody writes to this pipe")
@@ -120,7 +120,7 @@ def documents_of(path: str, faults: Faults) -> list[Document]:
     held: list[Document] = []
     with faults.noting(), about(named(path)):
         text = content(path)
-        if len(text) > _LARGE and text.lstrip()[:1] not in (b"{", b"["):
+        if len(text) > LARGE and text.lstrip()[:1] not in (b"{", b"["):
             complain(
                 [f"{named(path)}: {len(text) >> 20} MB of YAML takes a while; JSON (kubectl get -o json) does not"]
             )

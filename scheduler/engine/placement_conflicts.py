@@ -38,7 +38,7 @@ _TRIES = 20
 """How often a look that cost too much is repeated. What it found is kept, so each repetition gets further."""
 _MOST_LOOKS = 20_000
 """Pods that may wait for one look; of more, those that waited longest are not looked at."""
-_OF_A_NAMESPACE, _NAMESPACES = 256, 512
+OF_A_NAMESPACE, _NAMESPACES = 256, 512
 """Others' pods that are remembered: the latest of so many namespaces."""
 _MOST_KEPT, _MOST_NAMED = 16, 3
 """How many pods of others are remembered for a conflict, and how many its message names."""
@@ -102,7 +102,7 @@ class PlacementConflicts:
             if len(self._others) >= _NAMESPACES:
                 del self._others[min(self._others, key=lambda name: max(self._others[name]))]
             there = self._others[pod.namespace] = []
-        if len(there) < _OF_A_NAMESPACE:
+        if len(there) < OF_A_NAMESPACE:
             heapq.heappush(there, (at, pod.uid))
         else:
             heapq.heappushpop(there, (at, pod.uid))

@@ -34,10 +34,10 @@ from scheduler.state.per_node import ALL_ROWS, PerNode, Recurring
 
 NOWHERE = -(1 << 62)
 """The total of rows that do not pass."""
-_KEPT_BYTES = 16 << 20
+KEPT_BYTES = 16 << 20
 _BYTES_A_ROW = 40
 """What a class and its results take: masks, sums, totals and the rows that pass."""
-_SHAPES = 1024
+SHAPES = 1024
 """How many shapes have their class remembered."""
 
 _ONE = (("filter_one", "filter"), ("score_one", "score"))
@@ -226,7 +226,7 @@ class EquivalenceClasses:
         key = (static_key, on_node_key, skipped)
         found = self._classes.recall(key)
         if found is None:
-            most = max(1, _KEPT_BYTES // (_BYTES_A_ROW * max(cluster.nodes.rows, 1)))
+            most = max(1, KEPT_BYTES // (_BYTES_A_ROW * max(cluster.nodes.rows, 1)))
             self._classes.most = self._static.most = self._on_node.most = most
             static, on_node = self._static.recall(static_key), self._on_node.recall(on_node_key)
             if static is None:
@@ -238,7 +238,7 @@ class EquivalenceClasses:
                 self.by_shape.clear()
             self._classes.keep(key, found)
         if key in self._classes:
-            if len(self.by_shape) >= _SHAPES:
+            if len(self.by_shape) >= SHAPES:
                 self.by_shape.clear()
             self.by_shape[shape] = found
         return found

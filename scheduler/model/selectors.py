@@ -21,7 +21,7 @@ from scheduler.model.parts import Parts, some_of, whole
 Labels = Mapping[str, str]
 
 _GO_INT = re.compile(r"[+-]?[0-9]+")
-_MANY = 16
+MANY = 16
 """From so many requirements on, a label selector goes by its conditions, which are one for each key."""
 _MANY_VALUES = 250
 """The values of a requirement that has more of them are checked a part at a time."""
@@ -172,7 +172,7 @@ class LabelSelector(Struct, frozen=True, dict=True):
     @property
     def worked_out(self) -> bool:
         """Whether nothing is left to be worked out that takes long."""
-        return len(self.requirements) <= _MANY or "conditions" in self.__dict__
+        return len(self.requirements) <= MANY or "conditions" in self.__dict__
 
     def working_out(self) -> Parts[None]:
         """Work out what is asked of it later, some requirements at a time."""
@@ -181,7 +181,7 @@ class LabelSelector(Struct, frozen=True, dict=True):
         yield len(self.requirements) // 8
         yield self.size // 8
         known["conditions"] = conditions = yield from conditions_in_parts(self.requirements)
-        if conditions is None or len(self.requirements) <= _MANY:
+        if conditions is None or len(self.requirements) <= MANY:
             return
         by_key = ByKey()
         for some in some_of(conditions):
@@ -192,7 +192,7 @@ class LabelSelector(Struct, frozen=True, dict=True):
     def beside(self, others: tuple[Requirement, ...]) -> "LabelSelector":
         """This selector with a few more requirements. What was worked out of a large one is not worked out again."""
         made = LabelSelector(others + self.requirements)
-        if len(self.requirements) > _MANY:
+        if len(self.requirements) > MANY:
             by_key = None if self._by_key is None else self._by_key.beside(others)
             made.__dict__["_by_key"] = by_key
             made.__dict__["conditions"] = None if by_key is None else by_key.conditions
@@ -207,7 +207,7 @@ class LabelSelector(Struct, frozen=True, dict=True):
         """Whether every requirement holds for these labels."""
         if self.nothing:
             return False
-        if len(self.requirements) > _MANY:
+        if len(self.requirements) > MANY:
             return self._by_key is not None and self._by_key.hold(labels)
         get = labels.get
         for requirement in self.requirements:  # noqa: SIM110 (all() takes twice as long, and budgets ask by the thousand)

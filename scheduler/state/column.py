@@ -28,7 +28,7 @@ def at(values: Some, rows: NDArray[np.intp]) -> Some:
 
 
 ABSENT = -1
-_MEMOS = 4096
+MEMOS = 4096
 _KEPT_BYTES = 8 << 20
 """How much memory the answers of one column may take."""
 _LONG = 8
@@ -240,7 +240,7 @@ class Column(Generic[Value]):
             while len(self._long) >= _LONG:
                 self._forget(next(iter(self._long)))
             self._long[question] = None
-        while self._memos and (len(self._memos) >= _MEMOS or self._kept_bytes > _KEPT_BYTES):
+        while self._memos and (len(self._memos) >= MEMOS or self._kept_bytes > _KEPT_BYTES):
             self._forget(next(iter(self._memos)))
 
     def _forget(self, question: Hashable) -> None:

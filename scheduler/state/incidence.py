@@ -23,7 +23,7 @@ from scheduler.state.sums import OnRows, Selected
 
 _SUMS = 2048
 _ON_ROWS = 512
-_KEPT_BYTES = 64 << 20
+KEPT_BYTES = 64 << 20
 _LOOK = 64
 """How many sums are made between two looks at how much memory all of them take; one of many terms counts as several."""
 _OF_MANY = 16
@@ -167,5 +167,5 @@ class Incidence:
             self._made = 0
             size = sum(one.size for one in kept.values())
             self._effort.count(len(kept) // 2)
-            while size > _KEPT_BYTES and kept:
+            while size > KEPT_BYTES and kept:
                 size -= kept.drop_oldest().size

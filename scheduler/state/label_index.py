@@ -27,11 +27,11 @@ FEW = 64
 _VALUES_KEPT = 256
 """Label keys whose numbers are kept by value."""
 _OLDEST = 32
-_KEYS_LEARNT = 1024
+KEYS_LEARNT = 1024
 """Label keys by which things with many labels are kept."""
-_EACH = 16
+EACH = 16
 """A selector of more conditions is held against things with many labels one by one."""
-_PART = 250
+PART = 250
 """Steps between two charges."""
 
 Numbers: TypeAlias = "array[int]"
@@ -86,13 +86,13 @@ class LabelIndex:
                 self._there = np.concatenate((self._there, np.zeros_like(self._there)))
         self._there[number] = True
         self._all = None
-        _append(self._in_place, place, number)
+        append_to(self._in_place, place, number)
         if len(labels) > MANY:
             self._large[number] = len(self._coming)
             self._coming.append(number)
             return number
         for key in labels:
-            _append(self._with_key, key, number)
+            append_to(self._with_key, key, number)
         return number
 
     def remove(self, number: int) -> None:
@@ -143,7 +143,7 @@ class LabelIndex:
         same conditions, the next part follows. None: it is done at once.
         """
         conditions = tuple(conditions)
-        few = len(conditions) <= _EACH or not self._coming
+        few = len(conditions) <= EACH or not self._coming
         if places is None and few and not any(self._excludes(condition) for condition in conditions):
             return self.everything()
         candidates = self._candidates(conditions, places)
@@ -182,7 +182,7 @@ class LabelIndex:
             found = self._few(self._in_place, places)
             if found is not None:
                 return found
-        for condition in islice(conditions, _EACH if self._coming else None):
+        for condition in islice(conditions, EACH if self._coming else None):
             if condition.kind is Kind.PRESENT:
                 numbers = self._numbers(condition.key)
                 found = list(numbers) if len(numbers) <= FEW else None
@@ -252,7 +252,7 @@ class LabelIndex:
             else:
                 held.append(hold(conditions, labels) if meets is None else meets(labels))
                 steps += min(len(conditions), len(labels)) // 8
-            if steps >= _PART and charge is not None:
+            if steps >= PART and charge is not None:
                 charge(steps)
                 steps = 0
         self._steps += steps
@@ -263,12 +263,12 @@ class LabelIndex:
         """The numbers of all things with a key. Which of those with many labels have it is learnt when one asks."""
         coming, upto = self._coming, self._learnt.get(key, 0)
         if upto < len(coming):
-            if not upto and len(self._learnt) >= _KEYS_LEARNT:
+            if not upto and len(self._learnt) >= KEYS_LEARNT:
                 self._unlearn(next(iter(self._learnt)))
             for number in coming[upto:]:
                 labels = self._labels[number]
                 if labels is not None and key in labels:
-                    _append(self._with_key, key, number)
+                    append_to(self._with_key, key, number)
             self._learnt[key] = len(coming)
             self._steps += (len(coming) - upto) // 8
         return self._with_key.get(key, ())
@@ -308,7 +308,7 @@ class LabelIndex:
         for number in numbers[kept.known :]:
             labels = self._labels[number]
             if labels is not None:
-                _append(kept.lists, labels[key], number)
+                append_to(kept.lists, labels[key], number)
         kept.known = len(numbers)
         return kept.lists
 
@@ -331,7 +331,7 @@ class _ByValue:
         """How many of the numbers with the key are in the lists."""
 
 
-def _append(lists: dict[str, Numbers], key: str, number: int) -> None:
+def append_to(lists: dict[str, Numbers], key: str, number: int) -> None:
     numbers = lists.get(key)
     if numbers is None:
         lists[key] = array("i", (number,))

@@ -32,7 +32,7 @@ _TOGETHER = 32
 _RESOURCES = 48
 """Up to so many resources, room for them is doubled when it is used up."""
 _MANY_RESOURCES = 512
-_COLUMNS = 256
+COLUMNS = 256
 _DERIVED = 64
 """Questions whose derived numbers are kept: each takes a few numbers a node."""
 _USUAL = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
@@ -85,7 +85,7 @@ class Nodes:
         """Label key → nodes that have it."""
         self.key_changes = 0
         """Counts label keys that were added with their first node or removed with their last."""
-        self._most_columns = _COLUMNS
+        self._most_columns = COLUMNS
         """How many columns there may be before columns without values are dropped."""
         self.images = Images(self.effort)
         self.ports = HostPorts()
@@ -172,7 +172,7 @@ class Nodes:
     def sweep(self) -> None:
         """Drop the columns of keys that no node has: any pod may ask for any key."""
         self.columns = {key: column for key, column in self.columns.items() if key in _USUAL or not column.blank}
-        self._most_columns = max(_COLUMNS, 2 * len(self.columns))
+        self._most_columns = max(COLUMNS, 2 * len(self.columns))
 
     def offer(self, name: str) -> int:
         """The index of a resource that one more node offers, added if need be."""

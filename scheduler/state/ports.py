@@ -15,7 +15,7 @@ from scheduler.state.effort import Effort
 from scheduler.state.per_node import Bounded
 
 Ports = tuple[HostPort, ...]
-_FEW = 64
+FEW = 64
 _WANTED_MOST = 8
 """So many long lists that pods want are remembered."""
 
@@ -46,7 +46,7 @@ class HostPorts:
 
     def charge(self, row: int, ports: Ports, sign: int) -> None:
         """Count a pod's host ports (sign 1), or take them back (-1)."""
-        if len(ports) <= _FEW:
+        if len(ports) <= FEW:
             for port in ports:
                 self._charge(row, port, sign)
             return

@@ -17,7 +17,7 @@ _CATCH_UP = 512
 REMEMBERED = 4096
 """At least this many changes are remembered, and up to twice as many. Beyond that, adding up everything costs less."""
 
-_LET_GO = 2_000
+LET_GO = 2_000
 """So many entries are let go of in one go."""
 
 Change = tuple[int, int, int]
@@ -40,7 +40,7 @@ def let_go(*containers: dict[Any, Any] | list[Any]) -> Iterator[int]:
     """Empty large containers that nobody needs any more, in steps; yields how many entries have gone."""
     for one in containers:
         while one:
-            some = min(_LET_GO, len(one))
+            some = min(LET_GO, len(one))
             if isinstance(one, list):
                 del one[-some:]
             else:

@@ -22,12 +22,12 @@ _NEVER = -1
 _PLACES_KEPT = 1024
 _FEW = 16
 """So many lists are applied one by one; more of them together."""
-_SHORT = 64
+SHORT = 64
 """A number is taken out of a list of this length; in a longer one it stays until numbers are used again."""
 _MET_NO_MORE = 1 << 30
 """The conditions that hold for a selector that is gone: so many that it never has the number that it wants."""
 _STEPS_TO_INDEX = 7
-_LARGE = 6_000
+LARGE = 6_000
 """A selector of more conditions and values is found by one key that it needs, and then held against the labels as a
 whole: it can't be indexed bit by bit, and a tenant may write one of 100,000 labels."""
 _LOOKED_AT = 64
@@ -161,7 +161,7 @@ class SelectorIndex:
 
 def is_large(selector: LabelSelector) -> bool:
     """Whether it is found by one key, and not by all its conditions."""
-    return selector.size > _LARGE
+    return selector.size > LARGE
 
 
 def _indexed(selector: LabelSelector) -> tuple[Condition, ...] | None:
@@ -196,7 +196,7 @@ class _Key:
         out = True
         for change in _changes(condition):
             numbers = self.lists[change]
-            if len(numbers) > _SHORT:
+            if len(numbers) > SHORT:
                 out = False
                 continue
             numbers.remove(number)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Terms = Sequence[tuple[int, NodeSelectorTerm]]
 _KEPT_MOST = 8
 """Selectors whose sums are kept."""
-_TOGETHER = 500
+TOGETHER = 500
 """Steps between two charges."""
 _AT_ONCE = 250
 """Values that are looked up in one part."""
@@ -50,7 +50,7 @@ class Weighing:
                 self._adding = self._add(*terms[self.next], nodes)
             for part in self._adding:
                 steps += part
-                if steps >= _TOGETHER:
+                if steps >= TOGETHER:
                     nodes.effort.charge(steps)
                     steps = 0
             self._adding = None

@@ -106,7 +106,7 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
         one_more = list(_by_sums(cluster, framework, pod, counted))
         exhausted = True
     else:
-        placing = _Placing(cluster, framework, batch, most)
+        placing = Placing(cluster, framework, batch, most)
         counts, exhausted = placing.counts(), placing.exhausted
         decision = framework.find(placing.next(), cluster)
         message = fit_error(decision) if exhausted else None
@@ -132,7 +132,7 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
     )
 
 
-class _Placing:
+class Placing:
     """Pods placed one after the other until one fits nowhere."""
 
     def __init__(self, cluster: Cluster, framework: Framework, batch: Batch, most: int) -> None:

@@ -46,7 +46,7 @@ _ROWS_A_STEP = 256
 """Rows of which one step tells that nobody on them may be preempted, where that is known."""
 _A_VICTIM = 12
 """Steps of a victim on a row with pods of groups that go as a whole: such rows are tried without arrays."""
-_MOVED_AT_ONCE = 250
+MOVED_AT_ONCE = 250
 """Rows that need more pods to be taken away and given back are tried in a copy of the cluster."""
 _ONE_BY_ONE = 2
 """Up to so many rows, plain integers are quicker than arrays."""
@@ -200,7 +200,7 @@ class DryRun:
             whole = dry_runs.whole_groups.of_row(lower, cluster) if groups else None
             if whole is not None:
                 moved = sum(len(self._move(one)) for one in whole)
-                found.in_copy = ask_filters and not self._lasting and moved > _MOVED_AT_ONCE
+                found.in_copy = ask_filters and not self._lasting and moved > MOVED_AT_ONCE
                 found.whole[row] = whole
                 found.victims += len(lower) if found.in_copy else moved
                 found.one_by_one += len(whole)

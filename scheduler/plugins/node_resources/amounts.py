@@ -21,7 +21,7 @@ NATIVE = (CPU, MEMORY, EPHEMERAL)
 """They count for scores whether a pod asks for them or not."""
 ASSUMED = (CPU, MEMORY)
 """The resources of which scoring assumes some for containers that ask for none."""
-_BITS = 62
+BITS = 62
 
 
 Amount = tuple[int, Any, Any, int]
@@ -98,7 +98,7 @@ def score_rows(
         return whole if whole.ndim else np.full(len(feasible), whole)
     scores = np.zeros(len(feasible), dtype=np.int64)
     # One bit for each resource that some rows lack: sorting rows of flags takes a hundred times as long.
-    kinds = np.zeros(len(feasible), dtype=np.int64 if len(lacking) < _BITS else object)
+    kinds = np.zeros(len(feasible), dtype=np.int64 if len(lacking) < BITS else object)
     for bit, i in enumerate(lacking):
         kinds += (found[i][1] != 0) * (1 << bit)
     for kind in set(kinds.tolist()):  # np.unique sorts, and imports masked arrays at its first use

@@ -271,7 +271,7 @@ def test_packed_files_that_are_none(berth: Berth) -> None:
 
 def test_what_is_no_file(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory, a device, a name that can't be one, and a pipe to which nobody writes."""
-    monkeypatch.setattr(inputs, "_NO_WRITER", 1)
+    monkeypatch.setattr(inputs, "NO_WRITER", 1)
     Path("folder").mkdir()
     os.mkfifo("pipe")
     wrong = {
@@ -290,7 +290,7 @@ def test_what_is_no_file(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_pipe_that_somebody_writes_to(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `-f <(kubectl get pod web -o yaml)`: whoever has it open is waited for."""
-    monkeypatch.setattr(inputs, "_NO_WRITER", 1)
+    monkeypatch.setattr(inputs, "NO_WRITER", 1)
     content = Path("cluster.json").read_bytes()
     assert len(content) > 1 << 10
     ours, theirs = os.pipe()

@@ -247,7 +247,7 @@ def test_a_scheduler_that_nobody_runs_is_the_first_line(berth: Berth) -> None:
 
 def test_a_large_yaml_dump_names_the_better_way(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line, before the time is spent."""
-    monkeypatch.setattr(inputs, "_LARGE", 100)
+    monkeypatch.setattr(inputs, "LARGE", 100)
     write("dump.yaml", *DUMP["items"])
     found = berth("explain", "web", "--cluster", "dump.yaml")
     assert (found.code, found.err) == (

@@ -52,7 +52,7 @@ def busy_with_costly_pods(monkeypatch: pytest.MonkeyPatch, machine: Machine = MA
     monkeypatch.setattr(Sight, "clear", True)
     config = decode(configuration())
     scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config, machine=machine)
-    monkeypatch.setattr(scheduler, "_carry_out", lambda _instructions: None)
+    scheduler.carries = dict.fromkeys(scheduler.carries, lambda _instruction: None)
     decoder, engine = Decoder(), scheduler.engine
     for i in range(50):
         engine.handle(Put(decoder.node(wire.encode(node(f"n{i}")))), 0.0)
@@ -77,7 +77,7 @@ async def test_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch, where: str) -> N
     config = decode(configuration())
     scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config)
     done: list[Instruction] = []
-    monkeypatch.setattr(scheduler, "_carry_out", done.extend)
+    scheduler.carries = dict.fromkeys(scheduler.carries, done.append)
     decoder = Decoder()
     scheduler.receive(Put(decoder.node(wire.encode(node("n")))))
     for name in ("bad", "good"):

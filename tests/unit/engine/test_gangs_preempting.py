@@ -415,7 +415,7 @@ def test_the_copy_of_a_plan_goes_in_slices(hurried: Harness, monkeypatch: pytest
             yield entries
 
     monkeypatch.setattr(Rebuild, "end", counted)
-    monkeypatch.setattr(row_counts, "_LET_GO", 1)
+    monkeypatch.setattr(row_counts, "LET_GO", 1)
     hurried.put(*(node(f"n{i}", "1") for i in range(30)), *(running(f"low-{i}", f"n{i}") for i in range(30)))
     hurried.put(group("urgent", 2, 10), *(member("urgent", i, priority=10) for i in range(2)))
     said = until_planning(hurried)
@@ -451,7 +451,7 @@ def test_the_copy_of_a_plan_that_is_dropped_goes_in_slices_too(
 
     monkeypatch.setattr(Rebuild, "end", counted)
     monkeypatch.setattr(Rebuild, "cluster", noted)
-    monkeypatch.setattr(row_counts, "_LET_GO", 1)
+    monkeypatch.setattr(row_counts, "LET_GO", 1)
     hurried.put(*(node(f"n{i}", "2") for i in range(30)), *(running(f"low-{i}", f"n{i}") for i in range(30)))
     hurried.put(*(running(f"stays-{i}", f"n{i}", priority=20) for i in range(30)))
     hurried.put(group("urgent", 2, 10), *(member("urgent", i, priority=10) for i in range(3)))

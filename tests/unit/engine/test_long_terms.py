@@ -191,7 +191,7 @@ def test_sums_of_many_terms_are_bounded_by_what_their_terms_take(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums hold the terms that they are about, whoever else forgets them."""
-    monkeypatch.setattr(incidence, "_KEPT_BYTES", 2 << 20)
+    monkeypatch.setattr(incidence, "KEPT_BYTES", 2 << 20)
     harness.put(node("n1"), pod("there", on="n1", uid="there"))
     for i in range(12):
         harness.put(_asks(f"p{i}", cpu="1m"))

@@ -198,7 +198,7 @@ def test_ordinary_pods_are_not_looked_at(harness: Harness) -> None:
 
 def test_what_is_kept_is_bounded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of others' pods in one namespace drops the oldest of that namespace, and leaves other namespaces."""
-    monkeypatch.setattr(placement_conflicts, "_OF_A_NAMESPACE", 8)
+    monkeypatch.setattr(placement_conflicts, "OF_A_NAMESPACE", 8)
     zones(harness, "a", "b")
     where = place(harness, web("ours", **APART))
     harness.tell(bound(harness, web("theirs", "other"), where))

@@ -70,7 +70,7 @@ def _patient(cluster: Cluster, ask: Any) -> Any:
 @pytest.fixture
 def term_by_term(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slice may end after any part of a term."""
-    monkeypatch.setattr(weighing, "_TOGETHER", 1)
+    monkeypatch.setattr(weighing, "TOGETHER", 1)
 
 
 @settings(max_examples=80, deadline=None)

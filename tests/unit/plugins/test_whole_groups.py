@@ -256,7 +256,7 @@ def test_in_a_copy_and_in_the_cluster_the_same_is_found(monkeypatch: pytest.Monk
     for part in ("large", "stays", "none"):
         preemptor, said = _keeps_away(part), []
         for most in (1, 10_000):
-            monkeypatch.setattr(select_victims, "_MOVED_AT_ONCE", most)
+            monkeypatch.setattr(select_victims, "MOVED_AT_ONCE", most)
             said.append(answer(a_framework(), preemptor, cluster))
         assert said[0] == said[1]
 

@@ -25,7 +25,7 @@ some = st.lists(a_port, min_size=1, max_size=5).map(Once)
 def test_what_is_counted_together_is_counted_apart(held: list[Any], data: Any, few: int) -> None:
     """Whatever counts as few: conflicts are those of each pair, also after some pods left."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ports, "_FEW", few)
+        patch.setattr(ports, "FEW", few)
         kept = HostPorts()
         for row, of in held:
             kept.charge(row, of, 1)

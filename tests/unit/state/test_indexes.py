@@ -65,7 +65,7 @@ def test_more_requirements_beside_a_long_selector(
 ) -> None:
     """The same as a selector of all of them, whether or not they are on keys that it names."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selectors, "_MANY", 0)
+        patch.setattr(selectors, "MANY", 0)
         if selector.nothing:
             return
         both = LabelSelector((*others, *selector.requirements))
@@ -154,9 +154,9 @@ def test_labels(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(label_index, "FEW", few)
         patch.setattr(label_index, "MANY", many)
-        patch.setattr(label_index, "_EACH", each)
-        patch.setattr(label_index, "_KEYS_LEARNT", learnt)
-        patch.setattr(label_index, "_PART", 0)
+        patch.setattr(label_index, "EACH", each)
+        patch.setattr(label_index, "KEYS_LEARNT", learnt)
+        patch.setattr(label_index, "PART", 0)
         for step in steps:
             kept.take(step, made)
             for selector, places in asked:
@@ -185,7 +185,7 @@ def test_selectors(
     index = SelectorIndex()
     kept = Kept(index.add, index.remove, index.reuse)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selector_index, "_SHORT", short)
+        patch.setattr(selector_index, "SHORT", short)
         for step in steps:
             kept.take(step, made)
             for labels in asked:
@@ -285,7 +285,7 @@ def test_large_selectors_are_found_by_one_key_and_held_against_the_labels(
 ) -> None:
     """The same as small ones, whatever goes and comes; and an empty selector is the only one that is empty."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selector_index, "_LARGE", 1)
+        patch.setattr(selector_index, "LARGE", 1)
         index = SelectorIndex()
         there = {index.add(one): one for one in first}
         for number in data.draw(st.lists(st.sampled_from(sorted(there)), unique=True)) if there else ():
@@ -328,6 +328,6 @@ def test_keys_of_one_tenant_do_not_displace_what_everybody_asks_for(monkeypatch:
     for k in range(300):
         assert len(index.select([Condition(f"k{k}", Kind.IN, frozenset(("v",)))])) == len(index)
     learnt = []
-    monkeypatch.setattr(label_index, "_append", lambda *given: learnt.append(given))
+    monkeypatch.setattr(label_index, "append_to", lambda *given: learnt.append(given))
     assert index.select(everybody) == [7]
     assert learnt == []

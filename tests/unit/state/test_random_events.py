@@ -341,8 +341,8 @@ def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -
         (weights, "_MANY", 2),
     ):
         monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(column, "_MEMOS", 6)
-    monkeypatch.setattr(nodes, "_COLUMNS", 3)
+    monkeypatch.setattr(column, "MEMOS", 6)
+    monkeypatch.setattr(nodes, "COLUMNS", 3)
     run_state_machine_as_test(
         Events,
         settings=settings(

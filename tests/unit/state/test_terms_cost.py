@@ -234,7 +234,7 @@ def test_keys_of_terms_are_spelled_alike() -> None:
 
 def test_large_selectors_that_are_held_against_labels_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are in no index but by one key: a pod that has it pays for each look at one."""
-    monkeypatch.setattr(selector_index, "_LARGE", 10)
+    monkeypatch.setattr(selector_index, "LARGE", 10)
     spent = []
     for count in (1, 40):
         cluster, decoder = town(1)
