@@ -102,7 +102,7 @@ def writing() -> list[Object]:
 
 def written() -> Object:
     """A pod that brings all the annotations that `writing` would write."""
-    actions = [document["spec"]["policyAction"] for document in writing()]
+    actions = [rule["policyAction"] for document in writing() for rule in document["spec"]["rules"]]
     made = small()
     made["metadata"]["annotations"] = {
         key: value for action in actions for key, value in action.get("updatedAnnotations", {}).items()
