@@ -107,6 +107,12 @@ class Collection:
             self._ordered = [self.items[key] for key in sorted(self.items)]
         return self._ordered
 
+    def replace(self, items: dict[str, Stored]) -> None:
+        """Have these objects instead, and no history: what a restore from a backup does."""
+        self.items = items
+        self.history.clear()
+        self._ordered = None
+
     def record(self, change: Change) -> None:
         """Put a change into effect, keep it, and tell the listeners."""
         if change.type == "DELETED":
@@ -144,15 +150,15 @@ class Store:
         self.revision = FIRST_REVISION
         self.compacted = 0
         self._history = history
-        self._collections: dict[str, Collection] = {}
+        self.collections: dict[str, Collection] = {}
         # Called after each write with the resource's collection name: CRDs and webhooks are served from here.
         self.on_write: dict[str, Callable[[], None]] = {}
 
     def collection(self, name: str) -> Collection:
         """The collection of a name; made on first use."""
-        found = self._collections.get(name)
+        found = self.collections.get(name)
         if found is None:
-            found = self._collections[name] = Collection(self._history, max(self.compacted, FIRST_REVISION))
+            found = self.collections[name] = Collection(self._history, max(self.compacted, FIRST_REVISION))
         return found
 
     def get(self, resource: Resource, key: str) -> Stored | None:
@@ -188,12 +194,12 @@ class Store:
     def compact(self, revision: int | None = None) -> None:
         """Forget all history up to a revision (by default: everything), so that older watches get 410."""
         self.compacted = self.revision if revision is None else revision
-        for collection in self._collections.values():
+        for collection in self.collections.values():
             collection.compact(self.compacted)
 
     def drop(self, name: str) -> None:
         """Forget a collection altogether, when its CRD went away; its objects are deleted, which watches show."""
-        collection = self._collections.pop(name, None)
+        collection = self.collections.pop(name, None)
         if collection is None:
             return
         for stored in collection.ordered():

@@ -413,17 +413,15 @@ class Server:
         if before is not None and before[1] == self.store.revision:
             items = before[2]  # nothing was written since
         else:
-            items = {name: dict(collection.items) for name, collection in self.store._collections.items()}
+            items = {name: dict(collection.items) for name, collection in self.store.collections.items()}
         self._backups.append((self.loop.here, self.store.revision, items))
 
     def forget(self) -> None:
         """At the end of the world: let go what is most of it, so that nobody has to look for cycles in it."""
         self.audit.clear()
         self._backups.clear()
-        for collection in self.store._collections.values():
-            collection.items.clear()
-            collection.history.clear()
-            collection._ordered = None
+        for collection in self.store.collections.values():
+            collection.replace({})
 
     def restore(self, seconds: float) -> float | None:
         """Come back as it was that long ago: resourceVersions go back. The moment it goes back to; None: no backup."""
@@ -432,13 +430,11 @@ class Server:
             return None
         at, revision, items = found[-1]
         self.stop()
-        for name, collection in self.store._collections.items():
-            collection.items = dict(items.get(name, {}))
-            collection.history.clear()
-            collection._ordered = None
+        for name, collection in self.store.collections.items():
+            collection.replace(dict(items.get(name, {})))
         self.store.revision = revision
         self.store.compact()
-        for collection in self.store._collections.values():
+        for collection in self.store.collections.values():
             collection.oldest = revision
         self.restored_at = self.loop.here
         self._lost.append((at, self.loop.here))
