@@ -16,6 +16,7 @@ import structlog
 from msgspec import Struct, field
 
 from scheduler.controller.under_way import UnderWay
+from scheduler.controller.waiting_writes import MOST, share
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import EVENT
@@ -23,10 +24,6 @@ from scheduler.kube.writes import Event, record, record_all
 
 log = structlog.get_logger("writer")
 
-MOST = 20_000
-"""Events that may wait to be written. Beyond that, those of a namespace that has `FEW` of them are dropped and counted,
-for pods matter more."""
-FEW = 200
 GATHER_SECONDS = 0.02
 """How long a write waits for others, with which it shares a connection."""
 TOGETHER = 16
@@ -64,9 +61,9 @@ class _Waiting:
     def __len__(self) -> int:
         return self._count
 
-    def of(self, namespace: str) -> int:
-        """How many of a namespace."""
-        return len(self._by_namespace.get(namespace, ()))
+    def crowds(self, namespace: str) -> bool:
+        """Whether no more of a namespace may wait once there are too many in all."""
+        return len(self._by_namespace.get(namespace, ())) >= share(len(self._by_namespace))
 
     def add(self, event: Event) -> None:
         """It goes behind those of its namespace."""
@@ -103,8 +100,8 @@ class Events:
         """Connections in a row that did not answer everything."""
 
     def write(self, event: Event) -> None:
-        """Write it soon, or drop it when too many wait."""
-        if len(self._waiting) + self._sending >= MOST and self._waiting.of(event.about.namespace) >= FEW:
+        """Write it soon, or drop and count it when too many wait, for pods matter more."""
+        if len(self._waiting) + self._sending >= MOST and self._waiting.crowds(event.about.namespace):
             self._written.events_dropped += 1
             return
         self._waiting.add(event)

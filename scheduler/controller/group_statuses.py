@@ -24,7 +24,7 @@ from msgspec import Struct
 from scheduler.controller.events import GATHER_SECONDS, TOGETHER, TRUST
 from scheduler.controller.ration import Ration
 from scheduler.controller.under_way import UnderWay
-from scheduler.controller.waiting_writes import FEW, MOST, WaitingWrites
+from scheduler.controller.waiting_writes import MOST, WaitingWrites
 from scheduler.engine.instructions import Carries, DisruptGroup, SetGroupCondition
 from scheduler.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
 from scheduler.kube.errors import ApiError, Unreachable
@@ -111,7 +111,7 @@ class GroupStatuses:
         if wanted is None:
             if uid not in self._busy and _change(group, {kind: said}, "") is None:
                 return
-            if len(self._waiting) >= MOST and self._waiting.of(namespace) >= FEW:
+            if len(self._waiting) >= MOST and self._waiting.crowds(namespace):
                 self.dropped += 1
                 return
             wanted = _Wanted(group, {})

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from scheduler.controller.naming import about, ref
 from scheduler.controller.under_way import UnderWay
-from scheduler.controller.waiting_writes import FEW, MOST, WaitingWrites
+from scheduler.controller.waiting_writes import MOST, WaitingWrites
 from scheduler.engine.stimuli import Stimulus, Unwritten
 from scheduler.kube import live_pod
 from scheduler.kube.client import Client
@@ -111,7 +111,7 @@ class Statuses:
             wanted.condition = condition or before.condition
             wanted.nominated = before.nominated if nominated is None else nominated
         there = self._ordinary if wanted.nominated is None else self._urgent
-        if before is None and len(self) >= MOST and there.of(pod.namespace) >= FEW:
+        if before is None and len(self) >= MOST and there.crowds(pod.namespace):
             self.dropped += 1
             self._answer(Unwritten(pod.uid))
             return

@@ -5,8 +5,15 @@ from typing import Generic, TypeVar
 MOST = 20_000
 """Objects for which something may wait to be written."""
 FEW = 200
-"""How many objects of any namespace may wait, however many wait in all."""
+"""How many objects of any namespace may wait, however many wait in all: less where there are so many namespaces that
+these would be more than `MOST` together."""
 Wanted = TypeVar("Wanted")
+
+
+def share(namespaces: int) -> int:
+    """How many of each of so many namespaces may wait when `MOST` wait in all. So there are never twice as many, and
+    one of each namespace."""
+    return max(min(FEW, MOST // max(namespaces, 1)), 1)
 
 
 class WaitingWrites(Generic[Wanted]):
@@ -22,6 +29,10 @@ class WaitingWrites(Generic[Wanted]):
     def of(self, namespace: str) -> int:
         """How many of a namespace."""
         return len(self._by_namespace.get(namespace, ()))
+
+    def crowds(self, namespace: str) -> bool:
+        """Whether no more of a namespace may wait once there are too many in all."""
+        return self.of(namespace) >= share(len(self._by_namespace))
 
     def put(self, namespace: str, uid: str, wanted: Wanted) -> None:
         """It takes the place of what waited before, if anything."""

@@ -11,7 +11,8 @@ import pytest
 
 from scheduler.apiserver import protobuf
 from scheduler.controller import events as room
-from scheduler.controller.events import MOST, TOGETHER, TRUST, Events, Written
+from scheduler.controller.events import TOGETHER, TRUST, Events, Written
+from scheduler.controller.waiting_writes import FEW, MOST
 from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.writes import PodRef, event
@@ -240,11 +241,18 @@ async def test_a_crowd_drops_its_own_events_only(world: World) -> None:
     """As many as may wait are those of one namespace: another one's are written all the same."""
     world.write(MOST + 3, "crowd")
     assert world.written.events_dropped == 3
-    world.write(room.FEW, "other")
+    world.write(FEW, "other")
     assert world.written.events_dropped == 3
     world.write(1, "other")
     assert world.written.events_dropped == 4
-    assert await world.events.drain(0.0) == MOST + room.FEW
+    assert await world.events.drain(0.0) == MOST + FEW
+
+
+async def test_a_crowd_of_namespaces_is_bounded_as_well(world: World) -> None:
+    """A tenant may have thousands of them: beyond the bound each may have its share of it, and no more."""
+    for i in range(5 * MOST // (2 * FEW)):
+        world.write(FEW, f"crowd-{i}")
+    assert MOST <= await world.events.drain(0.0) <= 2 * MOST
 
 
 async def test_namespaces_take_turns() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from scheduler.controller import group_statuses
+from scheduler.controller import group_statuses, waiting_writes
 from scheduler.controller.events import TOGETHER, TRUST
 from scheduler.controller.group_statuses import AT_ONCE, GroupStatuses
 from scheduler.controller.under_way import UnderWay
@@ -353,7 +353,7 @@ async def test_a_storm_is_written_once_for_each_group_and_namespaces_take_turns(
 
 async def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_statuses, "MOST", 30)
-    monkeypatch.setattr(group_statuses, "FEW", 5)
+    monkeypatch.setattr(waiting_writes, "FEW", 5)
     api = Api()
     api.open.clear()
     for i in range(50):

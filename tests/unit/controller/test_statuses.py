@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from scheduler.controller import statuses
+from scheduler.controller import statuses, waiting_writes
 from scheduler.controller.statuses import AT_ONCE, BESIDE_BINDINGS, LATELY_SECONDS, LONGEST_REST, REST, Statuses
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.stimuli import Stimulus, Unwritten
@@ -126,7 +126,7 @@ async def test_a_storm_is_written_once_for_each_pod() -> None:
 async def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A storm of unschedulable pods of one tenant: beyond the bound they have to say it again; others don't."""
     monkeypatch.setattr(statuses, "MOST", 500)
-    monkeypatch.setattr(statuses, "FEW", 20)
+    monkeypatch.setattr(waiting_writes, "FEW", 20)
     api = Api()
     api.open.clear()
     for i in range(550):
