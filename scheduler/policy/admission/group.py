@@ -62,6 +62,8 @@ class Group:
         self.refused: set[str] = set()
         self.kept: set[str] = set()
         """The policies that are not left to the API server."""
+        self.natives: set[str] = set()
+        """Those that it enforces."""
         self._order: list[tuple[Place, int]] = []
         self._applied: tuple[Place, ...] = ()
         self._new: list[Stored] = []
@@ -72,6 +74,8 @@ class Group:
         self.stored[stored.name] = stored
         if not stored.left:
             self.kept.add(stored.name)
+        elif stored.native:
+            self.natives.add(stored.name)
         if stored.problem:
             self.refused.add(stored.name)
         else:
@@ -85,6 +89,7 @@ class Group:
             return
         self.refused.discard(name)
         self.kept.discard(name)
+        self.natives.discard(name)
         if not stored.problem:
             del self._order[bisect_left(self._order, (stored.place, stored.units))]
 
@@ -116,8 +121,13 @@ class Group:
         """Until when the webhook need not be asked about this namespace: 0 for not at all.
 
         `before`: whether it is not asked now. Then a policy that has just been written changes nothing, since who
-        enforces it is about to be said; unless that is the webhook, or it is late, or it is not so.
+        enforces it is about to be said; unless that is the webhook, or it is late, or it is not so. Where the API
+        server enforces nothing the webhook is asked, as where there are no policies: each namespace that is left stands
+        in the webhook configurations, anybody may have thousands with a policy that is not accepted, and the operator
+        bounds only those with objects of its own.
         """
+        if not self.natives:
+            return 0.0
         if not self.kept:
             return inf
         if not before or len(self.kept) > MOST_KEPT:

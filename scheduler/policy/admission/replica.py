@@ -99,6 +99,7 @@ class Replica:
             client, settings, self.certificates, lambda: self.elector.leading, lambda: self.cache.left
         )
         self._left: tuple[str, ...] = ()
+        self._counts = (0, 0)
         self.metrics = self._metrics()
         self.server = AdmissionServer(self.reviewer, self.metrics, tls, lambda: self.cache.unready)
 
@@ -170,8 +171,10 @@ class Replica:
         self.reviewer.live_schedulers = self.schedulers.live
 
     def _policies_changed(self) -> None:
-        accepted, refused = self.cache.counts()
-        log.info("policies changed", accepted=accepted, refused=refused)
+        counts, self._counts = self._counts, self.cache.counts()
+        accepted, refused = self._counts
+        # Somebody may edit the same policy all day.
+        (log.debug if counts == self._counts else log.info)("policies changed", accepted=accepted, refused=refused)
         if self.cache.left != self._left:
             self._left = self.cache.left
             self.registration.wake()

@@ -171,14 +171,14 @@ class Natives:
     @property
     def namespaces(self) -> frozenset[str]:
         """Where we have objects."""
-        return frozenset(namespace for namespace, keys in self._by_namespace.items() if keys)
+        return frozenset(self._by_namespace)
 
     def __len__(self) -> int:
         return len(self._found)
 
     def holds(self, namespace: str) -> bool:
         """Whether something is enforced in this namespace."""
-        return bool(self._by_namespace.get(namespace))
+        return namespace in self._by_namespace
 
     def policies(self, namespace: str) -> frozenset[str]:
         """The policies that our objects enforce in this namespace."""
@@ -219,8 +219,8 @@ class Natives:
             if isinstance(change, Deleted):
                 gone = self._found.pop(key, None)
                 written = self._written.pop(key, None)
-                namespace = _namespace(gone) if gone is not None else ""
-                self._by_namespace.get(namespace, set()).discard(key)
+                if gone is not None:
+                    self._leave(gone, key)
                 if written is not None:
                     self._drifted(written.namespace)
                 continue
@@ -242,9 +242,17 @@ class Natives:
     def _learn(self, key: Key, meta: _Meta) -> None:
         before = self._found.get(key)
         if before is not None:
-            self._by_namespace.get(_namespace(before), set()).discard(key)
+            self._leave(before, key)
         self._found[key] = meta
         self._by_namespace.setdefault(_namespace(meta), set()).add(key)
+
+    def _leave(self, meta: _Meta, key: Key) -> None:
+        """Namespaces come and go without end: nothing stays of one that has none of our objects any more."""
+        namespace = _namespace(meta)
+        held = self._by_namespace.get(namespace, set())
+        held.discard(key)
+        if not held:
+            self._by_namespace.pop(namespace, None)
 
     # -- what there should be ------------------------------------------------------------------------------------
 
@@ -344,7 +352,7 @@ class Natives:
                 raise
         self._written.pop(key, None)
         self._found.pop(key, None)
-        self._by_namespace.get(_namespace(meta), set()).discard(key)
+        self._leave(meta, key)
         self._step(namespace)
         log.info("admission policy deleted", kind=key[0], name=key[1])
 

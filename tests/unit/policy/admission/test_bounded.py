@@ -22,6 +22,7 @@ from scheduler.policy.parse import parse
 from tests.unit.policy.admission.builders import Object, config_map, policy, review, rule
 from tests.unit.policy.admission.conftest import POLICIES, Api, until
 from tests.unit.policy.admission.test_reviewer import Cluster, asked
+from tests.unit.work import lines
 
 WIDE = {f"key-{i}": "v" for i in range(32)}
 
@@ -191,3 +192,20 @@ def test_groups_after_any_edits(changes: list[tuple[str, int | None, int, int]])
         assert group.settle(i)[1] == []
         applied = set(expected.applied)
         assert all(bool(one.spec) == (one.place in applied) for one in group.stored.values())
+
+
+async def test_a_change_looks_at_no_other_namespace(api: Api) -> None:
+    """What is told after each change is counted when it changes: there may be thousands of namespaces."""
+    places = [f"team-{i}" for i in range(20)]
+    for place in places:
+        made = await api.create("/api/v1/namespaces", {"metadata": {"name": place}})
+        assert made.status == 201, made.body
+    await put(api, *(policy("one", rule(reject=True), namespace=place) for place in places))
+    async with following(api) as cache:
+        await until(lambda: cache.counts() == (20, 0))
+        assert lines(cache.counts)[0] < len(places)
+        await put(api, policy("two", rule(reject=True), namespace="team-0"))
+        await until(lambda: cache.counts() == (21, 0))
+        for name, place in (("one", "team-0"), ("two", "team-0"), ("one", "team-1")):
+            await api.call("DELETE", f"{POLICIES.format(place)}/{name}")
+        await until(lambda: cache.counts() == (18, 0))

@@ -126,6 +126,16 @@ async def test_left_by_the_status(api: Api) -> None:
         await until(lambda: applied(cache) == {"one", "two"})
 
 
+async def test_a_policy_that_is_not_accepted_leaves_nothing(api: Api) -> None:
+    """Anybody may have thousands of namespaces with one: they don't belong into the webhook configurations."""
+    await serve_natives(api)
+    await put(api, "one")
+    await say(api, "one", "None")
+    async with following(api) as cache:
+        await until(lambda: applied(cache) == set())
+        assert left(cache) == []
+
+
 async def test_nothing_is_left_unless_asked_for(api: Api) -> None:
     """A status that somebody wrote while there was an operator means nothing without one."""
     await put(api, "one")
@@ -184,7 +194,7 @@ def _stored(name: str, **more: object) -> Stored:
 def test_a_new_policy_changes_nothing_for_a_while() -> None:
     """Where the webhook is not asked, it still is not when a policy is new, for some seconds."""
     group = Group()
-    group.put(_stored("native", left=True))
+    group.put(_stored("native", left=True, native=True))
     assert group.left_until(before=False) == inf
     group.put(_stored("new", seen=100.0))
     assert group.left_until(before=False) == 0.0
