@@ -78,6 +78,8 @@ class PlacementConflicts:
         """For each entry of AFTER, the pods that wait for that look, in the order in which they were placed."""
         self._others: dict[str, list[tuple[float, str]]] = {}
         """Namespace → a heap of (when it was bound, UID) of pods that others placed."""
+        self._latest_in: dict[str, float] = {}
+        """Namespace → when the latest of them was bound."""
         self._latest = 0.0
         """When the latest pod was bound that was seen."""
 
@@ -91,17 +93,18 @@ class PlacementConflicts:
 
     def other_placed(self, pod: Pod) -> None:
         """A pod was placed that may be in conflict with pods of another scheduler."""
-        at = bound_at(pod)
-        if at is None:
-            return
+        at, wall = bound_at(pod), self._cluster.devices.wall
+        if at is None or (wall and at > wall + SAME_TIME):
+            return  # who may write the status of pods may write any time, and nobody else's pod would count any more
         self._latest = max(self._latest, at)
         if not self._all_others and at < self._latest - 2 * SAME_TIME:
             return
         there = self._others.get(pod.namespace)
         if there is None:
             if len(self._others) >= _NAMESPACES:
-                del self._others[min(self._others, key=lambda name: max(self._others[name]))]
+                self._forget_in(min(self._latest_in, key=self._latest_in.__getitem__))
             there = self._others[pod.namespace] = []
+        self._latest_in[pod.namespace] = max(self._latest_in.get(pod.namespace, at), at)
         if len(there) < OF_A_NAMESPACE:
             heapq.heappush(there, (at, pod.uid))
         else:
@@ -234,7 +237,10 @@ class PlacementConflicts:
             while there and there[0][0] < self._latest - 2 * SAME_TIME:
                 heapq.heappop(there)
             if not there:
-                del self._others[name]
+                self._forget_in(name)
+
+    def _forget_in(self, namespace: str) -> None:
+        del self._others[namespace], self._latest_in[namespace]
 
 
 class _Look(Struct, frozen=True):

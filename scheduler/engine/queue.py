@@ -6,7 +6,7 @@ Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. What concerns many p
 
 from collections.abc import Iterator, Mapping
 
-from scheduler.engine import pending_work, unschedulable_pods
+from scheduler.engine import pending_work
 from scheduler.engine.budget import Budget
 from scheduler.engine.changes import EventObject
 from scheduler.engine.in_flight_events import InFlightEvents
@@ -192,7 +192,7 @@ class Queue(PendingWork):
         If no pod is active, a pod that only waits out its backoff is taken early, since nothing else is to be done
         (SchedulerPopFromBackoffQ). That happens once for each real change that woke the pod (`QueuedPod.early`).
         """
-        self.unschedulable.left = unschedulable_pods.AT_ONCE
+        self.unschedulable.attempted()
         if self.stories.late:
             self.stories.catch_up(_STORIES_AT_ONCE)
         turns = self.turns
@@ -293,7 +293,8 @@ class Queue(PendingWork):
 
     def tick(self, now: float) -> None:
         """End backoffs that are over and flush pods that waited long. If there are many, the others follow later."""
-        self.unschedulable.left = unschedulable_pods.AT_ONCE
+        if not self._counts[Place.ACTIVE]:
+            self.unschedulable.idle()
         self.stories.catch_up(_STORIES_AT_ONCE)
         if now >= self.turns.rests_until:
             self.turns.rests_until = 0.0

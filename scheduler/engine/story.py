@@ -5,15 +5,17 @@ most `LONGEST` entries, its first `FIRST` and its latest ones; those between the
 is woken a million times takes no more memory than one that was tried ten times.
 
 **What all cost.** At most `MOST` entries are kept: about 6 MB, never more than 25 MB. Entries are counted in advance,
-`AT_ONCE` at a time, for the pod's namespace. When there are too many, a namespace that has at least its equal share
-loses a story: first of its pods that are bound or gone, the one without an entry for longest first, then of its pods
-that still wait, in the same order. A namespace with less than its equal share loses nothing, so a tenant with 100,000
-pods displaces only stories of its own pods. A waiting pod whose story was dropped begins a new one with its next entry;
-the story says how many entries were dropped.
+`AT_ONCE` at a time, for the pod's namespace. When there are too many, the namespace that has most of them loses a
+story: first of its pods that are bound or gone, the one without an entry for longest first, then of its pods that still
+wait, in the same order. A namespace with less than its equal share loses nothing, so a tenant with 100,000 pods
+displaces only stories of its own pods. A waiting pod whose story was dropped begins a new one with its next entry; the
+story says how many entries were dropped.
 
 When a large pod group moves, its pods' stories say so at once, but their entries are counted some pods at a time, in
 the next turns (`note_later`). Until then, fewer than `AT_ONCE` entries of each of these pods are not counted.
 """
+
+import heapq
 
 from scheduler.engine.story_entries import Entry, PreBindWaits, SetAside
 
@@ -25,6 +27,7 @@ AT_ONCE = 4
 """How many entries are counted in advance: as many as an ordinary pod has."""
 MOST = 20_000
 """How many entries of all pods are kept: the stories of 5,000 pods that were bound without waiting."""
+_FEW = 1024
 
 
 class Story:
@@ -115,9 +118,10 @@ class Story:
 class _OfNamespace:
     """The stories of one namespace, by UID; those without an entry for longest come first."""
 
-    __slots__ = ("ended", "paid", "waiting")
+    __slots__ = ("ended", "name", "paid", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.waiting: dict[str, Story] = {}
         self.ended: dict[str, Story] = {}
         self.paid = 0
@@ -132,7 +136,10 @@ class Stories:
     def __init__(self) -> None:
         self._stories: dict[str, Story] = {}
         self._by_namespace: dict[str, _OfNamespace] = {}
-        """By namespace; the one that lost a story last comes first."""
+        self._most_first: list[tuple[int, int, _OfNamespace]] = []
+        """A heap of (-entries, number, namespace). What is out of date is dropped when it comes up: a namespace is here
+        with what it has now, and may be here with what it had before."""
+        self._number = 0
         self.entries = 0
         """How many entries are counted; at most as many are kept."""
         self.late: dict[str, Story] = {}
@@ -158,7 +165,7 @@ class Stories:
 
     def named(self, namespace: str, name: str) -> list[Story]:
         """The stories of all pods that had this name, as far as they are kept: the latest first."""
-        own = self._by_namespace.get(namespace) or _OfNamespace()
+        own = self._by_namespace.get(namespace) or _OfNamespace(namespace)
         found = [story for of in (own.ended, own.waiting) for story in of.values() if story.name == name]
         for uid, story in self.late.items():
             if (story.namespace, story.name) == (namespace, name) and story.kept and uid not in self._stories:
@@ -179,13 +186,14 @@ class Stories:
             return
         own = self._by_namespace.get(story.namespace)
         if own is None:
-            own = self._by_namespace[story.namespace] = _OfNamespace()
+            own = self._by_namespace[story.namespace] = _OfNamespace(story.namespace)
         self._stories[story.uid] = story
         of = own.ended if story.ended else own.waiting
         of.pop(story.uid, None)
         of[story.uid] = story
         story.paid += AT_ONCE
         own.paid += AT_ONCE
+        self._rank(own)
         self.entries += AT_ONCE
         while self.entries > MOST:
             self._make_room()
@@ -199,8 +207,8 @@ class Stories:
                 self.pay(story)
 
     def _make_room(self) -> None:
-        """Drop one story."""
-        namespace, own = self._payer()
+        """Drop one story, of the namespace that has most: that is at least its equal share."""
+        own = self._payer()
         of = own.ended or own.waiting
         uid = next(iter(of))
         story = of.pop(uid)
@@ -208,18 +216,22 @@ class Stories:
         own.paid -= story.paid
         self.entries -= story.paid
         story.forget()
-        if not own:
-            del self._by_namespace[namespace]
+        if own:
+            self._rank(own)
+        else:
+            del self._by_namespace[own.name]
 
-    def _payer(self) -> tuple[str, _OfNamespace]:
-        """A namespace that has at least its equal share of entries: there always is one.
-
-        Those with fewer move behind the others, so the same namespace is found at once the next time.
-        """
-        equal = self.entries / len(self._by_namespace)
+    def _payer(self) -> _OfNamespace:
+        """The namespace with most entries. Thousands of them may have a few each: nobody looks through them."""
         while True:
-            namespace, own = next(iter(self._by_namespace.items()))
-            if own.paid >= equal:
-                return namespace, own
-            del self._by_namespace[namespace]
-            self._by_namespace[namespace] = own
+            paid, _, own = heapq.heappop(self._most_first)
+            if own and own.paid == -paid:
+                return own
+
+    def _rank(self, own: _OfNamespace) -> None:
+        """A namespace has another number of entries."""
+        self._number += 1
+        heapq.heappush(self._most_first, (-own.paid, self._number, own))
+        if len(self._most_first) > _FEW + 2 * len(self._by_namespace):
+            self._most_first = [(-one.paid, number, one) for number, one in enumerate(self._by_namespace.values())]
+            heapq.heapify(self._most_first)

@@ -68,6 +68,8 @@ class Turns:
         """In the order of their turns."""
         self.charges: dict[str, tuple[float, float]] = {}
         """Namespace → (steps, engine time)."""
+        self._most_charges = _NAMESPACES
+        """When there are so many, those that are paid are forgotten."""
         self.taken = 0
         """Turns that costly work has had: slices of attempts, questions about pending events, indexing of terms."""
         self.owed = 0
@@ -142,8 +144,9 @@ class Turns:
         """An attempt for a pod of this namespace took this many steps: charge those beyond the free ones."""
         if steps <= FREE:
             return
-        if len(self.charges) >= _NAMESPACES:
+        if len(self.charges) >= self._most_charges:
             self.charges = {name: debt for name, debt in self.charges.items() if self.debt(name, now)}
+            self._most_charges = max(_NAMESPACES, 2 * len(self.charges))
         self.charges[namespace] = (min(self.debt(namespace, now) + steps - FREE, _MOST_DEBT), now)
 
     def debt(self, namespace: str, now: float) -> float:

@@ -2,11 +2,13 @@
 
 An event asks the plugins once for each set, not for each pod, and for a bounded number of steps in each namespace. In
 namespaces with more sets the event stays pending, and the rest is asked later, some steps at a time. So a namespace
-with thousands of sets does not delay the pods of others. If a namespace has more than `MOST_PENDING` pending events,
-the oldest ones wake all sets that they concern.
+with thousands of sets does not delay the pods of others. Nor do thousands of namespaces with one set each: what an
+event may take at once is bounded in all, too, and comes back with the attempts of others. Which namespaces are behind
+is noted once, however many events they miss. If more than `MOST_PENDING` events are pending, the oldest ones wake all
+sets that they concern.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,13 +26,15 @@ from scheduler.model.many_labels import key_of
 from scheduler.model.pod import Pod
 
 AT_ONCE = 8_000
-"""Steps that events may take at once, in all namespaces together, before the next pod is tried."""
+"""Steps that events may take at once, in all namespaces together, if none took any lately."""
+AN_ATTEMPT = 750
+"""So many of them may be taken again after each attempt, while pods can be tried."""
 PER_NAMESPACE = 2_000
 COSTLY = 1_000
 """If asking about a set takes more steps than this, the set is woken without hints, by what kind of event it is
 (`Plugin.events_for`). So are pods whose terms would have to be read first: their attempts pay for that."""
 MOST_PENDING = 16
-"""How many events may be pending in one namespace."""
+"""How many events may be pending."""
 
 Hint = Callable[[Framework, Plugin, Pod], bool]
 Bucket = tuple[str, frozenset[str]]
@@ -82,18 +86,33 @@ class Woken(Struct):
 class Waiting:
     """The waiting pods of one namespace."""
 
-    __slots__ = ("buckets", "events", "namespace", "upto", "walk")
+    __slots__ = ("asked", "buckets", "namespace", "since", "steps", "upto", "walk")
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.buckets: dict[Bucket, dict[Any, EqualPods]] = {}
-        """Most events do not concern most buckets, however many sets are in them."""
-        self.events: list[PendingEvent] = []
-        """The pending events, oldest first."""
+        self.asked = 0
+        """The number of the last event about which plugins were asked at once."""
+        self.steps = 0
+        """What that took."""
+        self.since = 0
+        """The number of the first pending event that it has not seen, if it is behind."""
         self.walk: deque[EqualPods] | None = None
         """The sets that are still to be asked about, of those that were there when the walk began."""
         self.upto = 0
         """The number of the last event that was pending when the walk began."""
+
+
+class _OfBucket:
+    """The namespaces with sets in a bucket."""
+
+    __slots__ = ("current", "namespaces")
+
+    def __init__(self) -> None:
+        self.namespaces = 0
+        """How many there are."""
+        self.current: dict[str, Waiting] = {}
+        """Those that are not behind."""
 
 
 class UnschedulablePods:
@@ -103,7 +122,11 @@ class UnschedulablePods:
         self.frameworks = frameworks
         self._outbox = outbox
         self._by_namespace: dict[str, Waiting] = {}
-        self.behind: dict[str, Waiting] = {}
+        self._buckets: dict[Bucket, _OfBucket] = {}
+        """Most events do not concern most buckets, however many sets and namespaces are in them."""
+        self._pending: list[PendingEvent] = []
+        """The events that namespaces which are behind have not seen, oldest first."""
+        self.behind: OrderedDict[str, Waiting] = OrderedDict()
         """The namespaces with pending events, in the order of their turns."""
         self._number = 0
         self.left = AT_ONCE
@@ -113,7 +136,7 @@ class UnschedulablePods:
         """How much is kept here, for tests of what a tenant can make grow."""
         every = self._by_namespace.values()
         sets = sum(len(sets) for one in every for sets in one.buckets.values())
-        return sets + sum(1 + len(one.events) for one in every) + len(self.behind)
+        return sets + len(every) + len(self._buckets) + len(self._pending) + len(self.behind)
 
     def put(self, queued: QueuedPod) -> None:
         """A pod waits here from now on."""
@@ -122,13 +145,24 @@ class UnschedulablePods:
         if waiting is None:
             waiting = self._by_namespace[pod.namespace] = Waiting(pod.namespace)
         bucket = (pod.scheduler_name, queued.plugins)
-        sets = waiting.buckets.setdefault(bucket, {})
+        sets = waiting.buckets.get(bucket)
+        if sets is None:
+            sets = waiting.buckets[bucket] = {}
+            self._enter(bucket, waiting)
         key = alike(pod)
         equals = sets.get(key)
         if equals is None:
             equals = sets[key] = EqualPods(waiting, bucket, key, pod, self._number)
         equals.pods[pod.uid] = queued
         queued.equals = equals
+
+    def _enter(self, bucket: Bucket, waiting: Waiting) -> None:
+        of = self._buckets.get(bucket)
+        if of is None:
+            of = self._buckets[bucket] = _OfBucket()
+        of.namespaces += 1
+        if waiting.namespace not in self.behind:
+            of.current[waiting.namespace] = waiting
 
     def take(self, queued: QueuedPod) -> None:
         """A pod does not wait here any more."""
@@ -137,6 +171,14 @@ class UnschedulablePods:
         del equals.pods[queued.pod.uid]
         if not equals.pods and equals.waiting is not None:
             self._drop(equals, equals.waiting)
+
+    def attempted(self) -> None:
+        """A pod is being tried: events may take some steps at once again."""
+        self.left = min(self.left + AN_ATTEMPT, AT_ONCE)
+
+    def idle(self) -> None:
+        """No pod is to be tried: events delay nobody."""
+        self.left = AT_ONCE
 
     def ask(
         self, event: ClusterEvent, hint: Hint, room: Room | None, *, real: bool, about: EventObject | None = None
@@ -147,28 +189,46 @@ class UnschedulablePods:
             return []
         pending = PendingEvent(self._number, event, hint, room, real, about)
         woken: list[Woken] = []
-        left = self.left
-        for waiting in self._by_namespace.values():
-            if left <= 0 or waiting.events:
-                self._put_off(waiting, pending)
-                continue
-            before = left
-            for bucket, sets in waiting.buckets.items():
-                left -= 1
-                if self._concerned(bucket, pending) is None:
-                    continue
-                for equals in sets.values():
-                    if before - left >= PER_NAMESPACE:
-                        self._put_off(waiting, pending)
-                        break
-                    left -= self._ask(equals, pending, pending.room, woken)
-                else:
-                    continue
-                break
-        self.left = left
+        concerned = [bucket for bucket in self._buckets if self._concerned(bucket, pending) is not None]
+        for bucket in concerned:
+            current = self._buckets[bucket].current
+            late = [waiting for waiting in current.values() if not self._ask_at_once(waiting, bucket, pending, woken)]
+            for waiting in late:
+                self._put_off(waiting)
+        if concerned and self.behind:
+            self._remember(pending)
         for found in woken:
             self._detach(found.equals)
         return woken
+
+    def _ask_at_once(self, waiting: Waiting, bucket: Bucket, pending: PendingEvent, woken: list[Woken]) -> bool:
+        """Ask about all sets of a namespace in a bucket, if that does not take too many steps: whether it did not."""
+        if self.left <= 0:
+            return False
+        if waiting.asked != pending.number:
+            waiting.asked, waiting.steps = pending.number, 0
+        for equals in waiting.buckets[bucket].values():
+            if waiting.steps >= PER_NAMESPACE:
+                return False
+            steps = self._ask(equals, pending, pending.room, woken)
+            waiting.steps += steps
+            self.left -= steps
+        return True
+
+    def _put_off(self, waiting: Waiting) -> None:
+        """A namespace is behind, from the latest event on."""
+        waiting.since = self._number
+        self.behind[waiting.namespace] = waiting
+        for bucket in waiting.buckets:
+            del self._buckets[bucket].current[waiting.namespace]
+
+    def _remember(self, pending: PendingEvent) -> None:
+        events = self._pending
+        events.append(pending)
+        if len(events) > MOST_PENDING:
+            first, second = events[:2]
+            both = first.event | second.event
+            events[:2] = [PendingEvent(second.number, both, always, None, real=False)]
 
     def catch_up(self, most: int) -> tuple[list[Woken], str, int]:
         """Ask about the pending events of one namespace, for about this many steps.
@@ -176,24 +236,23 @@ class UnschedulablePods:
         Returns the sets to wake, the namespace, and the steps that were taken.
         """
         namespace, waiting = next(iter(self.behind.items()))
-        del self.behind[namespace]
-        self.behind[namespace] = waiting
+        self.behind.move_to_end(namespace)
         rooms: dict[int, Room | None] = {}
         woken: list[Woken] = []
-        steps = 0
-        while steps < most and waiting.events:
+        events, steps = self._unseen(waiting), 0
+        while steps < most and events:
             if waiting.walk is None:
-                waiting.walk, waiting.upto = self._concerned_sets(waiting), waiting.events[-1].number
+                waiting.walk, waiting.upto = self._concerned_sets(waiting, events), events[-1].number
                 steps += len(waiting.buckets)
             if not waiting.walk:
-                waiting.walk = None
-                waiting.events = [pending for pending in waiting.events if pending.number > waiting.upto]
+                waiting.walk, waiting.since = None, waiting.upto + 1
+                events = self._unseen(waiting)
                 continue
             equals = waiting.walk.popleft()
             steps += 1
             if equals.waiting is None or not equals.pods:
                 continue
-            for pending in waiting.events:
+            for pending in events:
                 if pending.number <= equals.asked:
                     continue
                 if pending.number not in rooms:
@@ -203,19 +262,24 @@ class UnschedulablePods:
                 if len(woken) > before:
                     self._detach(equals)
                     break
-        if not waiting.events:
-            waiting.walk = None
-            self.behind.pop(namespace, None)
-        return woken, namespace, steps
+        if not events and namespace in self.behind:
+            self._catches_up(waiting)
+        return woken, namespace, max(steps, 1)
 
-    def _put_off(self, waiting: Waiting, pending: PendingEvent) -> None:
-        events = waiting.events
-        events.append(pending)
-        if len(events) > MOST_PENDING:
-            first, second = events[:2]
-            both = first.event | second.event
-            events[:2] = [PendingEvent(second.number, both, always, None, real=False)]
-        self.behind.setdefault(waiting.namespace, waiting)
+    def _unseen(self, waiting: Waiting) -> list[PendingEvent]:
+        """The pending events that a namespace has not seen."""
+        return [pending for pending in self._pending if pending.number >= waiting.since]
+
+    def _catches_up(self, waiting: Waiting) -> None:
+        """A namespace is not behind any more."""
+        for bucket in waiting.buckets:
+            self._buckets[bucket].current[waiting.namespace] = waiting
+        self._not_behind(waiting)
+
+    def _not_behind(self, waiting: Waiting) -> None:
+        waiting.walk = None
+        if self.behind.pop(waiting.namespace, None) is not None and not self.behind:
+            self._pending.clear()
 
     def _ask(self, equals: EqualPods, pending: PendingEvent, room: Room | None, woken: list[Woken]) -> int:
         """Ask about one set, and add it to `woken` if it is to be woken; returns the steps that this took."""
@@ -246,12 +310,12 @@ class UnschedulablePods:
             concerned[bucket] = None if plugins and not asked else asked
         return concerned[bucket]
 
-    def _concerned_sets(self, waiting: Waiting) -> deque[EqualPods]:
-        """The sets that any of the pending events concerns."""
+    def _concerned_sets(self, waiting: Waiting, events: list[PendingEvent]) -> deque[EqualPods]:
+        """The sets that any of these events concerns."""
         return deque(
             equals
             for bucket, sets in waiting.buckets.items()
-            if any(self._concerned(bucket, pending) is not None for pending in waiting.events)
+            if any(self._concerned(bucket, pending) is not None for pending in events)
             for equals in sets.values()
         )
 
@@ -306,9 +370,17 @@ class UnschedulablePods:
         del sets[equals.key]
         if not sets:
             del waiting.buckets[equals.bucket]
+            self._leave(equals.bucket, waiting)
         if not waiting.buckets:
             del self._by_namespace[waiting.namespace]
-            self.behind.pop(waiting.namespace, None)
+            self._not_behind(waiting)
+
+    def _leave(self, bucket: Bucket, waiting: Waiting) -> None:
+        of = self._buckets[bucket]
+        of.namespaces -= 1
+        of.current.pop(waiting.namespace, None)
+        if not of.namespaces:
+            del self._buckets[bucket]
 
 
 def alike(pod: Pod) -> tuple[Any, ...]:

@@ -65,7 +65,8 @@ class Cluster:
         self.supposed_leaving: dict[str, tuple[Pod, int, int]] = {}
         """The supposed pods that are on their way out."""
         self.selecting_changes: dict[str, int] = {}
-        """Namespace → how often objects of `selecting` were added, changed or deleted there."""
+        """Namespace → another number after each change of `selecting` there; none where there are no such objects."""
+        self._selecting_number = 0
         self.budget_log: ChangeLog[tuple[str, str]] = ChangeLog()
         """(namespace, name) of PodDisruptionBudgets that were added, changed or deleted."""
         self._placed: dict[str, Placement] = {}
@@ -301,7 +302,13 @@ class Cluster:
         self._selecting_changed(namespace)
         if kind == "PodDisruptionBudget":
             self.budget_log.touch((namespace, name))
-        self.selecting.get(kind, {}).get(namespace, {}).pop(name, None)
+        by_namespace = self.selecting.get(kind, {})
+        there = by_namespace.get(namespace, {})
+        there.pop(name, None)
+        if not there:
+            by_namespace.pop(namespace, None)
+            if not any(namespace in of_kind for of_kind in self.selecting.values()):
+                del self.selecting_changes[namespace]  # namespaces come and go without end
         if kind == "Service":
             self.services.drop(namespace, name)
 
@@ -345,7 +352,8 @@ class Cluster:
                 self.nodes.log.touch(row)
 
     def _selecting_changed(self, namespace: str) -> None:
-        self.selecting_changes[namespace] = self.selecting_changes.get(namespace, 0) + 1
+        self._selecting_number += 1
+        self.selecting_changes[namespace] = self._selecting_number
 
     def apart(self) -> None:
         """This copy of a cluster is for a dry run: it knows no pod by name, and what happens to it shows nowhere else.

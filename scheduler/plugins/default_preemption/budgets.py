@@ -113,8 +113,9 @@ class Budgets:
             namespace = self._namespaces.get(where)
             if namespace is None:
                 continue
-            budget = written.get(where, {}).get(name)
-            if namespace.worn:
+            there = written.get(where, {})
+            budget = there.get(name)
+            if namespace.worn or not there:
                 del self._namespaces[where]
             elif budget is None:
                 namespace.drop(name)

@@ -10,7 +10,7 @@ from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import AskExtenders, Bind, Failed, Instruction, PatchCondition, RecordFailure
 from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Broke, ExtendersAnswered
-from scheduler.engine.turns import SHARE
+from scheduler.engine.turns import FREE, SHARE, Turns
 from scheduler.framework.config import decode
 from scheduler.framework.extenders import NodesAnswer
 from scheduler.framework.plugin import OWN_STATE, Plugin
@@ -18,6 +18,7 @@ from scheduler.framework.profiles import build
 from scheduler.state.validate import validate
 from tests.builders import configuration, profile
 from tests.registered import registry
+from tests.unit.work import lines
 
 from .conftest import Harness, node, pod
 
@@ -277,3 +278,22 @@ def test_pods_that_fit_nowhere() -> None:
     harness.put(*(of("b", f"p{i}") for i in range(30)))
     order = run(harness)
     assert {f"p{i}" for i in range(30)} < set(order[:50])
+
+
+def test_the_charges_of_thousands_of_namespaces() -> None:
+    """Nobody goes through all of them for each attempt; those that are paid are forgotten."""
+    turns = Turns({})
+    costs = []
+
+    def attempts() -> None:
+        for i in range(100):
+            turns.account(f"ns{i}", FREE + 1, 0.0)
+
+    for many in (1_100, 4_000):
+        for i in range(many):
+            turns.account(f"ns{i}", FREE + 100_000, 0.0)
+        costs.append(lines(attempts)[0])
+    assert costs[1] < 2 * costs[0]
+    for i in range(10_000):
+        turns.account(f"later{i}", FREE + 1, 10.0 + i)
+    assert turns.entries() < 5_000

@@ -12,8 +12,8 @@ from scheduler.engine.instructions import Bind, ClearNomination, Failed, Instruc
 from scheduler.engine.pending_work import AT_ONCE
 from scheduler.engine.queued import Place
 from scheduler.engine.turns import ORDINARY
+from scheduler.engine.unschedulable_pods import AN_ATTEMPT, MOST_PENDING
 from scheduler.engine.unschedulable_pods import AT_ONCE as ASKED_AT_ONCE
-from scheduler.engine.unschedulable_pods import MOST_PENDING
 from scheduler.framework.config import decode
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.profiles import build
@@ -22,7 +22,7 @@ from scheduler.state.nominations import Nominations
 from scheduler.state.validate import validate
 from tests.builders import configuration, profile
 from tests.registered import registry
-from tests.unit.work import calls
+from tests.unit.work import calls, lines
 
 from .conftest import Harness, node, pod
 from .test_nobody_sleeps import PRELUDE, _step
@@ -215,6 +215,35 @@ def test_a_tenant_with_thousands_of_kinds_of_pods(hints: Hints) -> None:
     assert bound[0] == "b"
     rejected = [queued for queued in harness.engine.queue if queued.place is Place.UNSCHEDULABLE]
     assert {queued.attempts for queued in rejected} == {2}, "the nodes are full, and nobody has slept"
+
+
+def test_namespaces_that_are_behind_cost_an_event_nothing(hints: Hints, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant may have thousands of them with one pod each. All are asked in the end, or woken."""
+    monkeypatch.setattr(unschedulable_pods, "AT_ONCE", 100)
+    costs = []
+    for many in (100, 800):
+        harness = waiting(hints, [other(f"a{i}", f"ns{i}") for i in range(many)])
+        harness.put(*(node(f"n{i}") for i in range(1, MOST_PENDING + 2)))
+        costs.append(lines(lambda harness=harness: harness.put(node("last")))[0])  # type: ignore[misc]
+        while harness.engine.queue.has_pending_work:
+            harness.after(0.0)
+        assert Place.UNSCHEDULABLE not in places(harness)
+    assert costs[1] < 1.2 * costs[0]
+
+
+def test_events_take_their_steps_from_attempts_again(hints: Hints) -> None:
+    """While pods are tried, events of which each concerns hundreds of namespaces do not hold up each of them."""
+    many, rounds = 600, 10
+    harness = waiting(hints, [other(f"a{i}", f"ns{i}") for i in range(many)])
+    at_once = 0
+    for i in range(rounds):
+        before = len(hints.asked)
+        harness.put(node(f"n{i}"))
+        at_once += len(hints.asked) - before
+        harness.put(other(f"b{i}", "b"), other(f"c{i}", "c"))
+        harness.cycle()
+    assert at_once >= many
+    assert at_once < 0.1 * (ASKED_AT_ONCE + rounds * AN_ATTEMPT)
 
 
 def test_questions_that_pile_up_are_answered_with_yes(hints: Hints) -> None:

@@ -8,6 +8,7 @@ from scheduler.engine import placement_conflicts
 from scheduler.engine.instructions import Instruction, RecordConflict
 from scheduler.engine.placement_conflicts import AFTER
 from scheduler.kube.writes import meta_time
+from tests.unit.work import lines
 
 from .conftest import Harness, node, pod
 
@@ -207,6 +208,33 @@ def test_what_is_kept_is_bounded(harness: Harness, monkeypatch: pytest.MonkeyPat
         harness.tell(bound(harness, flood, "b1"))
     assert harness.engine.placement_conflicts.entries() == 1 + 1 + 8
     assert len(watched(harness)) == 1
+
+
+def test_a_time_to_come_hides_nobody_else(harness: Harness) -> None:
+    """Who may write the status of pods may say that one of theirs will be bound in a hundred years."""
+    harness.engine.epoch = EPOCH
+    zones(harness, "a", "b")
+    harness.tell(bound(harness, pod("liar", scheduler="other"), "a1", ago=-3e9))
+    race(harness, web("web", **APART), web("theirs", scheduler="other"))
+    assert [one.constraint for one in watched(harness)] == ["anti_affinity"]
+
+
+def test_a_namespace_makes_room_without_a_look_at_all_pods(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other schedulers' pods of more namespaces than are remembered: each new one displaces another."""
+    monkeypatch.setattr(placement_conflicts, "_NAMESPACES", 200)
+    harness.put(node("n"))
+
+    def placed(i: int) -> None:
+        document = pod(f"p{i}", scheduler="other", meta={"namespace": f"ns{i}", "uid": f"p{i}"})
+        harness.tell(bound(harness, document, "n"))
+
+    for i in range(199):
+        placed(i)
+    last = lines(lambda: placed(199))[0]
+    for i in range(200, 300):
+        placed(i)
+    assert lines(lambda: placed(300))[0] < last + 100
+    assert harness.engine.placement_conflicts.entries() == 200
 
 
 def test_each_look_has_a_bound(harness: Harness) -> None:

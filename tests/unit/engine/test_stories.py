@@ -9,6 +9,7 @@ import pytest
 from scheduler.engine import story as story_module
 from scheduler.engine.story import AT_ONCE, FIRST, LONGEST, Stories, Story
 from scheduler.engine.story_entries import LONGEST_TEXT, Failed, Left, Queued
+from tests.unit.work import lines
 
 from .conftest import Harness, node, pod
 
@@ -219,3 +220,21 @@ def test_an_ordinary_pod_costs_one_payment() -> None:
     for i in range(10):
         harness.bound(f"p{i}")
     assert harness.engine.queue.stories.entries == 10 * AT_ONCE
+
+
+def test_room_is_made_without_a_look_at_every_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant may have thousands of namespaces with one pod each; each entry of anybody else's makes room."""
+    costs = []
+    for many in (100, 1_000):
+        monkeypatch.setattr(story_module, "MOST", many * AT_ONCE)
+        stories = Stories()
+        for i in range(many):
+            lived(stories, f"n{i}", "p")
+
+        def others(stories: Stories = stories, many: int = many) -> None:
+            for i in range(100):
+                lived(stories, f"n{many - 1 - 37 * i % many}", f"other{i}", AT_ONCE + 1)
+
+        costs.append(lines(others)[0])
+        assert stories.entries <= many * AT_ONCE
+    assert costs[1] < 2 * costs[0]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
+from scheduler.model.namespaced import SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
@@ -170,3 +171,25 @@ def test_images_are_where_nodes_have_them(puts: list[tuple[int, int, int]]) -> N
             found = images.where(name)
             assert (dict(zip(*map(np.ndarray.tolist, found), strict=True)) if found else {}) == should
             assert images.by_name().get(name, {}) == should
+
+
+def test_namespaces_that_come_and_go_leave_nothing() -> None:
+    """A tenant may make them anew all day; what was kept of one is not taken for what comes under its name later."""
+    cluster, seen = Cluster(), set[int]()
+    kinds = {"Service": {"app": "web"}, "PodDisruptionBudget": {"matchLabels": {"app": "web"}}}
+    for turn in range(60):
+        name = f"ns-{turn % 20}"
+        for kind, selector in kinds.items():
+            document = {
+                "metadata": {"name": "web", "namespace": name, "uid": f"{turn}"},
+                "spec": {"selector": selector},
+            }
+            made = decoder.of_kind(kind)(wire.encode(document))
+            assert isinstance(made, SelectingObject)
+            cluster.put_selecting(made)
+        assert cluster.selecting_changes[name] not in seen
+        seen.add(cluster.selecting_changes[name])
+        for kind in kinds:
+            cluster.drop_selecting(kind, name, "web")
+    assert not any(cluster.selecting.values())
+    assert not cluster.selecting_changes
