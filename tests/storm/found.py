@@ -312,6 +312,16 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
+        "a silent watch of a server that stands still",
+        "the judge saw the watch open on the server, which had not read yet that it was given up (seed 54148)",
+        scene(
+            "muted and frozen",
+            at(96.0, "want", namespace="blue", name="w1", cpu=100, replicas=5),
+            at(101.0, "mute", plural="", part=1.0),
+            at(150.0, "freeze", seconds=44.0),
+        ),
+    ),
+    Found(
         "an eviction that begins its owner's next round, and is late",
         "its intent was answered late, and meanwhile an older pod of the owner was evicted, so that a successor went"
         " 2.5 s after that instead of 60 s (beside seed 30321)",

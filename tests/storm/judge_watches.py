@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 SILENCE_SECONDS = 85.0
 """A stream is given up after 67 s without a byte, by a clock that may be slow; then its end is on its way."""
 LOOK_SECONDS = 5.0
+READ_SECONDS = 1.0
+"""A server that stood still reads within so much that streams have ended meanwhile."""
 NEEDED = ("nodes", "pods")
 
 
@@ -60,6 +62,9 @@ class WatchJudge:
                 self._refused.setdefault(kind, world.now)
             else:
                 self._refused.pop(kind, None)
+        server = world.server.loop
+        if server.still or world.now - server.went_on_at < READ_SECONDS:
+            return
         for session in world.server.sessions:
             watch = session.watch
             if watch is None or watch.stuck_at is None or not watch.user.startswith(OURS):
