@@ -326,4 +326,28 @@ FOUND: tuple[Found, ...] = (
             cast=(EVICTOR,),
         ),
     ),
+    Found(
+        "a page in answer to an eviction",
+        "200 with a proxy's page counted as yes, so the pod counted as leaving for ten minutes, and its owner's next"
+        " pods were spared (seed 50397)",
+        scene(
+            "page for an eviction",
+            at(5.0, "want", namespace="blue", name="p1", cpu=250, replicas=4, promise=True),
+            at(60.0, "relabel", node="n0", disk="ssd", seconds=0.0),
+            at(200.0, "relabel", node="n1", disk="hdd", seconds=0.0),
+            at(200.0, "requests", what="create pods/eviction", chance=1.0, seconds=60.0, code=200, page=True),
+            cast=(EVICTOR,),
+        ),
+    ),
+    Found(
+        "a page in place of earlier evictions",
+        "200 with a proxy's page raised DecodeError out of the term of a new leader, and ended the evictor (seed"
+        " 53074)",
+        scene(
+            "page for earlier evictions",
+            at(100.0, "requests", what="list events", chance=1.0, seconds=40.0, code=200, page=True),
+            *(at(100.0, "kill", who=f"evictor-{machine}", seconds=1.0) for machine in "ab"),
+            cast=(EVICTOR,),
+        ),
+    ),
 )
