@@ -350,4 +350,10 @@ FOUND: tuple[Found, ...] = (
             cast=(EVICTOR,),
         ),
     ),
+    Found(
+        "a refusal of which nothing tells, of a claim that a gang shares",
+        "the pods of the gang waited for ten minutes for the watch to show who had changed the claim, and nobody had"
+        " (seed 50410)",
+        scenes_groups.REFUSED_TOGETHER,
+    ),
 )

@@ -30,7 +30,7 @@ from scheduler.plugins.dynamic_resources.reserved import (
     ReservedClaim,
     latest,
 )
-from scheduler.plugins.dynamic_resources.sharing import consumers, is_other, is_reserved, part, share, turn
+from scheduler.plugins.dynamic_resources.sharing import LATE, consumers, is_other, is_reserved, part, share, turn
 from scheduler.state.devices import Devices
 
 FURTHER = "kube-scheduler's search finds no devices there, looking further did"
@@ -124,6 +124,8 @@ def next_step(
         return wait
     if (wait := turn(reservation, assumed, devices, seconds)) is not None:
         return wait
+    if (wait := _settled(reservation, assumed, devices, seconds)) is not None:
+        return wait
     rounds = (_creations, _finalizers, _statuses, _pod_status)
     while reservation.asked < ROUNDS:
         current = rounds[reservation.asked]
@@ -156,6 +158,22 @@ def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices, 
     if not busy:
         return None
     return Wait(seconds, on=frozenset(one.object_key for one in busy), expired="the pod is not taken out of its claims")
+
+
+def _settled(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Write claims once more whose allocation was refused, and wait until the watch shows that.
+
+    If nobody has changed them, no event would ever tell the pods of the group that share them.
+    """
+    if reservation.asked:
+        return None
+    refused = [one for one in reservation.claims if one.shared and devices.is_doubted(one.uid)]
+    if not refused:
+        return None
+    writes = tuple(moved_on(_there(one, devices)) for one in refused if one.object_key not in assumed.written)
+    if writes:
+        return Wait(seconds, writes)
+    return Wait(seconds, on=frozenset(one.object_key for one in refused), expired=LATE)
 
 
 def _creations(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
