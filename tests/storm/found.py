@@ -356,4 +356,16 @@ FOUND: tuple[Found, ...] = (
         " (seed 50410)",
         scenes_groups.REFUSED_TOGETHER,
     ),
+    Found(
+        "a leader whose watch of claims stood still before it led",
+        "it gave two devices once more that the leader before had given, and bound the pods (beside seed 53545)",
+        scene(
+            "stale heir5",
+            at(50.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=10, gated=True),
+            at(62.0, "mute", plural="resourceclaims", part=0.5),
+            at(63.0, "ungate"),
+            at(75.0, "kill", who="berth-a", seconds=60.0),
+            cast=(DEVICES,),
+        ),
+    ),
 )

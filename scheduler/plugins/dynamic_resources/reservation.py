@@ -32,8 +32,10 @@ from scheduler.plugins.dynamic_resources.reserved import (
 )
 from scheduler.plugins.dynamic_resources.sharing import LATE, consumers, is_other, is_reserved, part, share, turn
 from scheduler.state.devices import Devices
+from scheduler.state.promised_devices import older
 
 FURTHER = "kube-scheduler's search finds no devices there, looking further did"
+UNSHOWN = "the watch does not show what was written to claims"
 PENDING = "BindingConditionsPending"
 """The reason of the event that says what the pod waits for."""
 RESERVED_OVER = "podberth.dev/reserved-over"
@@ -131,6 +133,7 @@ def next_step(
         current = rounds[reservation.asked]
         if current is _statuses:
             wait = give_way(reservation, assumed, devices, seconds, peers)
+            wait = wait or _caught_up(reservation, assumed, devices, seconds)
             if wait is not None:
                 return wait
         writes = tuple(current(reservation, assumed, devices))
@@ -174,6 +177,26 @@ def _settled(reservation: Reservation, assumed: AssumedPod, devices: Devices, se
     if writes:
         return Wait(seconds, writes)
     return Wait(seconds, on=frozenset(one.object_key for one in refused), expired=LATE)
+
+
+def _caught_up(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Before a new leader gives the first devices, wait until the watch shows a write of its own to a claim.
+
+    Then it has shown all that earlier leaders have written. A watch that stands still is noticed after a minute only,
+    and the API server refuses nobody a device that another claim has.
+    """
+    given = [one for one in reservation.claims if one.allocation is not None]
+    if not devices.taken_over or not given:
+        return None
+    written = [one for one in given if one.object_key in assumed.written]
+    if not written:
+        return Wait(seconds, (moved_on(_there(given[0], devices)),))
+    for one in written:
+        claim = devices.claims.get(one.key)
+        if claim is not None and not older(claim.resource_version, assumed.written[one.object_key]):
+            devices.taken_over = False
+            return None
+    return Wait(seconds, on=frozenset(one.object_key for one in written), expired=UNSHOWN)
 
 
 def _creations(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
