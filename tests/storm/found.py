@@ -357,6 +357,11 @@ FOUND: tuple[Found, ...] = (
         scenes_groups.REFUSED_TOGETHER,
     ),
     Found(
+        "pods that wait for their gang in the end",
+        "no fault: they may for five minutes, and these were not over (seed 53368); the judge knows that now",
+        scenes_groups.HELD_IN_THE_END,
+    ),
+    Found(
         "a leader whose watch of claims stood still before it led",
         "it gave two devices once more that the leader before had given, and bound the pods (beside seed 53545)",
         scene(
@@ -366,6 +371,17 @@ FOUND: tuple[Found, ...] = (
             at(63.0, "ungate"),
             at(75.0, "kill", who="berth-a", seconds=60.0),
             cast=(DEVICES,),
+        ),
+    ),
+    Found(
+        "a silent watch that is given up while the API server stands still",
+        "no fault: the process had closed it, and the judge asked the server, which did not know that (seed 54148)",
+        scene(
+            "given up unheard",
+            at(3.0, "policy", namespace="blue", name="m0", rule="stamp", app="w", seconds=0.0),
+            at(112.0, "mute", plural="metadatapolicies", part=1.0),
+            at(160.0, "freeze", seconds=60.0),
+            cast=(POLICIES,),
         ),
     ),
 )

@@ -68,6 +68,8 @@ class WatchJudge:
             process = end.peer.loop
             if process.still or end.wire.silent or process.name in world.network.cut_off:
                 continue
+            if end.peer.over:
+                continue  # the process has closed it, and a server that stands still does not know that yet
             went_on = max(watch.stuck_at, process.went_on_at)
             if world.now - went_on > SILENCE_SECONDS and id(watch) not in self._told:
                 self._told.add(id(watch))
