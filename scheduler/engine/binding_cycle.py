@@ -320,7 +320,7 @@ class BindingCycles(BindingPods):
         self._idle += 1
         uid, plugin = cycle.queued.pod.uid, cycle.plugins.plugin
         if cycle.waits != plugin or wait.pause:
-            cycle.waits, cycle.deadline = plugin, now + wait.seconds
+            cycle.waits, cycle.deadline = "" if wait.pause else plugin, now + wait.seconds
             self._deadlines.add(uid, cycle.deadline)
         cycle.wait = wait
         if wait.event is not None:

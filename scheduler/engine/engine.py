@@ -207,6 +207,10 @@ class Engine:
             for pod in self.cluster.pod_groups.waiting_in_trees():
                 self._pods.put(pod, now)
 
+    def takes_over(self) -> None:
+        """This process leads from now on, and another one has led before: its last writes may not be known yet."""
+        self.cluster.devices.taken_over = True
+
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """Apply one stimulus at engine time `now` (seconds, monotonic).
 

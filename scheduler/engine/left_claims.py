@@ -1,14 +1,15 @@
 """Claims of pods that went before they were bound: if nobody else uses such a claim, its devices are free again.
 
 When a pod is not bound, it is taken out of its claims, and they keep their devices for its next attempt. If the pod
-goes then, the claim controller has no reservation to end, and frees nothing. Nor does kube-scheduler.
+goes then, the claim controller has no reservation to end, and frees nothing. Nor does kube-scheduler. If the allocation
+was refused and nobody has changed the claim, no event tells that it has nothing, so it is written once more.
 """
 
 from scheduler.engine.instructions import UnreserveWrite
 from scheduler.engine.outbox import Outbox
 from scheduler.model.devices import ClaimKey, ResourceClaim
 from scheduler.model.pod import Pod
-from scheduler.plugins.dynamic_resources.reservation import freed
+from scheduler.plugins.dynamic_resources.reservation import freed, moved_on
 from scheduler.state.cluster import Cluster
 
 
@@ -38,6 +39,8 @@ class LeftClaims:
             return
         devices = self._cluster.devices
         if claim.uid in devices.in_flight:
+            if devices.is_refused(claim.uid) and not devices.users.uids(claim.uid):
+                self._outbox.add(UnreserveWrite(pod, (moved_on(claim),)))
             return
         if claim.allocation is None or claim.terminating or any(uid != pod.uid for uid in claim.reserved_for):
             del self._left[claim.key]

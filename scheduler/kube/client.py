@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from scheduler.kube.connection import Connection
-from scheduler.kube.errors import ApiError, Unreachable, described
+from scheduler.kube.errors import ApiError, Unreachable, described, of_an_api_server
 from scheduler.kube.exchange import Exchange
 from scheduler.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Places, Throttle
 from scheduler.kube.line import Response
@@ -57,7 +57,8 @@ class Client:
     """One API server; use as `async with Client(connection) as client`.
 
     `qps` and `burst` are clientConnection's (qps < 0: no limit), `timeout` seconds for a whole request unless it
-    says otherwise. All methods raise `ApiError` for an answer that is not 2xx and `Unreachable` for none.
+    says otherwise. All methods raise `ApiError` for an answer that is not 2xx and `Unreachable` for none, which a page
+    of a proxy is, too, whatever its code.
     `retries` counts repeated requests by HTTP code. `fence` tells the seconds for which we may still write (a leader's
     term); once they are over nothing that changes the cluster leaves, whatever waits here for its turn. `protobuf` is
     whether `writes` may use it, and turns False when the server does not speak it.
@@ -331,7 +332,7 @@ class Client:
                 connection.recheck_tls()  # TLS 1.3 tells of a refused client certificate only after the handshake
             raise
         if 200 <= answer.status < 300:
-            return answer.body
+            return of_an_api_server(path, answer.body)
         raise ApiError.from_answer(answer.status, answer.body, answer.retry_after)
 
     async def _open(self, path: str, query: str, idle: float) -> Stream:

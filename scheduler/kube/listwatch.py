@@ -183,7 +183,7 @@ class ListWatch(Generic[T]):
     def page(self, body: bytes, now: float) -> list[msgspec.Raw]:
         """A page came: its items, each to be given to `objects.listed` before `page_done`.
 
-        What is no list (a proxy's HTML) has no items, and the same page is asked for again after a pause.
+        What is no list (an object of another kind) has no items, and the same page is asked for again after a pause.
         """
         self.heard_at = now
         try:

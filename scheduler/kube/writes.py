@@ -318,35 +318,25 @@ async def bind(
     `on_send` is called when it leaves, each time that it does. `since`: as in `Client.request`.
     """
     path = pod_path(pod, "binding")
-    answer = None
     if client.protobuf:
         body = protobuf_binding(pod, node)
-        answer = await _in_protobuf(client, path, body, BIND, BIND_SECONDS, BIND_PATIENCE, on_send, since)
-    if answer is None:
-        answer = await client.create(
-            *binding(pod, node),
-            lane=BIND,
-            timeout=BIND_SECONDS,
-            patience=BIND_PATIENCE,
-            on_send=on_send,
-            since=since,
-        )
-    _not_a_page(answer)
-
-
-def _not_a_page(answer: bytes) -> None:
-    """Raise Unreachable for a proxy's page with a code that says yes."""
-    if not answer.lstrip().startswith(b"{"):
-        raise Unreachable("the answer is none of an API server's")
+        if await _in_protobuf(client, path, body, BIND, BIND_SECONDS, BIND_PATIENCE, on_send, since):
+            return
+    await client.create(
+        *binding(pod, node),
+        lane=BIND,
+        timeout=BIND_SECONDS,
+        patience=BIND_PATIENCE,
+        on_send=on_send,
+        since=since,
+    )
 
 
 async def record(client: Client, event: Event) -> None:
     """Create an event; returns when the server said yes."""
     path = EVENTS.path(event.about.namespace)
-    answer = await _in_protobuf(client, path, event.protobuf(), EVENT) if client.protobuf else None
-    if answer is None:
-        answer = await client.create(path, event.json(), lane=EVENT)
-    _not_a_page(answer)
+    if not (client.protobuf and await _in_protobuf(client, path, event.protobuf(), EVENT)):
+        await client.create(path, event.json(), lane=EVENT)
 
 
 async def record_all(client: Client, events: Sequence[Event]) -> list[int]:
@@ -367,17 +357,18 @@ async def _in_protobuf(
     patience: float | None = None,
     on_send: Callable[[], None] | None = None,
     since: float | None = None,
-) -> bytes | None:
-    """Create in protobuf; None, and never again, when the server does not speak it."""
+) -> bool:
+    """Create in protobuf. False, and never again, when the server does not speak it."""
     try:
-        return await client.create(
+        await client.create(
             path, body, PROTOBUF, lane=lane, timeout=seconds, patience=patience, on_send=on_send, since=since
         )
     except ApiError as error:
         if error.status not in _NOT_SPOKEN:
             raise
         client.protobuf = False
-        return None
+        return False
+    return True
 
 
 async def patch_status(client: Client, path: str, body: bytes, lane: Lane = STATUS) -> bytes:
@@ -390,17 +381,20 @@ async def patch_object(
 ) -> str:
     """Send a patch made by `object_patch`, with `since` as in `Client.request`; returns the new resourceVersion."""
     kind = STRATEGIC_MERGE_PATCH if strategic else MERGE_PATCH
-    answer = await client.patch(path, body, kind, lane=BIND, since=since)
-    try:
-        return _versioned.decode(answer).metadata.resource_version
-    except msgspec.MsgspecError as error:
-        raise Unreachable("the answer is none of an API server's") from error
+    return _version_of(await client.patch(path, body, kind, lane=BIND, since=since))
 
 
 async def create_object(client: Client, path: str, body: bytes, *, since: float | None = None) -> str:
     """Create what `object_creation` made; returns its resourceVersion. `since`: as in `Client.request`."""
-    answer = await client.create(path, body, lane=BIND, since=since)
-    return _versioned.decode(answer).metadata.resource_version
+    return _version_of(await client.create(path, body, lane=BIND, since=since))
+
+
+def _version_of(answer: bytes) -> str:
+    """The resourceVersion of the object that was written. Raises Unreachable for an answer that is no object."""
+    try:
+        return _versioned.decode(answer).metadata.resource_version
+    except msgspec.MsgspecError as error:
+        raise Unreachable("the answer is none of an API server's") from error
 
 
 async def delete_object(client: Client, path: str, body: bytes) -> None:

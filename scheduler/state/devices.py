@@ -46,6 +46,9 @@ class Devices(PromisedDevices):
         """Nodes are scored by how many devices are left: who keeps scores has to hear of each change."""
         self.rivals = Rivals()
         """Other schedulers that give devices as well."""
+        self.taken_over = False
+        """Another process has led before, and the watch of claims has shown no write of ours yet. It may stand still,
+        and not have shown which devices that process gave."""
         self.wall = 0.0
         """Seconds since the epoch at the last stimulus, for what objects say of the time; 0: nobody has said."""
         self._conflicts: list[Conflict] = []

@@ -135,6 +135,14 @@ class PromisedDevices:
         flight = self.in_flight.get(uid)
         return flight is not None and flight.version is None and flight.doubt is not None
 
+    def is_refused(self, uid: str) -> bool:
+        """Whether a write of what a claim was promised was refused (409), and nothing tells why.
+
+        Somebody has changed the claim, and its watch is about to tell; or nobody has, and then nothing ever tells.
+        """
+        awaited = any(uid in claims for claims in self._unanswered.values())
+        return self.is_doubted(uid) and uid not in self.users.unseen and not awaited
+
     def may_be_written(self, uid: str) -> bool:
         """Whether the watch shows all that was written of a claim for pods of groups."""
         return uid not in self.users.unseen and not self.is_unsettled(uid)

@@ -312,16 +312,6 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
-        "a silent watch of a server that stands still",
-        "the judge saw the watch open on the server, which had not read yet that it was given up (seed 54148)",
-        scene(
-            "muted and frozen",
-            at(96.0, "want", namespace="blue", name="w1", cpu=100, replicas=5),
-            at(101.0, "mute", plural="", part=1.0),
-            at(150.0, "freeze", seconds=44.0),
-        ),
-    ),
-    Found(
         "an eviction that begins its owner's next round, and is late",
         "its intent was answered late, and meanwhile an older pod of the owner was evicted, so that a successor went"
         " 2.5 s after that instead of 60 s (beside seed 30321)",
@@ -334,6 +324,64 @@ FOUND: tuple[Found, ...] = (
             at(200.5, "relabel", node="n2", disk="hdd", seconds=60.0),
             at(214.0, "requests", what="create events", chance=0.3, seconds=1.25, right=True, after=3.0),
             cast=(EVICTOR,),
+        ),
+    ),
+    Found(
+        "a page in answer to an eviction",
+        "200 with a proxy's page counted as yes, so the pod counted as leaving for ten minutes, and its owner's next"
+        " pods were spared (seed 50397)",
+        scene(
+            "page for an eviction",
+            at(5.0, "want", namespace="blue", name="p1", cpu=250, replicas=4, promise=True),
+            at(60.0, "relabel", node="n0", disk="ssd", seconds=0.0),
+            at(200.0, "relabel", node="n1", disk="hdd", seconds=0.0),
+            at(200.0, "requests", what="create pods/eviction", chance=1.0, seconds=60.0, code=200, page=True),
+            cast=(EVICTOR,),
+        ),
+    ),
+    Found(
+        "a page in place of earlier evictions",
+        "200 with a proxy's page raised DecodeError out of the term of a new leader, and ended the evictor (seed"
+        " 53074)",
+        scene(
+            "page for earlier evictions",
+            at(100.0, "requests", what="list events", chance=1.0, seconds=40.0, code=200, page=True),
+            *(at(100.0, "kill", who=f"evictor-{machine}", seconds=1.0) for machine in "ab"),
+            cast=(EVICTOR,),
+        ),
+    ),
+    Found(
+        "a refusal of which nothing tells, of a claim that a gang shares",
+        "the pods of the gang waited for ten minutes for the watch to show who had changed the claim, and nobody had"
+        " (seed 50410)",
+        scenes_groups.REFUSED_TOGETHER,
+    ),
+    Found(
+        "pods that wait for their gang in the end",
+        "no fault: they may for five minutes, and these were not over (seed 53368); the judge knows that now",
+        scenes_groups.HELD_IN_THE_END,
+    ),
+    Found(
+        "a leader whose watch of claims stood still before it led",
+        "it gave two devices once more that the leader before had given, and bound the pods (beside seed 53545)",
+        scene(
+            "stale heir5",
+            at(50.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=10, gated=True),
+            at(62.0, "mute", plural="resourceclaims", part=0.5),
+            at(63.0, "ungate"),
+            at(75.0, "kill", who="berth-a", seconds=60.0),
+            cast=(DEVICES,),
+        ),
+    ),
+    Found(
+        "a silent watch that is given up while the API server stands still",
+        "no fault: the process had closed it, and the judge asked the server, which did not know that (seed 54148)",
+        scene(
+            "given up unheard",
+            at(3.0, "policy", namespace="blue", name="m0", rule="stamp", app="w", seconds=0.0),
+            at(112.0, "mute", plural="metadatapolicies", part=1.0),
+            at(160.0, "freeze", seconds=60.0),
+            cast=(POLICIES,),
         ),
     ),
 )

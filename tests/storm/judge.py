@@ -71,6 +71,8 @@ class Judge:
         """UID → the node that it was bound to."""
         self._bound_by: dict[str, int] = {}
         """Life → Bindings that were accepted."""
+        self.changed_at = float("-inf")
+        """When a pod was last written."""
         self.nodes = NodeNews(world)
         self.watches = WatchJudge(world, self)
         self.evictions = EvictionJudge(world, self) if "evictor" in world.plan.cast else None
@@ -203,6 +205,10 @@ class Judge:
     def disturbed(self, node: str) -> bool:
         """Whether something has happened to a node that not everybody may know yet, or may be known wrongly."""
         return self._world.now - self.nodes.changed.get(node, float("-inf")) <= self.news() or self.unsure()
+
+    def heard(self) -> None:
+        """A pod was written."""
+        self.changed_at = self._world.now
 
     def deleted(self, uid: str) -> None:
         """A pod is gone."""
@@ -352,8 +358,10 @@ class Judge:
         engine = scheduler.engine
         if engine.in_flight:
             yield f"{engine.in_flight} Bindings in flight for ever"
-        if assumed := engine.cluster.assumed():
-            yield f"{assumed} pods assumed for ever"
+        # How long a pod may hold a place for its gang is G2's to say.
+        held = 0 if self.gangs is None else self.gangs.holding(berth.user)
+        if (assumed := engine.cluster.assumed()) != held:
+            yield f"{assumed - held} pods assumed for ever"
         if unended := self._unended(scheduler.writer._under_way._tasks):
             yield f"{unended} writes that never end"
         for name, lane in berth.client._lanes.items():
@@ -377,8 +385,8 @@ class Judge:
             for pod in self._world.server.objects("pods")
             if not node_of(pod) and pod["spec"].get("schedulerName") == "berth" and not ended(pod)
         )
-        if len(engine.queue) != pending:
-            yield f"{len(engine.queue)} pods in the queue, {pending} are pending"
+        if len(engine.queue) + held != pending:
+            yield f"{len(engine.queue)} pods in the queue, {held} wait for their gang, {pending} are pending"
 
 
 class _Pods:
@@ -388,6 +396,7 @@ class _Pods:
         self._judge = judge
 
     def offer(self, change: Change) -> None:
+        self._judge.heard()
         old, new = change.old, change.new.obj
         if change.type == "DELETED":
             self._judge.deleted(change.new.uid)

@@ -145,6 +145,11 @@ class GangJudge:
                 self._judge.say("G1", f"{key}: {lacks} bound since {begun.at:.1f}, and nothing came between")
         self._look_at_what_is_held()
 
+    def holding(self, user: str) -> int:
+        """How many pods of this process hold a place now, and wait for the others of their gang."""
+        self._look_at_what_is_held()
+        return sum(who == user for who, _ in self._held)
+
     def _look_at_what_is_held(self) -> None:
         world, held = self._world, self._held
         self._held = {}

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 SILENCE_SECONDS = 85.0
 """A stream is given up after 67 s without a byte, by a clock that may be slow; then its end is on its way."""
 LOOK_SECONDS = 5.0
-READ_SECONDS = 1.0
-"""A server that stood still reads within so much that streams have ended meanwhile."""
 NEEDED = ("nodes", "pods")
 
 
@@ -62,9 +60,6 @@ class WatchJudge:
                 self._refused.setdefault(kind, world.now)
             else:
                 self._refused.pop(kind, None)
-        server = world.server.loop
-        if server.still or world.now - server.went_on_at < READ_SECONDS:
-            return
         for session in world.server.sessions:
             watch = session.watch
             if watch is None or watch.stuck_at is None or not watch.user.startswith(OURS):
@@ -73,6 +68,8 @@ class WatchJudge:
             process = end.peer.loop
             if process.still or end.wire.silent or process.name in world.network.cut_off:
                 continue
+            if end.peer.over:
+                continue  # the process has closed it, and a server that stands still does not know that yet
             went_on = max(watch.stuck_at, process.went_on_at)
             if world.now - went_on > SILENCE_SECONDS and id(watch) not in self._told:
                 self._told.add(id(watch))

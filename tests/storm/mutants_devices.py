@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from scheduler.engine.engine import Engine
 from scheduler.framework.binding import Patch
 from scheduler.plugins.dynamic_resources import reservation
 from scheduler.state.allocated_devices import AllocatedDevices
@@ -37,4 +38,10 @@ def reserves_for_nobody() -> Iterator[None]:
             yield replace(write, change={"status": status})
 
     with patch.object(reservation, "_statuses", careless):
+        yield
+
+
+@mutant("a new leader gives devices by what its watch has shown, however long ago that was")
+def believes_its_watch() -> Iterator[None]:
+    with patch.object(Engine, "takes_over", lambda self: None):
         yield

@@ -76,3 +76,18 @@ ALLOCATED_BY_THE_DEAD = scene(
     cast=(DEVICES,),
 )
 """The next leader gives its devices to more important pods; then the allocations of the former one are acted on."""
+REFUSED_TOGETHER = scene(
+    "refused together",
+    at(249.0, "requests", what="patch resourceclaims/status", chance=1.0, seconds=4.0, code=409),
+    _gang(250.0, "s1", 4, 250, claims="group"),
+    cast=(DEVICES, GANGS, ZONES),
+)
+"""The pods of a gang share a claim, and its allocation is refused, though nobody has changed it."""
+HELD_IN_THE_END = scene(
+    "held in the end",
+    at(199.0, "requests", what="patch resourceclaims/status", chance=1.0, seconds=2.0, right=True, after=8.0),
+    _gang(200.0, "g0", 3, 1500, claims="own"),
+    at(204.0, "cordon", node="n0", seconds=300.0),
+    cast=(DEVICES, GANGS),
+)
+"""Two pods of a gang wait for the third, and their time is not over in the end."""

@@ -207,6 +207,7 @@ CAUGHT_BY: dict[str, int | str] = {
     "waits-for-no-write": "entry gone late",
     "trusts-earlier-leaders": "late from the dead",
     "lets-allocations-arrive": "allocated by the dead",
+    "believes-its-watch": "stale heir5",
     "lets-anybody-in": "behind small pods",
     "keeps-room-for-ever": "behind long pods",
     "keeps-no-room": "behind small pods",

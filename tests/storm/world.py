@@ -46,6 +46,11 @@ STEP_SECONDS = 10.0
 PATIENCE_SECONDS = 60.0
 """I4: a pod that fits waits no longer. These are the last seconds of the recovery."""
 
+REST_SECONDS = 0.3
+"""The end is judged when no pod has been written for so long,"""
+REST_MOST_SECONDS = 30.0
+"""or at last so much later."""
+
 
 @dataclass
 class Outcome:
@@ -268,7 +273,14 @@ class World:
             waiting &= self.judge.waiting()
         for pod in sorted(waiting):
             self.judge.say("I4", f"{pod} fits, and has waited for {PATIENCE_SECONDS:g} s")
+        self._come_to_rest()
         self.judge.finish()
+
+    def _come_to_rest(self) -> None:
+        """Pods come and go until the end, and nobody knows yet of what was stored a moment ago."""
+        given_up = self.now + REST_MOST_SECONDS
+        while self.now - self.judge.changed_at < REST_SECONDS and self.now < given_up:
+            self.timeline.run(self.now + 0.05)
 
     def _happen(self, happening: happenings.Happening) -> None:
         self.happened[happening.kind] += 1

@@ -6,6 +6,7 @@ Upstream: `dynamicresources.go` (Unreserve), `extendeddynamicresources.go` (unre
 from collections.abc import Iterator
 
 from scheduler.framework.binding import AssumedPod, Delete, Patch, Write
+from scheduler.plugins.dynamic_resources.reservation import moved_on
 from scheduler.plugins.dynamic_resources.reserved import Reservation, ReservedClaim, latest
 from scheduler.plugins.dynamic_resources.sharing import part
 from scheduler.state.devices import Devices
@@ -28,15 +29,23 @@ def give_back(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
         if over is None:
             if not devices.is_unsettled(one.uid):  # else another pod of the group has written it, or may have
                 devices.restore(one.uid)
-        elif version is not None and version != over:
+        elif version is not None and latest(over, version) != over:
             devices.written(one.uid, version)
         elif assumed.refused is None:
             devices.doubt(one.uid, over, assumed.pod.uid)
         elif assumed.refused == _CONFLICT:
             devices.doubt(one.uid, over)
+            writes += _told(one, assumed, devices)
         else:
             devices.restore(one.uid)
     return tuple(writes)
+
+
+def _told(one: ReservedClaim, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+    """Another version of a claim that nobody needs any more, so that its watch tells that it has nothing."""
+    claim = devices.claims.get(one.key)
+    if claim is not None and assumed.leaves and devices.is_refused(one.uid) and not devices.users.uids(one.uid):
+        yield moved_on(claim)
 
 
 def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
@@ -67,4 +76,4 @@ def _is_reserved(one: ReservedClaim, assumed: AssumedPod, devices: Devices) -> b
     if one.joined and devices.is_unsettled(one.uid):
         return True
     written = assumed.written.get(one.object_key)
-    return one.is_written or (one.over is not None and written not in (None, one.over))
+    return one.is_written or (one.over is not None and latest(one.over, written) != one.over)

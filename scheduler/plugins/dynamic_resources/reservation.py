@@ -30,10 +30,12 @@ from scheduler.plugins.dynamic_resources.reserved import (
     ReservedClaim,
     latest,
 )
-from scheduler.plugins.dynamic_resources.sharing import consumers, is_other, is_reserved, part, share, turn
+from scheduler.plugins.dynamic_resources.sharing import LATE, consumers, is_other, is_reserved, part, share, turn
 from scheduler.state.devices import Devices
+from scheduler.state.promised_devices import older
 
 FURTHER = "kube-scheduler's search finds no devices there, looking further did"
+UNSHOWN = "the watch does not show what was written to claims"
 PENDING = "BindingConditionsPending"
 """The reason of the event that says what the pod waits for."""
 RESERVED_OVER = "podberth.dev/reserved-over"
@@ -124,11 +126,14 @@ def next_step(
         return wait
     if (wait := turn(reservation, assumed, devices, seconds)) is not None:
         return wait
+    if (wait := _settled(reservation, assumed, devices, seconds)) is not None:
+        return wait
     rounds = (_creations, _finalizers, _statuses, _pod_status)
     while reservation.asked < ROUNDS:
         current = rounds[reservation.asked]
         if current is _statuses:
             wait = give_way(reservation, assumed, devices, seconds, peers)
+            wait = wait or _caught_up(reservation, assumed, devices, seconds)
             if wait is not None:
                 return wait
         writes = tuple(current(reservation, assumed, devices))
@@ -156,6 +161,42 @@ def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices, 
     if not busy:
         return None
     return Wait(seconds, on=frozenset(one.object_key for one in busy), expired="the pod is not taken out of its claims")
+
+
+def _settled(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Write claims once more whose allocation was refused, and wait until the watch shows that.
+
+    If nobody has changed them, no event would ever tell the pods of the group that share them.
+    """
+    if reservation.asked:
+        return None
+    refused = [one for one in reservation.claims if one.shared and devices.is_doubted(one.uid)]
+    if not refused:
+        return None
+    writes = tuple(moved_on(_there(one, devices)) for one in refused if one.object_key not in assumed.written)
+    if writes:
+        return Wait(seconds, writes)
+    return Wait(seconds, on=frozenset(one.object_key for one in refused), expired=LATE)
+
+
+def _caught_up(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Before a new leader gives the first devices, wait until the watch shows a write of its own to a claim.
+
+    Then it has shown all that earlier leaders have written. A watch that stands still is noticed after a minute only,
+    and the API server refuses nobody a device that another claim has.
+    """
+    given = [one for one in reservation.claims if one.allocation is not None]
+    if not devices.taken_over or not given:
+        return None
+    written = [one for one in given if one.object_key in assumed.written]
+    if not written:
+        return Wait(seconds, (moved_on(_there(given[0], devices)),))
+    for one in written:
+        claim = devices.claims.get(one.key)
+        if claim is not None and not older(claim.resource_version, assumed.written[one.object_key]):
+            devices.taken_over = False
+            return None
+    return Wait(seconds, on=frozenset(one.object_key for one in written), expired=UNSHOWN)
 
 
 def _creations(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:

@@ -19,6 +19,8 @@ from scheduler.state.claim_users import MOST, ClaimUser
 from scheduler.state.devices import Devices
 
 LATE = "another pod of the group did not write the claim that they share"
+TELLS_SECONDS = 1.0
+"""After a write was refused: how long the watch has to tell why, before the claim is written once more."""
 
 
 def share(reservation: Reservation, pod: Pod, devices: Devices, group: GroupKey) -> None:
@@ -44,17 +46,24 @@ def part(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Non
 def turn(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
     """Wait until no other pod writes one of the claims, and the watch shows what was written; then it is our turn.
 
-    All claims are taken at once, so that no two pods wait for each other.
+    So it is when a write was refused and the watch does not tell why. All claims are taken at once, so that no two pods
+    wait for each other.
     """
     me = assumed.pod.uid
     shared = [one for one in reservation.claims if one.shared]
     if not shared or reservation.asked >= ROUNDS or all(devices.users.writer(one.uid) == me for one in shared):
         return None
+    waited, assumed.expired = assumed.expired, False
+    refused = [one for one in shared if devices.is_refused(one.uid)]
     busy = [
-        one for one in shared if devices.users.writer(one.uid) not in ("", me) or not devices.may_be_written(one.uid)
+        one
+        for one in shared
+        if devices.users.writer(one.uid) not in ("", me) or not (one in refused or devices.may_be_written(one.uid))
     ]
     if busy:
         return Wait(seconds, on=frozenset(one.object_key for one in busy), expired=LATE)
+    if refused and not waited:
+        return Wait(TELLS_SECONDS, on=frozenset(one.object_key for one in refused), pause=True)
     for one in shared:
         devices.users.write(one.uid, me)
     return None

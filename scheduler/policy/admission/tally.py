@@ -22,6 +22,9 @@ from scheduler.policy.verdict import Effect
 FIELDS = ("matched", "rejected", "mutated")
 KEPT_FOR = timedelta(hours=1)
 """A replica that was not heard of for so long needs no entry: what it counted is in the sums."""
+WROTE_LAST = 8
+"""So many entries stay whatever their times say: those that were written last, which are the last of the list. The
+clock of whoever wrote them, or of whoever reads them, may be wrong by more than `KEPT_FOR`."""
 MOST_REPLICAS = 32
 
 Key = tuple[str, str, str]
@@ -88,7 +91,8 @@ def status(held: Mapping[str, Any], replica: str, mine: Tally, written: Mapping[
             last = max(str(before.get("lastTime") or ""), stamp(datetime.fromtimestamp(mine.times[field], UTC)))
             found[field] = {"count": int(before.get("count") or 0) + more, "lastTime": last}
     oldest = stamp(now - KEPT_FOR)
-    others = [one for one in entries if one.get("replica") != replica and str(one.get("time") or "") >= oldest]
-    others.sort(key=lambda one: str(one["time"]))
-    found["counted"] = [*others[-(MOST_REPLICAS - 1) :], {"replica": replica, **mine.counts(), "time": stamp(now)}]
+    others = [one for one in entries if one.get("replica") != replica]
+    late = max(len(others) - WROTE_LAST, 0)
+    kept = [one for one in others[:late] if str(one.get("time") or "") >= oldest] + others[late:]
+    found["counted"] = [*kept[-(MOST_REPLICAS - 1) :], {"replica": replica, **mine.counts(), "time": stamp(now)}]
     return found

@@ -14,7 +14,7 @@ from scheduler.engine.instructions import Bind, Withdraw
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus
 from scheduler.framework.decision import Decision
 from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError, Cause, Details, Unreachable
+from scheduler.kube.errors import ApiError, Cause, Details, Unreachable, of_an_api_server
 from scheduler.kube.flow import BIND, CONFIRM, Lane
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
@@ -108,7 +108,7 @@ class World:
         self.settle()
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return of_an_api_server(path, answer)  # as the client does
 
     def settle(self) -> None:
         """Store what has landed by now."""

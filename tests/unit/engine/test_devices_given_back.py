@@ -5,6 +5,7 @@ import pytest
 from scheduler.engine.instructions import Bind, Failed, PostFilterWrite, PreBindWrite, RecordEvent, UnreserveWrite
 from scheduler.engine.stimuli import PostFilterWriteFailed, PreBindWriteFailed, TakenOut, TakingOut
 from scheduler.framework.binding import Delete, Patch
+from scheduler.model.devices import DeviceID
 from scheduler.plugins.dynamic_resources.reservation import RESERVED_OVER
 from tests.builders import node, pod
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
@@ -112,6 +113,35 @@ def test_what_could_not_be_written_is_tried_again_after_the_backoff(harness: Har
     assert only(harness.tick(20) + harness.cycles(), PostFilterWrite).writes == refused.writes
     harness.handle(PostFilterWriteFailed("default/nobody", ()))
     assert not [one for one in harness.tick(20) + harness.cycles() if isinstance(one, Failed)], "it waits for an event"
+
+
+def test_a_conflict_over_a_version_that_others_wrote(harness: Harness) -> None:
+    """That the finalizer was written says nothing of the allocation: its device is kept until the watch tells."""
+    api = Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"), claim())
+    api.put(claiming(pod("p"), "c"))
+    answer = api.write(only(harness.cycles(), PreBindWrite))
+    api.edit(CLAIM, metadata={"labels": {"any": "change"}})
+    api.write(only(harness.handle(answer), PreBindWrite))  # it has happened, and the answer was lost
+    harness.handle(PreBindWriteFailed("default/p", 409, "changed", {}))
+    assert harness.engine.cluster.devices.allocated.is_taken(DeviceID("gpu.test", "n", "d0"))
+
+
+@pytest.mark.parametrize("first", ["refused", "gone"])
+def test_a_conflict_with_nobody_of_a_pod_that_goes(harness: Harness, one: Api, first: str) -> None:
+    """Nobody tries to bind it again, so the claim is written at once, and then has another version."""
+    one.put(claiming(pod("p"), "c"))
+    harness.cycles()
+    refused = PreBindWriteFailed("default/p", 409, "changed", {})
+    if first == "refused":
+        harness.handle(refused)
+    said = harness.lose("Pod", "default", "p", "default/p")
+    if first == "gone":
+        said = harness.handle(refused)
+    (patch,) = only(said, UnreserveWrite).writes
+    devices, device_id = harness.engine.cluster.devices.allocated, DeviceID("gpu.test", "n", "d0")
+    assert devices.is_taken(device_id)
+    one.edit(CLAIM, **patch.change)
+    assert not devices.is_taken(device_id)
 
 
 def test_a_pod_that_somebody_else_has_bound_keeps_its_claims(harness: Harness, one: Api) -> None:

@@ -1,9 +1,13 @@
-"""Beside another scheduler: what both give is found whenever it is seen, and only pods near it wait."""
+"""Beside another scheduler: what both give is found whenever it is seen, and only pods near it wait.
+
+After another leader: nothing is given before it is seen what that one gave.
+"""
 
 import pytest
 
-from scheduler.engine.instructions import Bind, DeviceGivenTwice, Failed, PreBindWrite, Withdraw
+from scheduler.engine.instructions import Bind, DeviceGivenTwice, Failed, Instruction, PreBindWrite, Withdraw
 from scheduler.engine.stimuli import Bound
+from scheduler.framework.binding import Patch
 from tests.builders import node, pod
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 
@@ -59,6 +63,43 @@ def test_a_pod_that_waits_for_its_device_gives_way(harness: Harness) -> None:
     back = only(api.put(there), PreBindWrite)
     assert back.writes[0].change["status"]["allocation"] is None
     assert "was given to claim default/theirs" in only(harness.handle(api.write(back)), Failed).message
+
+
+def writes(said: list[Instruction]) -> list[PreBindWrite]:
+    return [each for each in said if isinstance(each, PreBindWrite)]
+
+
+@pytest.mark.parametrize("finalized", [True, False])
+def test_a_new_leader_gives_nothing_before_its_watch_has_caught_up(harness: Harness, finalized: bool) -> None:
+    """The watch stood still when the leader before gave the device, so it still looks free (seed 53545)."""
+    api = Api(harness, node("n"), device_class(), resource_slice("n", device("d0"), node="n"))
+    api.put(claim("theirs", meta=FINALIZED))
+    api.put(claim(meta=FINALIZED if finalized else {}))
+    api.store(claim("theirs", meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["other"])))
+    harness.engine.takes_over()
+    api.put(claiming(pod("p"), "c"))
+    first = only(harness.cycles(), PreBindWrite)
+    assert [write.subresource for write in first.writes if isinstance(write, Patch)] == [""], "no allocation"
+    assert harness.handle(api.write(first)) == [], "the watch does not show it"
+    said = api.show(("ResourceClaim", "default", "theirs"), CLAIM)
+    assert "was given to claim default/theirs" in only(said, Failed).message
+    assert writes(said) == []
+
+
+def test_a_new_leader_whose_watch_has_caught_up_waits_for_nothing(harness: Harness, one: Api) -> None:
+    """Once the watch has shown a write of its own to a claim, it has shown all that was written before."""
+    one.put(resource_slice("n", device("d0"), device("d1"), node="n"))
+    one.put(claim("d", meta=FINALIZED))
+    harness.engine.takes_over()
+    one.put(claiming(pod("p"), "c"))
+    first = only(harness.cycles(), PreBindWrite)
+    answer = harness.handle(one.write(first))
+    assert writes(answer) == []
+    (given,) = writes(one.show(CLAIM))
+    assert only(harness.handle(one.write(given)), Bind).node == "n"
+    one.put(claiming(pod("q"), "d"))
+    (given,) = writes(harness.cycles())
+    assert [write.subresource for write in given.writes if isinstance(write, Patch)] == ["status"]
 
 
 def given_elsewhere(api: Api) -> None:

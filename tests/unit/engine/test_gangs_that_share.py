@@ -116,6 +116,44 @@ def test_another_pod_writes_when_the_first_one_may_not(gangs: Harness, status: i
     assert sorted(bound(said)) == ["w0", "w1"]
 
 
+@pytest.mark.parametrize("others", [True, False])
+def test_a_refusal_that_nothing_tells_of(gangs: Harness, others: bool) -> None:
+    """Nobody has changed the claim: it is written once more, or its watch would never tell (seed 50410).
+
+    `others`: the pods that wait for the write are still there; else the gang is tried again.
+    """
+    api = sharing(gangs, 3)
+    said = gangs.cycles()
+    (first,) = writes(said)
+    said = gangs.handle(PreBindWriteFailed(first.pod.uid, 409, "boom", {}))
+    if not others:
+        for name in {"w0", "w1", "w2"} - {first.pod.name}:
+            gangs.lose("Pod", "default", name, f"default/{name}")
+            api.put(worker(int(name[1:]), "shared"))
+        said += gangs.tick(20.0) + gangs.cycles()
+    assert writes(said) == []
+    said = gangs.tick(0.9)
+    assert writes(said) == [], "the watch may be about to tell"
+    (again,) = writes(gangs.tick(0.2))
+    assert [patch.subresource for patch in again.writes if isinstance(patch, Patch)] == [""]
+    assert writes(gangs.handle(api.write(again))) == [], "the watch does not show it yet"
+    said = carry_out(api, gangs, api.show(SHARED) + gangs.tick(20.0) + gangs.cycles())
+    assert sorted(bound(said)) == ["w0", "w1", "w2"]
+    assert sorted(reserved(api)) == ["w0", "w1", "w2"]
+
+
+def test_a_refusal_that_the_watch_tells_of_late(gangs: Harness) -> None:
+    """Once another pod writes the claim, those that gave the watch a moment have as long as any for that."""
+    api = sharing(gangs, 3)
+    (first,) = writes(gangs.cycles())
+    gangs.handle(PreBindWriteFailed(first.pod.uid, 409, "boom", {}))
+    gangs.tick(0.5)
+    (second,) = writes(api.edit(SHARED, metadata={"labels": {"any": "change"}}))
+    assert failures(gangs.tick(30.0)) == {}
+    said = gangs.handle(api.write(second)) + api.show(SHARED) + gangs.cycles()
+    assert sorted(bound(carry_out(api, gangs, said))) == ["w0", "w1", "w2"]
+
+
 def test_a_pod_is_deleted_while_it_writes(gangs: Harness) -> None:
     """The others go on once it is known what became of the write. Its entry is left to the claim controller."""
     api = sharing(gangs, 3)

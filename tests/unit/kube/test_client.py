@@ -45,6 +45,27 @@ async def test_every_2xx_is_success(server: ScriptedServer, code: int) -> None:
     assert "Accept-Encoding" not in server.headers[0]
 
 
+@pytest.mark.parametrize("page", [b"<html>sign in</html>", b"ok", b""])
+@pytest.mark.parametrize("verb", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+async def test_a_page_is_no_answer(server: ScriptedServer, verb: str, page: bytes) -> None:
+    """Of what is no JSON object the code is a proxy's: nobody knows what became of the request (seed 50397)."""
+    server.answer = script(web.Response(body=page, content_type="text/html"))
+    async with server.client() as client:
+        for path in ("/api/v1/nodes/n", "/apis/apps/v1/namespaces/ns/deployments/d"):
+            with pytest.raises(Unreachable, match="none of an API server's") as caught:
+                await client.request(verb, path)
+            assert caught.value.sent
+    assert len(server.seen) == 2
+
+
+async def test_other_paths_may_answer_in_text(server: ScriptedServer) -> None:
+    """Only of the API it is known that it answers in JSON; white space before an object is no matter."""
+    server.answer = script(web.Response(body=b"up 1"), web.Response(body=b" \n{}"))
+    async with server.client() as client:
+        assert await client.get("/metrics") == b"up 1"
+        assert await client.get("/api/v1/nodes/n") == b" \n{}"
+
+
 async def test_verbs_and_content_types(server: ScriptedServer) -> None:
     """Each thin method sends its verb, its media type and its query, and a path is sent as it was encoded."""
     server.answer = script(web.Response(body=b"{}"))

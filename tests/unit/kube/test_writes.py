@@ -260,17 +260,39 @@ async def test_swallowed_binds_hold_nobody_up(server: ScriptedServer, monkeypatc
 
 
 async def test_a_page_is_no_yes(server: ScriptedServer) -> None:
-    """A proxy that answers 200 with a page of its own leaves open what became of the Binding, and of a patch."""
-    page = b"<html>sign in</html>"
+    """A proxy that answers 200 with a page of its own leaves open what became of any write."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
-        return web.Response(body=page, content_type="text/html")
+        return web.Response(body=b"<html>sign in</html>", content_type="text/html")
 
     server.answer = answer
     async with server.client() as client:
-        with pytest.raises(Unreachable) as caught:
-            await writes.bind(client, POD, "n")
-        assert caught.value.sent
-        with pytest.raises(Unreachable) as caught:
-            await writes.patch_object(client, "/api/v1/persistentvolumes/v", b"{}")
-        assert caught.value.sent
+        for write in (
+            writes.bind(client, POD, "n"),
+            writes.record(client, told()),
+            writes.patch_status(client, *writes.nomination_patch(POD, "n")),
+            writes.patch_object(client, "/api/v1/persistentvolumes/v", b"{}"),
+            writes.create_object(client, "/api/v1/persistentvolumes", b"{}"),
+            writes.delete_object(client, "/api/v1/persistentvolumes/v", b"{}"),
+            writes.delete_pod(client, POD),
+            evictions.evict(client, POD, dry_run=False),
+        ):
+            with pytest.raises(Unreachable) as caught:
+                await write
+            assert caught.value.sent
+
+
+async def test_an_answer_without_a_version_is_none(server: ScriptedServer) -> None:
+    """What the API server has written has a resourceVersion, or at least metadata."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=b'{"said": "sign in"}')
+
+    server.answer = answer
+    async with server.client() as client:
+        for write in (
+            writes.patch_object(client, "/api/v1/persistentvolumes/v", b"{}"),
+            writes.create_object(client, "/api/v1/persistentvolumes", b"{}"),
+        ):
+            with pytest.raises(Unreachable):
+                await write

@@ -85,8 +85,8 @@ class Slept:
         self.seconds.append(seconds)
 
 
-def replica(server: Server, name: str, slept: Slept | None = None) -> tuple[Tallies, Counting]:
-    """What one replica counts, and who writes it."""
+def replica(server: Server, name: str, slept: Slept | None = None, hours: float = 0.0) -> tuple[Tallies, Counting]:
+    """What one replica counts, and who writes it. `hours`: by which its clock is ahead."""
     tallies = Tallies(NOW.timestamp)
     counting = Counting(
         server,  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def replica(server: Server, name: str, slept: Slept | None = None) -> tuple[Tall
         name,
         15.0,
         lambda key: key[1] in server.policies and server.policies[key[1]]["metadata"]["uid"] == key[2],
-        wall=lambda: NOW,
+        wall=lambda: NOW + timedelta(hours=hours),
         rng=lambda: 0.5,
         sleep=slept or Slept(),
     )
@@ -146,6 +146,21 @@ def test_old_entries_go() -> None:
     assert len(kept) == MOST_REPLICAS
     assert kept[-1]["replica"] == "me"
     assert "gone" not in {one["replica"] for one in kept}
+
+
+async def test_a_clock_that_is_wrong_by_hours_adds_nothing_twice() -> None:
+    """It makes the entries of others look old, which they need for writes that nobody answered (seed 50932)."""
+    server = Server("one")
+    tallies, counting = replica(server, "me")
+    others, ahead = replica(server, "ahead", hours=2)
+    for _ in range(2):
+        tallies.add([effect()], UIDS, "mutate")
+        server.faults += ["mute", ""]  # the answer to the patch
+        await counting.round(0.0)
+        others.add([effect()], UIDS, "mutate")
+        await ahead.round(0.0)
+    await counting.round(0.0)
+    assert server.count("one", "matched") == 4
 
 
 async def test_dropped_entry_adds_nothing_twice() -> None:
