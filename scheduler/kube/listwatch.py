@@ -282,6 +282,7 @@ class ListWatch(Generic[T]):
         gone = error.status == 404 and self.refused is not None and self.refused.status == 404
         self.refused = error
         self.phase = Phase.EMPTY
+        self._seconds = LIST_SECONDS  # it has answered: what took too long before was no long list
         self.objects.restart()
         if not gone or not self._there:
             return False

@@ -294,6 +294,18 @@ def test_a_list_without_pages_is_not_asked_for_in_vain_for_ever() -> None:
     assert again.seconds == 120.0
 
 
+@pytest.mark.parametrize("status", [403, 404])
+def test_who_refuses_a_list_was_not_too_slow_for_it(status: int) -> None:
+    """An answer that is lost after that is missed as soon as ever, and not five minutes later."""
+    m = machine()
+    for now in (0.0, 100.0, 300.0, 600.0):
+        assert isinstance(m.action(now), FetchPage)
+        m.failed(Unreachable("no answer in time", timed_out=True), now)
+    assert m.action(1000.0) == FetchPage("limit=500", 300.0)
+    m.failed(ApiError(status, "no"), 1000.0)
+    assert m.action(1100.0) == FetchPage("limit=500", 30.0)
+
+
 def test_a_page_that_fails_is_fetched_again() -> None:
     """A lost connection in the middle of a list costs that page, not the list."""
     m = machine(page_size=1)
