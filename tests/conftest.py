@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from tests.browser.axe import axe as installed_axe
 from tests.browser.install import chromium as installed_chromium
@@ -25,6 +26,10 @@ GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
 BUILT = pytest.StashKey[Path | UnreachableError | BuildError]()
 COMMANDS = pytest.StashKey[dict[str, Path | UnreachableError | BuildError]]()
 """What tests run, of what they have as a fixture: the chart's tools, the browser, the garbage collector."""
+
+# Whoever shares the cores decides how long an example takes: no test fails for that.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.hookimpl(tryfirst=True)
