@@ -140,8 +140,9 @@ class PromisedDevices:
 
         Somebody has changed the claim, and its watch is about to tell; or nobody has, and then nothing ever tells.
         """
-        awaited = any(uid in claims for claims in self._unanswered.values())
-        return self.is_doubted(uid) and uid not in self.users.unseen and not awaited
+        if not self.is_doubted(uid) or uid in self.users.unseen:
+            return False
+        return not any(uid in claims for claims in self._unanswered.values())
 
     def may_be_written(self, uid: str) -> bool:
         """Whether the watch shows all that was written of a claim for pods of groups."""
