@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from scheduler.model.devices import AllocatedDevice, Allocation, DeviceID, PoolID
-from scheduler.state.rowlog import ChangeLog
+from scheduler.state.rowlog import FEW, ChangeLog
 
 NOTHING_USED: Mapping[str, int] = {}
 
@@ -25,7 +25,7 @@ class AllocatedDevices:
         """Device → capacity → nano-units that shares have taken."""
         self.by_pool: dict[PoolID, int] = {}
         """Pool → how often anything of it was taken or given back."""
-        self.log: ChangeLog[DeviceID] = ChangeLog()
+        self.log: ChangeLog[DeviceID] = ChangeLog(kept=FEW)
         """Devices of which something was taken or given back."""
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ from scheduler.model.devices import CLAIM, Allocation, ClaimKey, PoolID, Resourc
 from scheduler.model.pod_group import GroupKey
 from scheduler.state.allocated_devices import AllocatedDevices
 from scheduler.state.claim_users import ClaimUsers
-from scheduler.state.rowlog import ChangeLog
+from scheduler.state.rowlog import FEW, ChangeLog
 
 ObjectKey = tuple[str, str, str]
 """(kind, namespace, name)."""
@@ -61,7 +61,7 @@ class PromisedDevices:
         """UID of a claim → what it is about to be given."""
         self.users = ClaimUsers()
         """Pods of groups that are about to use claims."""
-        self.log: ChangeLog[Change] = ChangeLog()
+        self.log: ChangeLog[Change] = ChangeLog(kept=FEW)
         self._to_be_made: dict[ClaimKey, str] = {}
         """Claims that are being made, with the numbers under which what they get is assumed."""
         self._unanswered: dict[str, list[str]] = {}

@@ -16,7 +16,7 @@ from scheduler.plugins.dynamic_resources.taken_places import TakenPlaces
 from scheduler.state.cluster import Cluster
 from scheduler.state.devices import Devices
 from scheduler.state.nodes import Nodes
-from scheduler.state.rowlog import ChangeLog
+from scheduler.state.rowlog import FEW, ChangeLog
 
 _A_NODE, _A_POOL, _A_DEVICE = 8, 10, 3
 """Steps for finding the pools of a node."""
@@ -36,7 +36,7 @@ class PoolsByNode:
     """The pools that each node of a cluster can use."""
 
     def __init__(self) -> None:
-        self.log: ChangeLog[int | PoolID] = ChangeLog()
+        self.log: ChangeLog[int | PoolID] = ChangeLog(kept=FEW)
         """Rows whose node or pools changed, and pools whose devices were allocated or freed."""
         self.epoch = 0
         """How often everything was dropped."""

@@ -9,7 +9,7 @@ import pytest
 from scheduler.framework.config import default_configuration
 from scheduler.framework.profiles import build
 from scheduler.framework.status import PluginError
-from scheduler.model.devices import AllocatedDevice, Allocation, ResourceClaim
+from scheduler.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.plugins.dynamic_resources import pool_states, results
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
@@ -17,8 +17,10 @@ from scheduler.plugins.dynamic_resources.pools import pools_of
 from scheduler.plugins.dynamic_resources.requested import wanted
 from scheduler.plugins.dynamic_resources.search import Search
 from scheduler.plugins.dynamic_resources.selecting import Programs
+from scheduler.plugins.dynamic_resources.taken_places import LARGE
 from scheduler.plugins.registry import IN_TREE
 from scheduler.state.effort import Effort
+from scheduler.state.rowlog import FEW
 from scheduler.whatif.world import World
 from tests.builders import Object, node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice, taint_rule
@@ -88,6 +90,30 @@ def test_equal_nodes_are_searched_once(searches: list[Sequence[Any]]) -> None:
     again = mine.given(first, there.cluster, 8)
     assert again is not None
     assert [one.id.device for one in again["c1"]] == ["b"]
+
+
+def test_more_was_given_than_is_remembered() -> None:
+    """Of pools that many nodes reach, too: then what is taken is looked at anew."""
+    there = world([node("n0"), node("n1")])
+    many = [device(f"d{i:03}") for i in range(LARGE)]
+    there.add_all([device_class(), resource_slice("shared", *many, allNodes=True)])
+    mine, first = plugin(), claimant(there, 1, request())
+
+    def one() -> str:
+        assert not any(where.any() for _, where in mine.filter(first, there.cluster))
+        given = mine.given(first, there.cluster, 0)
+        assert given is not None
+        return given["c1"][0].id.device
+
+    assert one() == "d000"
+    taken_by(there, 0, [AllocatedDevice("r", DeviceID("gpu.test", "shared", "d000"))])
+    assert one() == "d001"
+    held = Allocation((AllocatedDevice("r", DeviceID("gpu.test", "shared", "d001")),), None)
+    for _ in range(FEW + 1):
+        there.cluster.devices.allocated.put("claim/again", held)
+        there.cluster.devices.allocated.put("claim/again", None)
+    taken_by(there, 1, [AllocatedDevice("r", DeviceID("gpu.test", "shared", "d001"))])
+    assert one() == "d002"
 
 
 READS_A_NUMBER = 'device.attributes["gpu.test"].number < 3'

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler.plugins.dynamic_resources.pools_by_node import PoolsByNode
+from scheduler.state.promised_devices import Change
 from scheduler.whatif.world import World
 from tests.builders import node
 from tests.devices import device, resource_slice, taint_rule
@@ -63,6 +64,20 @@ def test_nothing_is_left_of_what_was_before() -> None:
     taints(there, pools)
     assert pools.entries() == (NODES, NODES)
     assert {len(pools.rows_of(("gpu.test", f"n{i}"))) for i in range(NODES)} == {1}
+
+
+def test_a_reader_that_comes_late_is_not_held_for_long() -> None:
+    """More changes than are remembered cost it no more than a few: nodes are looked at when they are asked for."""
+    there, pools = opened()
+    for i in range(5_000):
+        there.cluster.devices.log.touch(Change(("gpu.test", f"other-{i}"), rebuilt=False))
+    there.add_all([resource_slice("n7", device("a", sick=True), node="n7")])
+    count, _ = lines(lambda: pools.renew(there.cluster))
+    assert count < 50
+    of = there.cluster.nodes.objects[7]
+    assert of is not None
+    found = [len(pool.devices) for pool in pools.of(7, of, there.cluster.devices) if pool.id[1] == "n7"]
+    assert found == [1]
 
 
 SICK = {"key": "sick", "effect": "NoExecute"}
