@@ -105,15 +105,17 @@ def test_more_was_given_than_is_remembered() -> None:
         assert given is not None
         return given["c1"][0].id.device
 
+    def hold(name: str) -> None:
+        given = Allocation((AllocatedDevice("r", DeviceID("gpu.test", "shared", name)),), None)
+        there.cluster.devices.assume("claim/held", given, ("default", "held"))
+
     assert one() == "d000"
-    taken_by(there, 0, [AllocatedDevice("r", DeviceID("gpu.test", "shared", "d000"))])
+    hold("d000")
     assert one() == "d001"
-    held = Allocation((AllocatedDevice("r", DeviceID("gpu.test", "shared", "d001")),), None)
-    for _ in range(FEW + 1):
-        there.cluster.devices.allocated.put("claim/again", held)
-        there.cluster.devices.allocated.put("claim/again", None)
-    taken_by(there, 1, [AllocatedDevice("r", DeviceID("gpu.test", "shared", "d001"))])
-    assert one() == "d002"
+    for _ in range(FEW):
+        hold("d001")
+        hold("d002")
+    assert one() == "d000"
 
 
 READS_A_NUMBER = 'device.attributes["gpu.test"].number < 3'
