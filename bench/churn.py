@@ -215,10 +215,16 @@ class Churn:
         free = [of for i in range(CLAIMS) if (of := f"claim-{i}") not in self._claims.values()]
         if not free:
             return self._plain(name, app)
-        made = claim(free[0], request("r", DRIVER), meta={"namespace": self._namespace})
-        self._make("resourceclaims", made, self._namespace)
-        self._claims[name] = free[0]
-        return self._pod(name, app, resourceClaims=[{"name": "device", "resourceClaimName": free[0]}])
+        chosen = self._rng.choice(free)
+        made = claim(chosen, request("r", DRIVER), meta={"namespace": self._namespace})
+        try:
+            self._make("resourceclaims", made, self._namespace)
+        except ApiError as error:
+            if error.reason == "AlreadyExists":
+                self._release(chosen)  # the API server was away when it was to be released
+            raise
+        self._claims[name] = chosen
+        return self._pod(name, app, resourceClaims=[{"name": "device", "resourceClaimName": chosen}])
 
     def _others(self, name: str, app: str) -> Object:
         """A pod that another scheduler has placed."""
@@ -243,11 +249,12 @@ class Churn:
         self._release(self._claims.pop(name))
 
     def _release(self, name: str) -> None:
+        """Released, then deleted, and only then without finalizer: a scheduler may set one until it is deleted."""
         path = f"{CLAIMS_OF.format(self._namespace)}/{name}"
         try:
             self._api.patch(f"{path}/status", {"status": {"allocation": None, "reservedFor": None}})
-            self._api.patch(path, {"metadata": {"finalizers": None}})
             self._api.delete(path)
+            self._api.patch(path, {"metadata": {"finalizers": None}})
         except ApiError as error:
             if error.status != 404:
                 raise

@@ -21,10 +21,10 @@ VERSION = re.findall(r"^(?:require)?\s+k8s\.io/kubernetes (v\S+)", (HERE / "go.m
 BINARIES = ("etcd", "kube-apiserver", "kube-scheduler", "kubectl")
 
 
-def _stamps() -> str:
-    """Linker flags that make the binaries answer with their release, as upstream's hack/lib/version.sh does."""
-    major, minor, _ = VERSION.removeprefix("v").split(".")
-    facts = {"gitMajor": major, "gitMinor": minor, "gitVersion": VERSION, "gitCommit": "", "gitTreeState": "clean"}
+def stamps(version: str) -> str:
+    """Linker flags that make binaries answer with their release, as upstream's hack/lib/version.sh does."""
+    major, minor, _ = version.removeprefix("v").split(".")
+    facts = {"gitMajor": major, "gitMinor": minor, "gitVersion": version, "gitCommit": "", "gitTreeState": "clean"}
     modules = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     return " ".join(["-s -w"] + [f"-X {module}.{name}={value}" for module in modules for name, value in facts.items()])
 
@@ -35,7 +35,7 @@ CONTROL_PLANE = Program(
     HERE,
     ("./etcd", *(f"k8s.io/kubernetes/cmd/{name}" for name in BINARIES[1:])),
     (HERE / "etcd" / "main.go",),
-    linker=_stamps(),
+    linker=stamps(VERSION),
     long="about 7 minutes on 2 cores",
 )
 # Compiled in the control plane's module and with its flags: all packages but their own are shared.
