@@ -1,9 +1,9 @@
 """Requests to one API server over kept-alive HTTP/1.1 connections: bytes in, bytes out, two exceptions.
 
-No typed models, no JSON here: `writes` builds bodies, `reflector` reads answers. Requests and streams go by `exchange`,
-where there is a proxy by `proxied`. URLs are taken as already encoded, no cookies, no redirects (they would carry the
-token elsewhere), no compression (the API server gzips answers of 128 KiB and more when asked; inflating them would
-hold the event loop).
+No typed models here: `writes` builds bodies, `reflector` reads answers, `answers` tells which are an API server's.
+Requests and streams go by `exchange`, where there is a proxy by `proxied`. URLs are taken as already encoded, no
+cookies, no redirects (they would carry the token elsewhere), no compression (the API server gzips answers of 128 KiB
+and more when asked; inflating them would hold the event loop).
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from scheduler.kube.answers import of_an_api_server
 from scheduler.kube.connection import Connection
-from scheduler.kube.errors import ApiError, Unreachable, described, of_an_api_server
+from scheduler.kube.errors import ApiError, Unreachable, described
 from scheduler.kube.exchange import Exchange
 from scheduler.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Places, Throttle
 from scheduler.kube.line import Response
@@ -57,8 +58,8 @@ class Client:
     """One API server; use as `async with Client(connection) as client`.
 
     `qps` and `burst` are clientConnection's (qps < 0: no limit), `timeout` seconds for a whole request unless it
-    says otherwise. All methods raise `ApiError` for an answer that is not 2xx and `Unreachable` for none, which a page
-    of a proxy is, too, whatever its code.
+    says otherwise. All methods raise `ApiError` for an answer that is not 2xx and `Unreachable` for none, which is
+    what an answer counts as that no API server can have given to the request (`answers`), whatever its code.
     `retries` counts repeated requests by HTTP code. `fence` tells the seconds for which we may still write (a leader's
     term); once they are over nothing that changes the cluster leaves, whatever waits here for its turn. `protobuf` is
     whether `writes` may use it, and turns False when the server does not speak it.
@@ -221,8 +222,12 @@ class Client:
         return [answer.status for answer in await self._many("POST", requests, lane, bodies=False)]
 
     async def patch_many(self, patches: Sequence[tuple[str, bytes, str]], *, lane: Lane) -> list[tuple[int, bytes]]:
-        """PATCH (path, body, content type); status and body of those that were answered, as `_many` says."""
-        return [(answer.status, answer.body) for answer in await self._many("PATCH", patches, lane, bodies=True)]
+        """PATCH (path, body, content type); status and body of those that were answered, as `_many` says.
+
+        The status is 0 where the answer is none of an API server's: what became of that patch is not known.
+        """
+        answers = await self._many("PATCH", patches, lane, bodies=True)
+        return [_judged(patch[0], answer) for patch, answer in zip(patches, answers, strict=False)]
 
     async def _many(
         self, verb: str, requests: Sequence[tuple[str, bytes, str]], lane: Lane, *, bodies: bool
@@ -332,7 +337,7 @@ class Client:
                 connection.recheck_tls()  # TLS 1.3 tells of a refused client certificate only after the handshake
             raise
         if 200 <= answer.status < 300:
-            return of_an_api_server(path, answer.body)
+            return of_an_api_server(verb, path, query, answer.body)
         raise ApiError.from_answer(answer.status, answer.body, answer.retry_after)
 
     async def _open(self, path: str, query: str, idle: float) -> Stream:
@@ -386,6 +391,16 @@ async def _rest(stream: Stream) -> bytes:
     while part := await stream.read():
         parts.append(part)
     return b"".join(parts)
+
+
+def _judged(path: str, answer: Response) -> tuple[int, bytes]:
+    """Status and body of the answer to a PATCH; status 0 if no API server wrote it."""
+    if 200 <= answer.status < 300:
+        try:
+            of_an_api_server("PATCH", path, "", answer.body)
+        except Unreachable:
+            return 0, b""
+    return answer.status, answer.body
 
 
 def _one_line(value: str) -> str:

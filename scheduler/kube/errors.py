@@ -15,8 +15,6 @@ from typing import TypeVar
 import msgspec
 
 MESSAGE_LIMIT = 1024  # a proxy's HTML page is no message; events and logs take at most a kilobyte of it
-_PAGE_SHOWN = 200
-"""Bytes of a proxy's page that are shown."""
 LONGEST_PAUSE = 30.0
 """Seconds for which a Retry-After is obeyed. The API server asks for seconds; a maintenance page asks for an hour, and
 may be gone the next minute."""
@@ -104,7 +102,6 @@ class Status(msgspec.Struct, frozen=True):
 
 
 _status = msgspec.json.Decoder(Status)
-_API_PATHS = ("/api/", "/apis/")
 
 
 class ApiError(Exception):
@@ -158,18 +155,6 @@ def read_status(body: bytes | msgspec.Raw) -> Status:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Status(message=bytes(body)[: 4 * MESSAGE_LIMIT].decode("utf-8", "replace"))
     return status
-
-
-def of_an_api_server(path: str, body: bytes) -> bytes:
-    """The body of an answer whose code says yes, if an API server wrote it. Raises Unreachable if not.
-
-    For paths of the API it always is a JSON object. Anything else is a page of what stands between us, a proxy or a
-    load balancer: the code is its own, and whether the server has acted is not known.
-    """
-    if path.startswith(_API_PATHS) and not body.startswith(b"{") and not body.lstrip().startswith(b"{"):
-        said = one_line(body[:_PAGE_SHOWN].decode("utf-8", "replace")) or "it is empty"
-        raise Unreachable(f"the answer is none of an API server's: {said}")
-    return body
 
 
 def one_line(text: str) -> str:

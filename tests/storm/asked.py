@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from msgspec import json
 
 from scheduler.apiserver import paths
 
@@ -70,6 +74,11 @@ class Effect:
     """The right answer, only late."""
     page: bool = False
     """The answer is a page for people, from a proxy that is in the way."""
+    strange: bool = False
+    """The answer is JSON, and none that the API server gives, each time another one (`strange_body`); every second
+    time where it may be a page as well."""
+    body: bytes = b""
+    """The answer that was chosen so."""
 
 
 @dataclass
@@ -79,3 +88,27 @@ class Trouble:
     requests: list[Callable[[Asked], Effect | None]] = field(default_factory=list)
     lines: list[Callable[[str, bytes], list[bytes] | None]] = field(default_factory=list)
     """Kind and line of a watch → the lines that are sent in its place; None: this one has nothing against it."""
+
+
+def strange_body(asked: Asked, rng: Random) -> bytes:
+    """What no API server says with a code of success to this request."""
+    info = asked.info
+    meta = {"name": info.name or "x", "namespace": info.namespace, "uid": "u", "resourceVersion": "7"}
+    version = f"{info.group}/{info.version}" if info.group else info.version
+    found: Any = rng.choice(
+        (
+            {},
+            {"status": "ok"},
+            {"error": "no healthy upstream", "code": 503},
+            [],
+            "ok",
+            {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 503},
+            {"kind": "ComponentStatus", "apiVersion": "v1", "metadata": meta},
+            {"kind": "ComponentStatusList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": []},
+            {"kind": "List", "apiVersion": version, "metadata": {"resourceVersion": "7"}, "items": []},
+            {"metadata": {}, "items": []},
+            {"apiVersion": version, "metadata": 3, "items": {}},
+            {"apiVersion": version, "metadata": {**meta, "name": "another"}, "spec": {}, "status": {}},
+        )
+    )
+    return json.encode(found)

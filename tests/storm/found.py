@@ -111,6 +111,40 @@ FOUND: tuple[Found, ...] = (
         scene("page", at(24.1, "requests", what="", chance=1.0, seconds=84.2, code=200, page=True, acted=True)),
     ),
     Found(
+        "JSON in place of an answer",
+        "200 with JSON that is none of the API's counted as yes to a write, and raised where an object or a list of"
+        " some kinds was read",
+        scene(
+            "strange answers",
+            at(20.0, "want", namespace="blue", name="w1", cpu=100, replicas=5, gated=True),
+            at(50.0, "requests", what="", chance=0.5, seconds=60.0, code=200, strange=True),
+            at(55.0, "ungate"),
+        ),
+    ),
+    Found(
+        "JSON in place of an eviction's answer",
+        "200 with JSON that is none of the API's counted as yes, so the pod counted as leaving for ten minutes",
+        scene(
+            "strange answers to an eviction",
+            at(5.0, "want", namespace="blue", name="p1", cpu=250, replicas=4, promise=True),
+            at(60.0, "relabel", node="n0", disk="ssd", seconds=0.0),
+            at(200.0, "relabel", node="n1", disk="hdd", seconds=0.0),
+            at(200.0, "requests", what="create pods/eviction", chance=1.0, seconds=60.0, code=200, strange=True),
+            cast=(EVICTOR,),
+        ),
+    ),
+    Found(
+        "JSON in place of earlier evictions",
+        "200 with JSON that is no list raised out of the term of a new leader, and ended the evictor, or counted as"
+        " no evictions at all",
+        scene(
+            "strange answers for earlier evictions",
+            at(100.0, "requests", what="list events", chance=1.0, seconds=40.0, code=200, strange=True),
+            *(at(100.0, "kill", who=f"evictor-{machine}", seconds=1.0) for machine in "ab"),
+            cast=(EVICTOR,),
+        ),
+    ),
+    Found(
         "a policy's event is lost",
         "the admission server compared the policies that it knew with nothing, and let pods past a policy for ever",
         scene(

@@ -7,12 +7,12 @@ after itself, so that a run with some of them left out is the same in all else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.storm.actors import DISK, MERGE, Size, Wanted
-from tests.storm.asked import OURS, Asked, Effect
+from tests.storm.asked import OURS, Asked, Effect, strange_body
 
 if TYPE_CHECKING:
     from tests.storm.world import World
@@ -334,6 +334,8 @@ def requests(world: World, rng: Random, what: str, chance: float, seconds: float
     def meddle(asked: Asked) -> Effect | None:
         if asked.user.startswith(OURS) and asked.what.startswith(what) and rng.random() < chance:
             world.hit(effect)
+            if wrong.strange and not (wrong.page and rng.random() < 0.5):
+                return replace(wrong, body=strange_body(asked, rng))
             return wrong
         return None
 

@@ -281,7 +281,7 @@ class Server:
         else:
             self._note(asked, max(effect.code, 0), None)
         if effect.code > 0:
-            status = _PAGE if effect.page else msgspec.json.encode(_status(effect.code))
+            status = effect.body or (_PAGE if effect.page else msgspec.json.encode(_status(effect.code)))
             self._later(effect.late, self._respond, session, effect.code, status, effect.retry_after)
         elif effect.code == 0:
             session.end.wire.reset()

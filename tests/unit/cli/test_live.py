@@ -5,8 +5,10 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from copy import deepcopy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -238,6 +240,50 @@ def test_a_silent_server_is_said_and_given_up_by_shadow(
     first, second = found.err.splitlines()
     assert first.endswith("has not answered yet; --request-timeout ends it after 1 s")
     assert "can't list nodes" in second
+
+
+class Healthy(BaseHTTPRequestHandler):
+    """A proxy that is well, whatever it is asked for."""
+
+    def do_GET(self) -> None:
+        said = b'{"status":"ok"}'
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def healthy(tmp_path: Path) -> Iterator[str]:
+    """A kubeconfig for such a one."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+        config = {"clusters": [cluster], "contexts": [context], "users": [{"name": "u", "user": {}}]}
+        path = tmp_path / "healthy"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **config, "current-context": "c"}))
+        yield str(path)
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["explain", "web"], ["evictor", "--dry-run"], ["policy", "impact", "--kind", "pods"]], ids=" ".join
+)
+def test_json_of_a_proxy_is_no_answer(berth: Berth, healthy: str, arguments: list[str]) -> None:
+    """One line, as for a server that does not answer."""
+    found = berth(*arguments, "--kubeconfig", healthy)
+    assert (found.code, found.out) == (2, "")
+    (line,) = found.err.splitlines()
+    assert line.startswith("berth: ")
+    assert "can't list " in line
+    assert """none of an API server's: {"status":"ok"}""" in line
 
 
 @pytest.mark.parametrize("given", ["soon", "-1", "", "1.5s"])

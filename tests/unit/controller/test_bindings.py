@@ -13,14 +13,15 @@ from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import Bind, Withdraw
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus
 from scheduler.framework.decision import Decision
+from scheduler.kube.answers import of_an_api_server
 from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError, Cause, Details, Unreachable, of_an_api_server
+from scheduler.kube.errors import ApiError, Cause, Details, Unreachable
 from scheduler.kube.flow import BIND, CONFIRM, Lane
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from tests.builders import pod
 
-OK = b'{"kind":"Status","status":"Success"}'
+OK = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
 LOST = Unreachable("server disconnected")
 SILENT = Unreachable("no answer in time", timed_out=True)
 REFUSED = Unreachable("connection refused", sent=False)
@@ -108,7 +109,7 @@ class World:
         self.settle()
         if isinstance(answer, Exception):
             raise answer
-        return of_an_api_server(path, answer)  # as the client does
+        return of_an_api_server("POST", path, "", answer)  # as the client does
 
     def settle(self) -> None:
         """Store what has landed by now."""

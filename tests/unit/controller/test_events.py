@@ -17,8 +17,9 @@ from scheduler.kube.client import Client
 from scheduler.kube.connection import Connection
 from scheduler.kube.writes import PodRef, event
 
-OK = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
-LAST = b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
+MADE = b'{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"name":"p.1","uid":"u","resourceVersion":"7"}}'
+OK = b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%b" % (len(MADE), MADE)
+LAST = b"HTTP/1.1 201 Created\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(MADE), MADE)
 
 PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 19\r\n\r\n<html>Hello.</html>"
 """What stands between says it to anything."""

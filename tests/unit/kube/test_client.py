@@ -16,7 +16,7 @@ from scheduler.kube.credentials import RETRY_SECONDS, Credential, Credentials
 from scheduler.kube.errors import ApiError, ConfigError, Unreachable
 from scheduler.kube.flow import BIND, EVICT, LANES, LEASE, STATUS
 from tests.unit.kube.conftest import ScriptedServer
-from tests.unit.kube.wirekit import status
+from tests.unit.kube.wirekit import DONE, listing, status, stored
 
 Until = Callable[..., Awaitable[None]]
 
@@ -35,9 +35,9 @@ def script(*answers: web.Response) -> Callable[[web.Request], Awaitable[web.Stre
 @pytest.mark.parametrize("code", [200, 201, 202])
 async def test_every_2xx_is_success(server: ScriptedServer, code: int) -> None:
     """200, 201 and 202 all give the body back (the typed client used to raise after a successful bind)."""
-    server.answer = script(web.Response(status=code, body=b'{"ok":1}'))
+    server.answer = script(web.Response(status=code, body=DONE))
     async with server.client() as client:
-        assert await client.create("/api/v1/namespaces/ns/pods/a/binding", b"{}", lane=BIND) == b'{"ok":1}'
+        assert await client.create("/api/v1/namespaces/ns/pods/a/binding", b"{}", lane=BIND) == DONE
     assert server.seen == [("POST", "/api/v1/namespaces/ns/pods/a/binding")]
     assert server.bodies == [b"{}"]
     assert server.headers[0]["Content-Type"] == "application/json"
@@ -60,15 +60,15 @@ async def test_a_page_is_no_answer(server: ScriptedServer, verb: str, page: byte
 
 async def test_other_paths_may_answer_in_text(server: ScriptedServer) -> None:
     """Only of the API it is known that it answers in JSON; white space before an object is no matter."""
-    server.answer = script(web.Response(body=b"up 1"), web.Response(body=b" \n{}"))
+    server.answer = script(web.Response(body=b"up 1"), web.Response(body=b" \n" + stored("Node", "n")))
     async with server.client() as client:
         assert await client.get("/metrics") == b"up 1"
-        assert await client.get("/api/v1/nodes/n") == b" \n{}"
+        assert await client.get("/api/v1/nodes/n") == b" \n" + stored("Node", "n")
 
 
 async def test_verbs_and_content_types(server: ScriptedServer) -> None:
     """Each thin method sends its verb, its media type and its query, and a path is sent as it was encoded."""
-    server.answer = script(web.Response(body=b"{}"))
+    server.answer = script(web.Response(body=listing(7)))
     async with server.client() as client:
         await client.get("/api/v1/pods", query="limit=1&continue=a%2Bb%3D")
         await client.replace("/x", b"{}")

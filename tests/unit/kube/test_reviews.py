@@ -18,6 +18,11 @@ from tests.unit.kube.conftest import ScriptedServer
 USER = {"username": "prometheus", "uid": "7", "groups": ["scrapers"], "extra": {"scopes": ["metrics"]}}
 
 
+def answered(review: dict[str, Any], status: dict[str, Any]) -> web.Response:
+    """The review with its answer in it, as the API server gives it back."""
+    return web.json_response({**review, "status": status}, status=201)
+
+
 class Server:
     """Knows one token and whether its owner may."""
 
@@ -32,8 +37,8 @@ class Server:
         self.asked.append(review["spec"])
         if review["kind"] == "TokenReview":
             user = USER if self.authenticated else {}
-            return web.json_response({"status": {"authenticated": self.authenticated, "user": user}}, status=201)
-        return web.json_response({"status": {"allowed": self.allowed}}, status=201)
+            return answered(review, {"authenticated": self.authenticated, "user": user})
+        return answered(review, {"allowed": self.allowed})
 
 
 @pytest.mark.parametrize(
@@ -136,7 +141,7 @@ async def test_who_is_known_is_served_beside_strangers(server: ScriptedServer) -
     async def answer(request: web.Request) -> web.StreamResponse:
         review = json.loads(await request.read())
         good = review["spec"].get("token", "good").startswith("good")
-        return web.json_response({"status": {"authenticated": good, "user": USER, "allowed": good}}, status=201)
+        return answered(review, {"authenticated": good, "user": USER, "allowed": good})
 
     server.answer = answer
     async with server.client() as client:
@@ -177,7 +182,9 @@ async def test_the_clusters_authorities(server: ScriptedServer) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
         assert request.query["fieldSelector"] == f"metadata.name={NAME}"
         if "watch" not in request.query:
-            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+            return web.json_response(
+                {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}
+            )
         stream = web.StreamResponse()
         await stream.prepare(request)
         while True:

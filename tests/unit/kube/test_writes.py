@@ -20,6 +20,7 @@ from scheduler.kube.flow import BIND
 from scheduler.kube.protobuf import MEDIA_TYPE
 from scheduler.kube.writes import PodRef
 from tests.unit.kube.conftest import ScriptedServer
+from tests.unit.kube.wirekit import DONE, stored
 
 POD = PodRef("ns", "web-0", "u-1", "42")
 
@@ -148,13 +149,19 @@ def test_eviction_and_deletion_have_preconditions() -> None:
     assert json.loads(body) == {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u-1"}}
 
 
+async def yes(request: web.Request) -> web.StreamResponse:
+    """What the API server says to a write that it has carried out."""
+    if request.path.endswith("/events"):
+        return web.Response(status=201, body=stored("Event", "web-0.1", "events.k8s.io/v1"))
+    if request.path.endswith(("/binding", "/eviction")):
+        return web.Response(status=201, body=DONE)
+    return web.Response(body=stored("Pod", "web-0"))
+
+
 async def test_the_callers_send_what_the_builders_built(server: ScriptedServer) -> None:
     """Verb, path and media type of each request on the wire."""
 
-    async def answer(_: web.Request) -> web.StreamResponse:
-        return web.Response(status=201, body=b"{}")
-
-    server.answer = answer
+    server.answer = yes
     async with server.client() as client:
         await writes.bind(client, POD, "n")
         await writes.record(client, told())
@@ -192,10 +199,7 @@ def _filled(found: Any) -> Any:
 async def test_bindings_and_events_are_said_in_protobuf(server: ScriptedServer) -> None:
     """By a client that speaks it; answers and the rest stay JSON."""
 
-    async def answer(_: web.Request) -> web.StreamResponse:
-        return web.Response(status=201, body=b"{}")
-
-    server.answer = answer
+    server.answer = yes
     async with server.client(protobuf=True) as client:
         await writes.bind(client, POD, "n")
         await writes.record(client, said := told())
@@ -211,7 +215,7 @@ async def test_json_after_a_refusal(server: ScriptedServer, code: int) -> None:
     """A server that does not speak protobuf is asked once: the same write goes in JSON, and all after it."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=code if request.content_type == MEDIA_TYPE else 201, body=b"{}")
+        return web.Response(status=code) if request.content_type == MEDIA_TYPE else await yes(request)
 
     server.answer = answer
     async with server.client(protobuf=True) as client:
@@ -240,10 +244,10 @@ async def test_swallowed_binds_hold_nobody_up(server: ScriptedServer, monkeypatc
     monkeypatch.setattr(writes, "BIND_PATIENCE", 0.01)
     over = asyncio.Event()
 
-    async def answer(_: web.Request) -> web.StreamResponse:
+    async def answer(request: web.Request) -> web.StreamResponse:
         if len(server.seen) <= BIND.width:
             await over.wait()
-        return web.Response(status=201, body=b"{}")
+        return await yes(request)
 
     server.answer = answer
     async with server.client(qps=-1) as client:

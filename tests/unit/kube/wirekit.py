@@ -33,12 +33,22 @@ def listing(version: int | str, *items: dict[str, Any], go_on: str = "") -> byte
     """A page of a list."""
     return json.dumps(
         {
-            "kind": "ThingList",
+            "kind": "PodList",
             "apiVersion": "v1",
             "metadata": {"resourceVersion": str(version), "continue": go_on},
             "items": list(items),
         }
     ).encode()
+
+
+DONE = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}\n'
+"""The answer to a Binding, to an eviction, and to a deletion that is over at once."""
+
+
+def stored(kind: str, name: str, api_version: str = "v1") -> bytes:
+    """The answer to a read or a write of an object."""
+    meta = {"name": name, "uid": "u-1", "resourceVersion": "7"}
+    return msgspec.json.encode({"kind": kind, "apiVersion": api_version, "metadata": meta})
 
 
 def event(word: str, body: dict[str, Any]) -> bytes:
