@@ -52,7 +52,9 @@ def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices) 
     """The pod goes from `reservedFor` of its claims, one entry of a list that others may be changing.
 
     A pod that is deleted stays there: when the claim controller takes it out, it frees the devices, which nobody else
-    would. kube-scheduler takes it out, and the claim keeps its devices for nobody.
+    would. kube-scheduler takes it out, and the claim keeps its devices for nobody. Where our write of a claim was
+    refused, and the pod is there all the same, another leader may have put it there, and be binding it: the Lease can
+    be deleted. So it stays, as the next attempt can use it.
     """
     uid = assumed.pod.uid
     for one in reservation.claims:
@@ -65,7 +67,7 @@ def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices) 
             continue  # other pods of the group may need it
         claim = devices.claims.get(one.key)
         there = claim is not None and claim.uid == one.uid and uid in claim.reserved_for
-        if there or _is_reserved(one, assumed, devices):
+        if (there and assumed.refused != _CONFLICT) or _is_reserved(one, assumed, devices):
             change = {"status": {"reservedFor": [{"$patch": "delete", "uid": uid}]}}
             version = latest("" if claim is None else claim.resource_version, assumed.written.get(one.object_key))
             yield Patch(one.object_key, one.uid, version, change, "status", strategic=True)

@@ -144,6 +144,15 @@ def test_a_conflict_with_nobody_of_a_pod_that_goes(harness: Harness, one: Api, f
     assert not devices.is_taken(device_id)
 
 
+def test_what_another_leader_has_reserved_stays(harness: Harness, one: Api) -> None:
+    """The Lease was deleted, so there are two for a moment. Without its claim, the pod could not start where it is."""
+    one.put(claiming(pod("p"), "c"))
+    harness.cycles()
+    one.edit(CLAIM, status=allocated(result("d0", "n"), node="n", reserved=["default/p"]))
+    said = harness.handle(PreBindWriteFailed("default/p", 409, "it has changed", {}))
+    assert not [each for each in said if isinstance(each, UnreserveWrite)]
+
+
 def test_a_pod_that_somebody_else_has_bound_keeps_its_claims(harness: Harness, one: Api) -> None:
     """It needs them where it is."""
     one.put(claiming(pod("p"), "c"))
