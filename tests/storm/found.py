@@ -225,6 +225,18 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
+        "a claim that another leader has reserved",
+        "of two leaders for a moment, the one whose write of a claim was refused took the pod out of it, which the"
+        " other one was binding (seed 100130)",
+        scene(
+            "two leaders 2",
+            at(73.9, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=8),
+            at(90.8, "lease-gone"),
+            at(91.6, "delete-pods", count=8),
+            cast=(DEVICES,),
+        ),
+    ),
+    Found(
         "a claim that others still use",
         "the API server put the patch that takes one user out of a claim in the place of all users (seed 130)",
         scene(
