@@ -45,6 +45,12 @@ class Nominator:
         self.ending: deque[_Ending] = deque()
         """Nominations that are still to be ended."""
 
+    def nominate(self, pod: Pod, node: str, now: float) -> None:
+        """Nominate a pod for a node. Where it was nominated for another one, others may fit there now."""
+        if self._cluster.nominations.node_of(pod.uid) not in (None, node):
+            self.end(pod, now, real=False)
+        self._cluster.nominations.put(pod, node)
+
     def end(self, pod: Pod, now: float, *, real: bool = True) -> None:
         """End a pod's nomination. If the pod was not placed there, others may fit now. `real`: as in `Queue.wake`."""
         node = self._cluster.nominations.drop(pod.uid)

@@ -56,7 +56,7 @@ class Victims:
     def preempt(self, pod: Pod, node: str, victims: tuple[Pod, ...], now: float) -> None:
         """Nominate the pod for the node and have its victims removed."""
         nominations = self._cluster.nominations
-        nominations.put(pod, node)
+        self._nominator.nominate(pod, node, now)
         here = self._cluster.nodes.live_row(node)
         if len(victims) > _AT_ONCE:
             # Those of the node first: while they leave, the pod waits for them.

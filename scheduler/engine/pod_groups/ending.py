@@ -197,7 +197,7 @@ class Endings:
         if nominated == "":
             self._nominator.end(queued.pod, now, real=False)
         elif nominated:
-            self._cluster.nominations.put(queued.pod, nominated)
+            self._nominator.nominate(queued.pod, nominated, now)
         story_writer.failed(queued, reason, message, member.plugins, now)
         self._outbox.failed(queued, reason, message, member.plugins, member.decision, nominated)
 

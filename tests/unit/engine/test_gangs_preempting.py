@@ -129,6 +129,25 @@ def test_nobody_of_equal_priority_goes(gangs: Harness) -> None:
     assert condition(said).endswith("pod group preemption: No preemption victims found for incoming preemptor")
 
 
+def test_a_gang_that_plans_anew_leaves_room_to_others_where_it_was_to_go(gangs: Harness) -> None:
+    """Another scheduler's pod takes some of the room that the gang has made. It makes room elsewhere, and what is left
+    here is for a lesser pod that waits."""
+    gangs.put(*(node(f"n{i}", "2") for i in range(3)))
+    gangs.put(*(running(f"low-{i}", f"n{i}", cpu="2", started=i) for i in range(3)))
+    gangs.put(group("high", 2, 5), *(member("high", i, cpu="2", priority=5) for i in range(2)))
+    assert victims(gangs.cycles()) == {"low-1", "low-2"}
+    gangs.put(pod("small", "1"))
+    assert bound(gangs.cycles()) == {}
+    gangs.put(running("other", "n2", priority=10))
+    for name in ("low-2", "low-1"):
+        gangs.gone("Pod", name)
+    gangs.after(10)
+    said = gangs.cycles()
+    assert victims(said) == {"low-0"}
+    gangs.after(10)
+    assert bound([*said, *gangs.cycles()]) == {"small": "n2"}
+
+
 def test_a_gang_that_may_not_preempt_removes_nobody(gangs: Harness) -> None:
     gangs.put(node("n0", "2"), running("low", "n0", "2"))
     gangs.put(group("high", 1, 5), member("high", 0, priority=5, preemptionPolicy="Never"))
