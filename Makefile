@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check unit controlplane browser vectors reference manifests schemas chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-ceiling bench-trace bench-scale hostile storm soak
+.PHONY: help setup demo tour test check unit controlplane browser vectors reference manifests schemas chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-ceiling bench-trace bench-scale hostile storm soak older
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ storm: $(STAMP) ## A simulated week: berth run in a world that lies, delays and 
 
 soak: $(STAMP) controlplane ## Mixed churn on a real API server, and what memory, descriptors and caches come to: make soak MINUTES=60
 	@$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),10)
+
+older: $(STAMP) controlplane ## Tests on real processes with an older kube-apiserver: make older VERSION=1.32 TESTS=tests/integration/test_pods.py
+	@assets=$$($(BIN)/python -m tests.controlplane.older $(or $(VERSION),1.32)) && KUBEBUILDER_ASSETS="$$assets" $(BIN)/python -m tests.controlplane.older_tests $(TESTS)
 
 vectors: $(STAMP) ## Compare decisions with the real plugins' answers: make vectors VECTORS=path
 	@$(BIN)/pytest -q tests/conformance
