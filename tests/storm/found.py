@@ -386,6 +386,32 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
+        "evictions that a backup undoes",
+        "who came back with the backup counted as leaving for ten minutes, as the API had said yes to the eviction (seed"
+        " 105171)",
+        scene(
+            "evicted before a backup",
+            at(5.0, "want", namespace="blue", name="p1", cpu=250, replicas=4, promise=True),
+            at(60.0, "relabel", node="n0", disk="ssd", seconds=0.0),
+            at(300.0, "relabel", node="n1", disk="hdd", seconds=0.0),
+            at(325.0, "restore", back=15.0, seconds=0.5),
+            cast=(EVICTOR,),
+        ),
+    ),
+    Found(
+        "evictions that a backup undoes before a watch shows them",
+        "the same, and nothing that the watch brought told of the restore (beside seed 105171)",
+        scene(
+            "evicted unseen before a backup",
+            at(5.0, "want", namespace="blue", name="p1", cpu=250, replicas=4, promise=True),
+            at(60.0, "relabel", node="n0", disk="ssd", seconds=0.0),
+            at(300.0, "relabel", node="n1", disk="hdd", seconds=0.0),
+            at(314.0, "watch-lines", plural="pods", how="lost", chance=1.0, seconds=8.0),
+            at(320.0, "restore", back=10.0, seconds=0.5),
+            cast=(EVICTOR,),
+        ),
+    ),
+    Found(
         "a page in place of earlier evictions",
         "200 with a proxy's page raised DecodeError out of the term of a new leader, and ended the evictor (seed"
         " 53074)",

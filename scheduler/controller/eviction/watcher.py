@@ -183,7 +183,7 @@ class Watcher:
             on_refused=log_refusal,
             check_seconds=check_seconds(resource),
             on_lost=lambda *lost: self.sight.lost(*lost),
-            on_back=lambda of: self.sight.back(of),
+            on_back=self._back,
             rng=self._machine.chance,
             clock=self._clock,
         )
@@ -194,6 +194,11 @@ class Watcher:
                 self._receive(Gone(kind, change.namespace, change.name, change.uid))
             else:
                 self._receive(Put(change.object))
+
+    def _back(self, resource: Resource) -> None:
+        """The API server's data is that of a backup."""
+        self.sight.back(resource)
+        self._writer.forget_intents()
 
     def _receive(self, stimulus: Stimulus) -> None:
         self._inbox.append(stimulus)

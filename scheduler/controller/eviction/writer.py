@@ -80,6 +80,10 @@ class Writer:
         """Write the intent down and evict; `answer` gets Answered."""
         self._under_way.start(self._evict(instruction))
 
+    def forget_intents(self) -> None:
+        """The API server's data is that of a backup, which may not have them: the next evictions write them anew."""
+        self._meant.clear()
+
     def tell(self, instruction: RecordPodEvent | RecordNodeEvent | RecordEvictorEvent) -> None:
         """Post an Event."""
         until, annotations = "", None

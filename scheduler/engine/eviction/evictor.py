@@ -50,8 +50,12 @@ _READ_RATE, _READ_BURST = 5.0, 20
 """Nodes that are read in a second, and at once, only so as to tell of pods that a gate holds back anyway."""
 MOST_DUE = 2000
 """Promises that are due and are seen to in one look."""
-_LEAVING_SECONDS = 600.0
-"""After the API said yes to an eviction, a pod that is still there is looked at anew."""
+_LEAVING_SECONDS = 60.0
+"""After the API said yes to an eviction, a pod that nothing has shown to go for so long is looked at anew.
+
+By then a comparison has found what the watch lost, so perhaps a restore from a backup has undone the eviction. Should
+the pod be on its way all the same, the second observation says so.
+"""
 _MEANT_BEFORE = "the pod was asked to go and is gone, though the API's answer to that is not known: counted as evicted"
 
 
@@ -76,7 +80,8 @@ class Evictor:
         self._asked: dict[str, tuple[Broken, Turn]] = {}
         """Evictions without an answer: the watch may be quicker than the answer."""
         self._leaving: dict[str, float] = {}
-        """Pods to whose eviction the API said yes, and until when (engine time) nothing more is asked of it."""
+        """Pods to whose eviction the API said yes, and that the watch has not shown to go: until when (engine time)
+        nothing more is asked of it."""
         self._reads = Appointments(_READ_RATE, _READ_BURST)
         self._notices = Notices(now)
         self._due: list[tuple[float, int, str]] = []
@@ -363,22 +368,21 @@ class Evictor:
         meant = meaning(answer, observe=observe)
         broken, turn = self._asked.pop(answer.uid)
         pod = broken.followed.pod
+        stays = self.observed.stays(answer.uid)
         self.evictions[broken.reason, meant.result] += 1
         turn = replace(turn, asked_at="" if observe else answer.asked_at)
-        evicted = self._owners.answered(
-            pod, turn, now, evicted=not observe and meant.evicted, stays=self.observed.stays(answer.uid)
-        )
+        evicted = self._owners.answered(pod, turn, now, evicted=not observe and meant.evicted, stays=stays)
         if not evicted:
             self.observed.claims.drop(answer.uid)
         said = self._said(broken, answer, meant, turn if evicted else None)
-        if meant.then is Then.LEAVE:
+        if meant.then is Then.LEAVE and stays:
             self._leaving[answer.uid] = now + _LEAVING_SECONDS
         if self.broken.get(answer.uid) is not broken:
             return said if evicted else []  # mended, or gone, while the API was asked
         match meant.then:
             case Then.LEAVE:
                 broken.stage = Stage.LEAVING
-                self._wake_at(broken, self._leaving[answer.uid])
+                self._wake_at(broken, now + _LEAVING_SECONDS)
             case Then.RETRY:
                 self._hold(broken, now + self._backoff(broken, answer.retry_after))
             case Then.REST:
@@ -412,7 +416,11 @@ class Evictor:
 
     def _seen_to_go(self, pod: Pod | Gone, now: float) -> list[Instruction]:
         """A pod changed, or is gone: if nobody knew whether it was evicted, that is known now."""
-        if self.observed.stays(pod.uid) or (turn := self._owners.lost(pod.uid, now)) is None:
+        if self.observed.stays(pod.uid):
+            return []
+        # Should it be there again, then as a backup has it, and nobody has asked that it go.
+        self._leaving.pop(pod.uid, None)
+        if (turn := self._owners.lost(pod.uid, now)) is None:
             return []
         gone = pod if isinstance(pod, Gone) else Gone("Pod", pod.namespace, pod.name, pod.uid)
         return [RecordPodEvent(gone, "Normal", "Evicted", _MEANT_BEFORE, turn=turn)]

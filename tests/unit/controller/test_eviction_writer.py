@@ -232,6 +232,19 @@ async def test_an_intent_is_written_anew(clock: SimpleNamespace) -> None:
     ]
 
 
+async def test_intents_of_before_a_restore_are_written_anew() -> None:
+    """A backup may not have them, and the next leader would not know of evictions that it has to space."""
+    client = FakeClient()
+    writer = Writer(
+        cast(Client, client), lambda _: None, Decoder(), lambda: True, LEASE, "me", observe=False, machine=MACHINE
+    )
+    for _ in range(2):
+        writer.evict(EVICT)
+        assert await writer.drain(10) == 0
+        writer.forget_intents()
+    assert [what for what, _ in client.asked] == ["event", "eviction"] * 2
+
+
 async def test_notes_say_until_when_and_records_are_marked(clock: SimpleNamespace) -> None:
     """A time of the engine is said as a time of day; what the next process reads is in annotations."""
     client = FakeClient()

@@ -29,6 +29,8 @@ PROMISES: dict[str, set[Any]] = {
 }
 """Annotation → disks of which it holds (or says nothing of)."""
 ROOM = 4
+LEAVING = 60.0
+"""A pod that stays for so long after a yes is looked at anew."""
 CAREFUL = {
     "node_rate": 1 / 40,
     "node_burst": 2,
@@ -183,7 +185,7 @@ class Sequence(RuleBasedStateMachine):
         pods[name]["metadata"]["annotations"] = dict([promise])
         assert self.disk(eviction.target) in PROMISES[promise[1]], "the target breaks the promise too"
         assert self.load(eviction.target) < ROOM, "the target has no room"
-        assert now - self.accepted.get(name, -1e9) >= 600, "it is on its way already"
+        assert now - self.accepted.get(name, -1e9) >= LEAVING, "it is on its way already"
         assert not self.harness.evictor.breaker.open, "the breaker is open"
         self.evictions.append((now, eviction.node))
         for burst, rate, where in (
@@ -244,7 +246,7 @@ def test_a_pod_that_leaves_is_edited() -> None:
     world.pass_time(0.0, True, [201])
     world.pass_time(GRACE, True, [201])
     assert [node for _, node in world.evictions] == ["n0"]
-    world.pass_time(600.0, True, [201])
+    world.pass_time(LEAVING, True, [201])
     world.pass_time(GRACE, True, [201])
     assert [node for _, node in world.evictions] == ["n0", "n0"]
     world.teardown()

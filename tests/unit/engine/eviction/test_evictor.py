@@ -248,6 +248,39 @@ def test_gone_while_asked(harness: Harness) -> None:
     assert len(harness.evictor.observed.claims) == 0
 
 
+@pytest.mark.parametrize("seen", ["gone", "leaving", "before the answer"])
+def test_back_from_a_backup(harness: Harness, seen: str) -> None:
+    """An evicted pod was seen to go, and a backup brings it back: nobody asks that it go, so it is evicted again."""
+    evicted(harness, "web")
+    pod = harness.objects["Pod", "default/web"]
+    if seen == "leaving":
+        harness.answer("web", 201)
+        harness.put(pod | {"metadata": pod["metadata"] | {"deletionTimestamp": harness.clock()}})
+    elif seen == "gone":
+        harness.answer("web", 201)
+        harness.lose("Pod", "web")
+    else:
+        harness.lose("Pod", "web")
+        harness.answer("web", 201)
+    assert harness.after(10) == []
+    harness.put(pod)
+    assert harness.after(0) == []
+    assert harness.after(GRACE) == ["web"]
+
+
+@pytest.mark.parametrize("goes", [False, True])
+def test_never_seen_to_go(harness: Harness, goes: bool) -> None:
+    """After a minute the API is asked: if a backup has undone the eviction, it is asked for again, and else not."""
+    evicted(harness, "web")
+    harness.answer("web", 201)
+    pod = harness.objects["Pod", "default/web"]
+    if goes:
+        harness.store(pod | {"metadata": pod["metadata"] | {"deletionTimestamp": harness.clock()}})
+    assert harness.after(59) == []
+    assert harness.after(1) == []
+    assert harness.after(GRACE) == ([] if goes else ["web"])
+
+
 def test_successor_that_lands_back_waits(harness: Harness) -> None:
     """Evicted, made anew, on the wrong node again: the owner's backoff, doubled each round."""
     harness.put(disk("c", "hdd"))
