@@ -19,8 +19,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import yaml
@@ -39,7 +40,8 @@ from tests.integration.evictor import BRISK, Evictor
 
 SCHEDULER = "soaked"
 GROWTH = 1.05
-"""How much more C code may have allocated after the load than after the first quarter of it, less open connections."""
+"""How much more C code may have allocated in the last quarter of the load than in the second eighth of it, less open
+connections: the medians of samples, or what is in use at rest where there are too few."""
 OBJECTS = 1.1
 """The same of Python objects. What stories hold varies: 110,000 to 123,000 in an hour in which nothing grew."""
 RESIDENT = 1.25
@@ -55,6 +57,8 @@ EMPTY = ("pods", "assumed", "inFlight", "pending", "binding", "statuses", "bindi
 PATIENCE = 120.0
 LEAST_MB = 1.0
 """So much more may always be in use: three or four connections."""
+_FEWEST = 5
+"""Samples that make a median."""
 _TYPES = 12
 """Types of objects that are named when there are more."""
 _LINES, _LETTERS = 40, 3000
@@ -147,9 +151,14 @@ class Soak:
         self._evictor.wait_synced()
         self.began = time.monotonic()
         self._load(_SHARE_OF_WARM_UP * seconds, restart_every, sample_every)
+        warm = len(self.samples)
         before, kept_before = self._rest(), self._kept()
         self._load((1 - _SHARE_OF_WARM_UP) * seconds, restart_every, sample_every, least)
+        loaded = self.samples[warm + 1 :]
         after, kept_after = self._rest(), self._kept()
+        usual_before, usual_after = usual(self.samples[warm // 2 : warm]), usual(loaded[-(len(loaded) // 3) :])
+        if usual_before and usual_after:
+            before, after = {**before, **usual_before}, {**after, **usual_after}
         wrong = grown(before, after, growth) + left_over(after)
         for name, was in kept_before.items():
             wrong += more_kept(name, was, kept_after[name], growth)
@@ -222,7 +231,7 @@ class Soak:
 
 def grown(before: dict[str, Any], after: dict[str, Any], growth: float = GROWTH) -> list[str]:
     """What is in use beyond what may be."""
-    before, after = ({**one, **in_use(one)} for one in (before, after))
+    before, after = ({**in_use(one), **one} for one in (before, after))
     bounds: dict[str, Callable[[float], float]] = {
         "in use": lambda was: growth * was,
         "objects": lambda was: max(growth, OBJECTS) * was,
@@ -244,6 +253,12 @@ def in_use(sample: dict[str, Any]) -> dict[str, float]:
     if "heapUsed" not in sample:
         return {}
     return {"in use": (sample["heapUsed"] - CONNECTION_KIB * sample["descriptors"]) / 1024}
+
+
+def usual(samples: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """What is in use under load, as a median, since buffers of connections come and go; nothing of too few samples."""
+    found = [one["in use"] for one in map(in_use, samples) if one]
+    return {"in use": median(found)} if len(found) >= _FEWEST else {}
 
 
 def more_kept(name: str, before: Object, after: Object, growth: float = GROWTH) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.soak import CONNECTION_KIB, Soak, grown, more_kept, tracebacks
+from bench.soak import CONNECTION_KIB, Soak, grown, more_kept, tracebacks, usual
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import Process
 
@@ -51,6 +51,17 @@ def test_growth_is_told() -> None:
         "objects: 1e+05 after the first quarter, 1.1e+05 at the end, want at most 1.1e+05",
         "memory: 100 after the first quarter, 125.1 at the end, want at most 125",
         "tasks: 60 after the first quarter, 69 at the end, want at most 68",
+    ]
+
+
+def test_one_sample_with_many_buffers_is_no_growth() -> None:
+    """Under load, the median counts; too few samples say nothing."""
+    samples = [{"heapUsed": 30_000 + more, "descriptors": 10} for more in (0, 40, 9_000, 20, 10)]
+    [found] = usual(samples).values()
+    assert found == (30_020 - 10 * CONNECTION_KIB) / 1024
+    assert usual(samples[1:]) == {}
+    assert grown({"in use": 26.0}, {"in use": 27.5, "heapUsed": 1, "descriptors": 0}) == [
+        "in use: 26 after the first quarter, 27.5 at the end, want at most 27.3"
     ]
 
 
