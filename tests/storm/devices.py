@@ -2,8 +2,8 @@
 
 D1: no device is given to two claims. D2: in the end the claim of each bound pod has a device of its node, and is
 reserved for it. D3: in the end no claim is reserved for a pod that is not there, and none has a device for nobody, but
-that of a pod which waits for something else than devices. Unreserve leaves the allocation, as kube-scheduler's does,
-and PostFilter frees it once another node would take the pod.
+that of a pod which waits for something else than devices, or went while nobody led (`left_alone`). Unreserve leaves the
+allocation, as kube-scheduler's does, and PostFilter frees it once another node would take the pod.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from scheduler.apiserver.storage import Change
 from tests import devices
 from tests.storm.actors import MERGE, ended, node_of, periodically
 from tests.storm.gangs import gang_of
+from tests.storm.left_alone import LeftAlone
 
 if TYPE_CHECKING:
     from tests.storm.world import World
@@ -35,6 +36,7 @@ class Devices:
         self._world = world
         self._server = world.server
         self._wrong: set[tuple[str, ...]] = set()
+        self._alone = LeftAlone(world)
         claims = self._server.registry.built_in("resourceclaims")
         self._server.store.collection(claims.collection).listeners[self] = None
 
@@ -59,12 +61,15 @@ class Devices:
 
     def _sweep(self) -> None:
         """What the claim controller does: reservations of pods that are gone end, and then the device is free."""
+        self._alone.look()
         there = {pod["metadata"]["uid"] for pod in self._server.objects("pods") if not ended(pod)} | self._groups()
         for claim in self._server.objects("resourceclaims"):
             meta, status = claim["metadata"], claim.get("status") or {}
             path = f"{GROUP}/namespaces/{meta['namespace']}/resourceclaims/{meta['name']}"
             users = status.get("reservedFor") or []
             kept = [one for one in users if one["uid"] in there]
+            if kept:
+                self._alone.used((meta["namespace"], meta["name"]))
             if len(kept) < len(users):
                 freed: JsonObject = {} if kept else {"allocation": None}
                 self._server.call(
@@ -140,7 +145,8 @@ class Devices:
             name = claim["metadata"]["name"]
             if gone := set(users) - pods.keys() - self._groups():
                 say("D3", f"{name} is reserved for users that are gone: {sorted(gone)}")
-            if given(claim) and not users and (claim["metadata"]["namespace"], name) not in waiting:
+            key = (claim["metadata"]["namespace"], name)
+            if given(claim) and not users and key not in waiting and key not in self._alone:
                 say("D3", f"{name} has {given(claim)} for nobody")
 
 
