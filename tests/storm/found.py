@@ -387,7 +387,7 @@ FOUND: tuple[Found, ...] = (
     ),
     Found(
         "evictions that a backup undoes",
-        "who came back with the backup counted as leaving for ten minutes, as the API had said yes to the eviction (seed"
+        "who came back with the backup counted as leaving for ten minutes, as the API had said yes before (seed"
         " 105171)",
         scene(
             "evicted before a backup",
