@@ -207,6 +207,7 @@ def test_observe_with_the_manifests_rights(
     assert told(api, "Evicting", "web", audited_namespace) == []
 
 
+@pytest.mark.newest
 def test_a_pod_with_a_claim_goes_where_its_devices_are(
     audited: ControlPlane, audited_namespace: str, harbour: Harbour, add_nodes: AddNodes
 ) -> None:

@@ -223,6 +223,7 @@ PENDING: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.newest
 def test_what_is_said_of_pods_that_wait(disks: Disks, two: tuple[str, str], harbour: Harbour) -> None:
     """Condition and event of Berth and kube-scheduler are the same for each kind of missing volume."""
     disks.make_class()

@@ -146,7 +146,8 @@ class Watch(Watcher):
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
         expired_already = options.since is not None and options.since < self._collection.oldest
-        server.on_watch(self.user, self._resource.collection, options.since, expired_already)
+        told = expired_already and not self._session.end.peer.over  # who has given the request up hears nothing
+        server.on_watch(self.user, self._resource.collection, options.since, told)
         if expired_already:
             too_old = f"too old resource version: {options.since} ({self._collection.oldest})"
             self.fail(expired(too_old))
@@ -218,7 +219,7 @@ class Server:
         self.on_entry: Callable[[Entry, Asked | None], None] = lambda entry, asked: None
         self.on_restore: Callable[[], None] = lambda: None
         self.on_watch: Callable[[str, str, int | None, bool], None] = lambda user, kind, since, expired: None
-        """Hears of each watch that begins, and whether the server has forgotten that version."""
+        """Hears of each watch that begins, and whether somebody is told that the server has forgotten that version."""
         self.restored_at = float("-inf")
         self._lost: list[tuple[float, float]] = []
         """Spans of time whose writes were lost."""
