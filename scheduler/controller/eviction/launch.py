@@ -19,7 +19,8 @@ from scheduler.telemetry.serving import Address, Endpoints
 
 LARGE_BYTES = 128 << 10
 """Blocks of so many bytes are mappings of their own: asyncio has one for each connection. Pages of lists and buffers of
-TLS that come and go left holes between them, and the evictor grew by a quarter in forty minutes in which it kept nothing more."""
+TLS that come and go left holes between them, and the evictor, which kept nothing more, grew by a quarter in forty
+minutes."""
 
 log = structlog.get_logger("evictor")
 
