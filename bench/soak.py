@@ -28,7 +28,7 @@ import yaml
 
 from bench.churn import Churn
 from bench.soaked import COLUMNS, SIZES
-from bench.telling import ASK, BOUNDS, KEPT
+from bench.telling import ASK, BOUNDS, CLOSED, KEPT, LET_GO
 from tests.controlplane import namespaces
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import ControlPlane
@@ -58,6 +58,8 @@ PATIENCE = 120.0
 LEAST_MB = 1.0
 """So much more may always be in use: three or four connections."""
 UNDER_LOAD = "in use under load"
+_ANSWERS = (SIZES, COLUMNS, KEPT, CLOSED, "cache compared")
+"""Events of lines that `berth run` is asked for."""
 _FEWEST = 5
 """Samples that make a median."""
 _TYPES = 12
@@ -76,11 +78,11 @@ class Telling(Evictor):
         self.argv = [sys.executable, "-m", "bench.telling", *self.argv[1:]]
         self._env = {**environment(), "PYTHONPATH": str(_ROOT), BOUNDS: os.environ.get(BOUNDS, "1")}
 
-    def ask_kept(self) -> Object:
-        """What it keeps."""
-        before = len(self.lines(KEPT))
-        os.kill(self.pid, ASK)
-        found: Object = wait_for("the line of what is kept", lambda: self.lines(KEPT)[before:], PATIENCE)[0]
+    def asked(self, number: signal.Signals, event: str) -> Object:
+        """Send a signal; the line that answers it."""
+        before = len(self.lines(event))
+        os.kill(self.pid, number)
+        found: Object = wait_for(f"the line {event!r}", lambda: self.lines(event)[before:], PATIENCE)[0]
         return found
 
 
@@ -96,7 +98,7 @@ class Soaked(Component):
         self._read = 0
         self._said: list[Object] = []
 
-    def ask(self, number: signal.Signals, event: str) -> Object:  # type: ignore[override]
+    def asked(self, number: signal.Signals, event: str) -> Object:
         """Send a signal; the line that answers it."""
         before = len(self.said(event))
         os.kill(self.pid, number)
@@ -114,7 +116,7 @@ class Soaked(Component):
             lines.seek(self._read)
             while (line := lines.readline()).endswith("\n"):
                 self._read += len(line.encode())
-                if line.startswith("{") and any(f'"{one}"' in line for one in (SIZES, COLUMNS, KEPT, "cache compared")):
+                if line.startswith("{") and any(f'"{one}"' in line for one in _ANSWERS):
                     self._said.append(yaml.safe_load(line))
         return [one for one in self._said if one["event"] == event]
 
@@ -163,10 +165,10 @@ class Soak:
         wrong = grown(before, after, growth) + left_over(after)
         for name, was in kept_before.items():
             wrong += more_kept(name, was, kept_after[name], growth)
-        compared = self.berth.ask(signal.SIGUSR2, "cache compared")
+        compared = self.berth.asked(signal.SIGUSR2, "cache compared")
         if compared["differences"]:
             wrong.append(f"the cache differs from a fresh list: {compared['first']}")
-        columns = self.berth.ask(signal.SIGWINCH, COLUMNS)
+        columns = self.berth.asked(signal.SIGWINCH, COLUMNS)
         wrong += [f"columns: {one}" for one in columns["wrong"]]
         for process in (self.berth, self._evictor):
             code = process.stop(60)
@@ -199,19 +201,21 @@ class Soak:
 
         def rests() -> bool:
             self.churn.release_claims()  # as the claim controller, which does not look at a claim only once
-            said = self.berth.ask(signal.SIGUSR1, SIZES)
+            said = self.berth.asked(signal.SIGUSR1, SIZES)
             return not any(said[name] for name in EMPTY)
 
         try:
             wait_for("nothing to be left over", rests, PATIENCE, 2.0)
         except AssertionError:
             print("something is left over", flush=True)
-        time.sleep(5.0)  # idle connections and finished tasks go
+        for process in (self.berth, self._evictor):
+            process.asked(LET_GO, CLOSED)
+        time.sleep(5.0)  # closed connections and finished tasks go
         return self._sample("rest")
 
     def _kept(self) -> dict[str, Object]:
         """What each process keeps once its cycles are freed. After `_rest`: this would hide what only cycles keep."""
-        found = {self.berth.name: self.berth.ask(ASK, KEPT), "berth evictor": self._evictor.ask_kept()}
+        found = {self.berth.name: self.berth.asked(ASK, KEPT), "berth evictor": self._evictor.asked(ASK, KEPT)}
         descriptors = {
             "berth evictor": used(self._evictor)["descriptors"],
             self.berth.name: used(self.berth)["descriptors"],
@@ -221,7 +225,7 @@ class Soak:
     def _sample(self, when: str) -> dict[str, Any]:
         for process in (self.berth, self._evictor):
             process.check()
-        said = self.berth.ask(signal.SIGUSR1, SIZES)
+        said = self.berth.asked(signal.SIGUSR1, SIZES)
         numbers = {name: value for name, value in said.items() if isinstance(value, int)}
         of_evictor = {f"evictor {name}": value for name, value in used(self._evictor).items()}
         found = {"seconds": round(time.monotonic() - self.began), "when": when, **used(self.berth), **of_evictor}

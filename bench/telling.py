@@ -1,7 +1,7 @@
 """`berth COMMAND` that tells what it keeps: `python -m bench.telling COMMAND OPTIONS`, which `bench.soak` starts.
 
 SIGPROF has it look through all its objects, free what only cycles keep, and log a line with how many there are of each
-type, and with what C code has in use.
+type, and with what C code has in use. SIGVTALRM has it close the connections that are idle.
 
 With `BERTH_SOAK_BOUNDS=16` what is kept up to a bound is kept up to a sixteenth of it: at a bound that is reached after
 hours, what fills up and what leaks look alike.
@@ -23,11 +23,15 @@ import structlog
 from scheduler.cli.main import run
 from scheduler.engine import story
 from scheduler.kube import known_objects
+from scheduler.kube.exchange import Exchange
 from scheduler.state import row_counts, rowlog
 
 KEPT = "kept"
 """The event of the line."""
 ASK = signal.SIGPROF
+LET_GO = signal.SIGVTALRM
+CLOSED = "idle connections closed"
+"""The event that tells of it."""
 BOUNDS = "BERTH_SOAK_BOUNDS"
 """The environment variable that says by how much bounds are divided."""
 FEWEST = 50
@@ -68,6 +72,16 @@ def kept() -> dict[str, Any]:
     return {**heap(), "blocks": sys.getallocatedblocks(), "objects": types.total(), "types": many}
 
 
+def close_idle() -> int:
+    """Close connections that nobody uses: how many are open by chance would count as memory. How many clients did."""
+    gc.unfreeze()  # what is frozen is not among the objects
+    clients = [one for one in gc.get_objects() if isinstance(one, Exchange)]
+    gc.freeze()
+    for one in clients:
+        one.close()
+    return len(clients)
+
+
 def divide_bounds(by: int) -> None:
     """Of all that fills for longest: entries of stories, keys of deleted objects, and logs of what changed."""
     story.MOST //= by
@@ -83,7 +97,11 @@ def tell_when_asked() -> None:
     def tell() -> None:
         log.info(KEPT, **kept())
 
-    signal.signal(ASK, lambda *_: asyncio.get_running_loop().call_soon_threadsafe(tell) and None)
+    def let_go() -> None:
+        log.info(CLOSED, clients=close_idle())
+
+    for number, what in ((ASK, tell), (LET_GO, let_go)):
+        signal.signal(number, lambda *_, what=what: asyncio.get_running_loop().call_soon_threadsafe(what) and None)
 
 
 if __name__ == "__main__":

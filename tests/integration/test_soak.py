@@ -88,6 +88,19 @@ def test_a_leak_is_seen() -> None:
     assert dicts >= 5_000
 
 
+def test_idle_connections_are_closed() -> None:
+    """All clients' of the process, also those that the collector was told to leave alone."""
+    code = (
+        "import gc, time, bench.telling as t; from scheduler.kube.exchange import Exchange\n"
+        "a, b = Exchange('http://a', None, time.monotonic), Exchange('http://b', None, time.monotonic)\n"
+        "gc.freeze(); print(t.close_idle(), t.close_idle())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "2 2\n"
+
+
 def test_a_traceback_is_told(tmp_path: Path) -> None:
     """With the line before it: what was logged with it."""
     process = Process("berth", ["true"], tmp_path / "log")
