@@ -51,7 +51,7 @@ class EvictionJudge:
         self._changes: dict[str, list[float]] = {}
         """Node → when its label changed."""
         self._asked_at: dict[str, float] = {}
-        """Pod → when somebody last sent its eviction."""
+        """UID → when somebody last sent the eviction of this pod."""
         self._evicted: dict[str, tuple[float, int]] = {}
         """Owner → when its first pod of a round was evicted, and which round it is."""
         self._evictions: dict[str, list[tuple[float, float]]] = {}
@@ -66,11 +66,13 @@ class EvictionJudge:
 
     def sent(self, data: bytes) -> None:
         """A process has just sent this."""
-        found = _PATH.match(data)
+        found = asked_for(data)
         if found is not None:
-            key = f"{found[1].decode()}/{found[2].decode()}"
-            self._asked_at[key] = self._world.now
-            self._promise(key)
+            key, uid = found
+            self._asked_at[uid] = self._world.now
+            pod = self._world.server.stored("pods", key)
+            if pod is not None and pod["metadata"]["uid"] == uid:  # else it is for another of that name: refused
+                self._promise(key, pod)
 
     def entered(self, entry: Entry, asked: Asked | None) -> None:
         """A line of the audit log, of an evictor."""
@@ -106,11 +108,10 @@ class EvictionJudge:
                 self._judge.say("I6", f"{entry.user} evicts {entry.name}: {left} of {key} are left")
         self._round(entry, pod["metadata"], now)
 
-    def _promise(self, key: str) -> None:
+    def _promise(self, key: str, pod: dict[str, Any]) -> None:
         """V2, at the moment when the request leaves."""
         world = self._world
-        pod = world.server.stored("pods", key)
-        if pod is None or self._judge.unsure():
+        if self._judge.unsure():
             return
         node = node_of(pod)
         changes = [at for at in self._changes.get(node, ()) if world.now - at < self._judge.news() + CAREFUL.grace]
@@ -129,7 +130,7 @@ class EvictionJudge:
         world = self._world
         owner = meta["ownerReferences"][0]["uid"]
         created = world.seconds(str(meta["creationTimestamp"]))
-        sent = self._asked_at.get(f"{entry.namespace}/{entry.name}", now)
+        sent = self._asked_at.get(meta["uid"], now)
         first, number = self._evicted.get(owner, (now, 1))
         past = self._evictions.setdefault(owner, [])
         last = latest_before(sent, past)
@@ -229,6 +230,16 @@ class EvictionJudge:
                 if covers(budget, new):
                     key = f"{budget['metadata']['namespace']}/{budget['metadata']['name']}"
                     self._unhealthy[key] = self._world.now
+
+
+def asked_for(data: bytes) -> tuple[str, str] | None:
+    """Namespace and name, and UID, of the pod whose eviction a request asks for; None if it asks for none."""
+    found = _PATH.match(data)
+    if found is None:
+        return None
+    options = msgspec.json.decode(data.partition(b"\r\n\r\n")[2]).get("deleteOptions") or {}
+    uid = (options.get("preconditions") or {}).get("uid", "")
+    return f"{found[1].decode()}/{found[2].decode()}", uid
 
 
 def latest_before(sent: float, past: list[tuple[float, float]]) -> float:

@@ -20,7 +20,7 @@ from tests.storm.casting import EVICTOR, POLICIES
 from tests.storm.found import FOUND, Found
 from tests.storm.happenings import at
 from tests.storm.judge import served_since
-from tests.storm.judge_evictions import latest_before
+from tests.storm.judge_evictions import asked_for, latest_before
 from tests.storm.mutants_groups import MUTANTS, named
 from tests.storm.plan import Plan, plan
 from tests.storm.seeds import CAUGHT_BY, OPEN, SCENES, UNCAUGHT, without_holes
@@ -140,3 +140,11 @@ def test_the_judge_blames_nobody_for_what_was_sent_later() -> None:
     assert latest_before(10.0, [(1.0, 2.0), (3.0, 5.0)]) == 5.0
     assert latest_before(10.0, [(1.0, 2.0), (9.0, 12.0)]) == 12.0
     assert latest_before(10.0, [(1.0, 2.0), (10.5, 11.0)]) == 2.0
+
+
+def test_an_eviction_is_of_a_uid() -> None:
+    """V2 is about the pod that a request means. One for a pod that is gone is refused, though another has its name."""
+    head = b"POST /api/v1/namespaces/green/pods/p1-1/eviction HTTP/1.1\r\nHost: api\r\n\r\n"
+    assert asked_for(head + b'{"deleteOptions":{"preconditions":{"uid":"u-1"}}}') == ("green/p1-1", "u-1")
+    assert asked_for(head + b"{}") == ("green/p1-1", "")
+    assert asked_for(b"GET /api/v1/nodes HTTP/1.1\r\n\r\n") is None
