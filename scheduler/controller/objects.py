@@ -47,7 +47,8 @@ async def write_object(client: Client, write: Write, wall: Callable[[], float], 
     `wall`: seconds since the epoch. `since`: as in `Client.request`.
 
     If the answer is lost, the object is read until it is known whether it was written. One that has changed meanwhile
-    is a conflict, by whomever. What says the same over any version is sent again, over the newest one.
+    is a conflict, by whomever. What says the same over any version is sent again, over the newest one. A patch that
+    changes nothing asks whether the object is the one of its UID; another one is a conflict.
 
     Raises ApiError, Unreachable if nothing was sent, and TypeError for what a plugin can't have written.
     """
@@ -56,6 +57,9 @@ async def write_object(client: Client, write: Write, wall: Callable[[], float], 
         try:
             return await _send(client, resource, write, wall, since)
         except ApiError as error:
+            if isinstance(write, Patch) and not write.change and error.status == 422:
+                kind, _, name = write.key  # the API server says that a UID can't be changed
+                raise ApiError(409, "Conflict", f"{kind} {name} was made anew") from error
             if error.status < 500 and not (_over_any(write) and error.status == 409):
                 raise
             why, refused = error.message, error

@@ -147,6 +147,7 @@ RIGHTS: list[tuple[str, Object, str, set[tuple[str, str]]]] = [
         {"scheduler": {"rbac": {"podGroups": False}}},
         "berth-scheduler",
         {
+            ("podgroups", "get"),
             ("podgroups", "list"),
             ("podgroups", "watch"),
             ("podgroups/status", "patch"),

@@ -244,3 +244,14 @@ async def test_without_the_gate_nobody_names_a_group(api: Api, pods: str) -> Non
     (await api.get(f"{ROOT}/podgroups")).refused(404, "NotFound")
     body = named("p", containers=[{"name": "c", "image": "i"}], schedulingGroup={"podGroupName": "a"})
     assert "schedulingGroup" not in (await api.post(pods, body)).ok()["spec"]
+
+
+async def test_a_patch_that_changes_nothing_asks_who_it_is(grouped: Api, groups: str) -> None:
+    """With the group's UID nothing is stored; with that of one before it, it is refused."""
+    made = (await grouped.post(groups, named("a", **GANG))).ok()
+    path, metadata = f"{groups}/a/status", made["metadata"]
+    same = (await grouped.patch(path, {"metadata": {"uid": metadata["uid"]}}, MERGE_PATCH)).ok()
+    assert same["metadata"]["resourceVersion"] == metadata["resourceVersion"]
+    refused = await grouped.patch(path, {"metadata": {"uid": "an-older-one"}}, MERGE_PATCH)
+    assert (refused.code, refused.body["reason"]) == (422, "Invalid"), "a UID can't be changed"
+    assert (await grouped.patch(f"{groups}/b/status", {"metadata": {"uid": "x"}}, MERGE_PATCH)).code == 404

@@ -429,6 +429,11 @@ FOUND: tuple[Found, ...] = (
         scenes_groups.REFUSED_TOGETHER,
     ),
     Found(
+        "a group that is made anew while its watch is behind",
+        "a claim was reserved for the group that was gone, so it was freed, and the pods had no device (seed 201556)",
+        scenes_groups.MADE_ANEW_UNSEEN,
+    ),
+    Found(
         "pods that wait for their gang in the end",
         "no fault: they may for five minutes, and these were not over (seed 53368); the judge knows that now",
         scenes_groups.HELD_IN_THE_END,

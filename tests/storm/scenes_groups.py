@@ -83,6 +83,14 @@ REFUSED_TOGETHER = scene(
     cast=(DEVICES, GANGS, ZONES),
 )
 """The pods of a gang share a claim, and its allocation is refused, though nobody has changed it."""
+MADE_ANEW_UNSEEN = scene(
+    "made anew unseen",
+    _gang(10.0, "s1", 4, 250, claims="group"),
+    at(280.0, "mute", plural="podgroups", part=1.0),
+    at(290.0, "delete-namespace", namespace="blue", seconds=3.0),
+    cast=(DEVICES, GANGS, ZONES),
+)
+"""The group whose claim its pods share goes with its namespace and is made again, and its watch stands still."""
 HELD_IN_THE_END = scene(
     "held in the end",
     at(199.0, "requests", what="patch resourceclaims/status", chance=1.0, seconds=2.0, right=True, after=8.0),

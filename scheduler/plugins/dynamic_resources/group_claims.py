@@ -13,7 +13,7 @@ from scheduler.framework.binding import Patch
 from scheduler.model.devices import CLAIM, ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.model.pod_devices import PodClaim
-from scheduler.model.pod_group import NATIVE, PodGroup
+from scheduler.model.pod_group import NATIVE, NATIVE_KIND, PodGroup
 from scheduler.state.cluster import Cluster
 from scheduler.state.devices import Devices
 
@@ -33,6 +33,16 @@ def is_of_group(one: PodClaim, group: PodGroup | None) -> bool:
 def consumer(group: PodGroup) -> dict[str, Any]:
     """The group in `reservedFor`."""
     return {"apiGroup": NATIVE, "resource": "podgroups", "name": group.name, "uid": group.uid}
+
+
+def confirmed(group: PodGroup) -> Patch:
+    """Change nothing of the group, which is refused if the group of its name is another one by now.
+
+    The watch of groups may be behind. A claim that is reserved for a group that is gone loses its devices, and pods
+    that are bound by then have none. While a pod names a group, it stays; so what is confirmed holds until the pod is
+    bound or gone.
+    """
+    return Patch((NATIVE_KIND, group.namespace, group.name), group.uid, "", {}, "status")
 
 
 def is_idle(group: PodGroup, cluster: Cluster) -> bool:

@@ -19,7 +19,7 @@ from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allo
 from scheduler.plugins.dynamic_resources.claims import keys_of, late_at, named_claims, readiness
 from scheduler.plugins.dynamic_resources.extended import ExtendedClaim
 from scheduler.plugins.dynamic_resources.giving_way import give_way, pause
-from scheduler.plugins.dynamic_resources.group_claims import is_of_group
+from scheduler.plugins.dynamic_resources.group_claims import confirmed, is_of_group
 from scheduler.plugins.dynamic_resources.requested import RequestedClaim
 from scheduler.plugins.dynamic_resources.requests import PodDevices
 from scheduler.plugins.dynamic_resources.reserved import (
@@ -128,6 +128,8 @@ def next_step(
         return wait
     if (wait := _settled(reservation, assumed, devices, seconds)) is not None:
         return wait
+    if (wait := _same_group(reservation, assumed, devices, seconds)) is not None:
+        return wait
     rounds = (_creations, _finalizers, _statuses, _pod_status)
     while reservation.asked < ROUNDS:
         current = rounds[reservation.asked]
@@ -177,6 +179,20 @@ def _settled(reservation: Reservation, assumed: AssumedPod, devices: Devices, se
     if writes:
         return Wait(seconds, writes)
     return Wait(seconds, on=frozenset(one.object_key for one in refused), expired=LATE)
+
+
+def _same_group(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Before anything is written of a claim of the group, make sure that the group is the one that is known."""
+    group = reservation.claiming
+    if reservation.asked or group is None:
+        return None
+    own = [(one, _there(one, devices)) for one in reservation.claims if one.of_group]
+    due = any(
+        not is_reserved(one, reservation, assumed.pod, claim) or one.uid not in devices.users.moved_on
+        for one, claim in own
+    )
+    patch = confirmed(group)
+    return Wait(seconds, (patch,)) if due and patch.key not in assumed.written else None
 
 
 def _caught_up(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:

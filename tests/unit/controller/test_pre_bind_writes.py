@@ -114,6 +114,15 @@ async def test_a_write_whose_answer_was_lost_is_sent_again_if_it_did_not_happen(
     assert [how for _, _, how in client.asked] == [MERGE_PATCH, MERGE_PATCH, "get", MERGE_PATCH]
 
 
+async def test_a_patch_that_changes_nothing_asks_whether_it_is_the_same_object() -> None:
+    """The API server answers 422 for another one of that name, as a UID can't be changed."""
+    client = FakeClient(ApiError(422, "Invalid", "metadata.uid: field is immutable"))
+    answer = await answer_of(client, Patch(("PodGroup", "default", "train"), "u1", "", {}, "status"))
+    assert answer == PreBindWriteFailed("default/p", 409, "PodGroup train was made anew", {})
+    path = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups/train/status"
+    assert client.asked == [(path, {"metadata": {"uid": "u1"}}, MERGE_PATCH)]
+
+
 OUT = Patch(CLAIM, "u2", "8", {"status": {"reservedFor": [{"$patch": "delete", "uid": "p"}]}}, "status", strategic=True)
 
 

@@ -51,6 +51,9 @@ class Api:
             document = deepcopy(self._objects[patch.key])
             assert document["metadata"]["resourceVersion"] == (patch.resource_version or self._version_of(patch.key))
             assert document["metadata"]["uid"] == (patch.uid or document["metadata"]["uid"])
+            if not patch.change:  # nothing is stored, and no event comes
+                written[patch.key] = document["metadata"]["resourceVersion"]
+                continue
             _merge(document, patch.change)
             written[patch.key] = self._store(document)
         return PreBindWritten(prepare.pod.uid, written)

@@ -6,11 +6,11 @@ import pytest
 
 from scheduler.engine.instructions import Bind, Instruction, PostFilterWrite, UnreserveWrite
 from scheduler.engine.queued import Place
-from scheduler.engine.stimuli import Follows
+from scheduler.engine.stimuli import Follows, PreBindWriteFailed
 from scheduler.framework.binding import Patch
 from scheduler.framework.config import ConfigError
 from scheduler.model.devices import FINALIZER
-from scheduler.model.pod_group import NATIVE
+from scheduler.model.pod_group import NATIVE, NATIVE_KIND
 from scheduler.plugins.dynamic_resources.reservation import RESERVED_OVER
 from scheduler.plugins.dynamic_resources.reserved import NOTHING
 from scheduler.state.validate import validate
@@ -25,6 +25,7 @@ from .test_gangs_that_share import carry_out, writes
 
 FINALIZED = {"finalizers": [FINALIZER]}
 SHARED = ("ResourceClaim", "default", "shared")
+TRAIN = (NATIVE_KIND, "default", "train")
 GROUP = {"apiGroup": NATIVE, "resource": "podgroups", "name": "train", "uid": "train"}
 BY_NAME = [{"name": "shared", "resourceClaimName": "shared"}]
 BY_TEMPLATE = [{"name": "shared", "resourceClaimTemplateName": "t"}]
@@ -79,6 +80,11 @@ def of_template(harness: Harness) -> Api:
     return api
 
 
+def written(said: list[Instruction]) -> list[str]:
+    """The kinds of what pods write, in this order."""
+    return [patch.key[0] for one in writes(said) for patch in one.writes]
+
+
 def reserved(api: Api) -> list[Object]:
     found: list[Object] = api.get(SHARED)["status"]["reservedFor"]
     return found
@@ -94,8 +100,36 @@ def test_it_is_reserved_for_the_group(gangs: Harness) -> None:
     api = cluster(gangs, 3)
     said = carry_out(api, gangs, gangs.cycles())
     assert sorted(bound(said)) == ["w0", "w1", "w2"]
-    assert len(writes(said)) == 1
+    assert written(said) == ["PodGroup", "ResourceClaim"], "one of them writes"
     assert reserved(api) == [GROUP]
+
+
+def test_it_is_reserved_for_the_group_that_is_there(gangs: Harness) -> None:
+    """The group was made anew, and the watch of groups is behind: no claim is reserved for one that is gone.
+
+    The claim controller would free the claim, and the pods would have no device (seed 201556 of the storm).
+    """
+    api = cluster(gangs)
+    said = gangs.cycles()
+    for name in ("w0", "w1"):  # each has its turn
+        (one,) = writes(said)
+        assert one.writes == (Patch(TRAIN, "train", "", {}, "status"),), "it changes nothing"
+        said = gangs.handle(PreBindWriteFailed(one.pod.uid, 409, "PodGroup train was made anew", {}))
+        assert list(failures(said)) == [name]
+    assert (bound(said), writes(said)) == ([], [])
+    api.put(group(min_count=2, resourceClaims=BY_NAME) | {"metadata": {**api.get(TRAIN)["metadata"], "uid": "new"}})
+    said = carry_out(api, gangs, gangs.tick(15.0) + gangs.cycles())
+    assert sorted(bound(said)) == ["w0", "w1"]
+    assert reserved(api) == [{**GROUP, "uid": "new"}]
+
+
+def test_a_group_that_is_confirmed_is_not_shown(gangs: Harness) -> None:
+    """A patch that changes nothing has no event: the pod goes on with the answer."""
+    api = cluster(gangs)
+    (first,) = writes(gangs.cycles())
+    said = gangs.handle(api.write(first))
+    assert [patch.key for one in writes(said) for patch in one.writes] == [SHARED]
+    assert sorted(bound(carry_out(api, gangs, said))) == ["w0", "w1"]
 
 
 def test_it_was_made_for_the_group(gangs: Harness) -> None:
@@ -191,7 +225,7 @@ def test_a_group_that_let_go_and_fits_after_all(gangs: Harness) -> None:
     api.put(node("n"))
     said = carry_out(api, gangs, gangs.tick(15.0) + gangs.cycles())
     assert sorted(bound(said)) == ["w2", "w3"]
-    assert len(writes(said)) == 1, "one of them is enough"
+    assert written(said) == ["PodGroup", "ResourceClaim"], "one of them is enough"
     assert api.get(SHARED)["metadata"]["annotations"] == {RESERVED_OVER: patch.resource_version}
     assert reserved(api) == [GROUP]
 
