@@ -173,16 +173,18 @@ class CrossCheck:
             if older(self._version, self._before):
                 self._back = True
                 return
-        known = self._machine.objects.known
+        objects = self._machine.objects
+        known = objects.known
         for item in page.items or ():
             meta = item.metadata
             key = (meta.namespace, meta.name)
             version = read_version(meta.resource_version)
             self._seen.add(meta.uid)
             before = known.get(key)
-            if before is not None and older(version, before[1]) and not older(self._version, before[1]):
-                # The list is of a later version than the one that is known, and shows an earlier one: a restored
-                # cluster whose versions have passed ours meanwhile.
+            latest = objects.deleted_at(key) if before is None else before[1]
+            if older(version, latest) and not older(self._version, latest):
+                # The list is of a later version than the one that is known, and shows an earlier one, or what was
+                # deleted: a restored cluster whose versions have passed ours meanwhile.
                 self._back = True
                 return
             if before is None or before[0] != meta.uid or older(before[1], version):

@@ -63,6 +63,10 @@ class KnownObjects(Generic[T]):
         """Whether a deletion of the key, later than this version, was delivered lately."""
         return key in self._buried and not older(self._buried[key], version)
 
+    def deleted_at(self, key: Key) -> Version:
+        """The version of the latest deletion of the key that was delivered; empty if there was none lately."""
+        return self._buried.get(key, "")
+
     # -- a list --------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:

@@ -429,6 +429,17 @@ FOUND: tuple[Found, ...] = (
         scenes_groups.REFUSED_TOGETHER,
     ),
     Found(
+        "a node that is deleted, and there again with a backup whose versions have passed that",
+        "it counted as deleted later than the version that every list showed, so it was not known for ever (seed"
+        " 208560)",
+        scene(
+            "there again with a backup",
+            at(200.5, "delete-node", node="n0", seconds=20.0, part=1.0),
+            at(201.5, "restore", back=1.0, seconds=3.0),
+            at(204.6, "want", namespace="blue", name="w1", cpu=100, replicas=20),
+        ),
+    ),
+    Found(
         "a group that is made anew while its watch is behind",
         "a claim was reserved for the group that was gone, so it was freed, and the pods had no device (seed 201556)",
         scenes_groups.MADE_ANEW_UNSEEN,

@@ -42,6 +42,8 @@ class RoomJudge:
         self._gangs = gangs
         self._kept: dict[tuple[str, GroupKey], tuple[float, float]] = {}
         """Life and gang → since when it has room, and when that was last seen."""
+        self._sent: dict[tuple[str, str, str], float] = {}
+        """Life, UID and node → when this Binding was sent first."""
         self._waits: dict[GroupKey, float] = {}
         """Gang → since when it waits behind pods that end, and nothing else has happened."""
 
@@ -98,8 +100,9 @@ class RoomJudge:
             self._judge.say("R3", f"{key} waits behind pods that end since {since:.0f}")
 
     def sent(self, who: Berth, uid: str, node: str) -> None:
-        """A Binding is on its way: R2."""
+        """A Binding is on its way: R2. One that is sent again was decided when it was sent first."""
         world, judge = self._world, self._judge
+        first = self._sent.setdefault((who.user, uid, node), world.now)
         found = world.server.stored("nodes", node)
         if found is None or abs(who.wall_error) > RIGHT_SECONDS or judge.disturbed(node):
             return
@@ -108,21 +111,23 @@ class RoomJudge:
         if new is None:
             return
         for berth, room in self._rooms():
-            if berth is not who or node not in room.names or not self.kept_from(node, new) or self._ends(new, room):
+            if berth is not who or node not in room.names or not self.kept_from(node, new):
                 continue
-            there = [pod for pod in pods if node_of(pod) == node and not self._ends(pod, room)]
+            if self._ends(new, room, first):
+                continue
+            there = [pod for pod in pods if node_of(pod) == node and not self._ends(pod, room, world.now)]
             gang = [pod for pod in pods if room.planned.get(pod["metadata"]["uid"]) == node and not node_of(pod)]
             cpu, most = room_of(found)
             left = cpu - sum(map(cpu_of, [*there, *gang])), most - len(there) - len(gang)
             if 0 <= left[0] < cpu_of(new) or 0 <= left[1] < 1:
                 judge.say("R2", f"{who.user} bound {uid} to {node}, where room is kept for {room.group}")
 
-    def _ends(self, pod: JsonObject, room: KeptRoom) -> bool:
-        """Whether a pod is gone when the gang is to start."""
+    def _ends(self, pod: JsonObject, room: KeptRoom, starts: float) -> bool:
+        """Whether a pod is gone when the gang is to start; `starts`: when it does, if it has not started."""
         if pod["metadata"]["uid"] in room.draining:
             return True
         seconds = pod["spec"].get("activeDeadlineSeconds")
         if room.until is None or seconds is None:
             return False
-        end = end_of(self._world, pod) or self._world.now + float(seconds)
+        end = end_of(self._world, pod) or starts + float(seconds)
         return end <= room.until - EPOCH + RIGHT_SECONDS

@@ -52,6 +52,10 @@ class WatchJudge:
         for who in [who for who in self._forgotten if who[0].partition(".")[0] == process]:
             del self._forgotten[who]
 
+    def restored(self) -> None:
+        """The past is another one, in which the server has forgotten nothing yet; versions come again."""
+        self._forgotten.clear()
+
     def look(self) -> None:
         """Now and then: W2, and which kinds are refused."""
         world = self._world

@@ -307,6 +307,7 @@ class World:
 
     def _restored(self) -> None:
         self.judge.nodes.restored()
+        self.judge.watches.restored()
         if self.judge.evictions is not None:
             self.judge.evictions.restored()
         if self.judge.gangs is not None:

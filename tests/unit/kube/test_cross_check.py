@@ -127,6 +127,15 @@ def test_changes_during_the_list_are_none() -> None:
     assert world.asked[1] == {"limit": "500", "continue": "t"}
 
 
+def test_a_backup_that_has_what_was_deleted() -> None:
+    """The list is later than a deletion, and has the object as it was before that (seed 208560 of the storm)."""
+    world = Checked(A, B, version=20)
+    world.run(until=START + 25.0)  # it asks for a list
+    world.hear(event("DELETED", thing("b", 25)))
+    assert world.run(listing(24, A, B), until=START + 25.0) == [], "then it was still there"
+    assert world.run(listing(25, A, B), until=START + 60.0) == [Back()]
+
+
 def test_an_unreadable_object_is_not_lost() -> None:
     """It is there, and known to be, in a version that nobody can read."""
     world = Checked(A, B)
