@@ -65,6 +65,9 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
             for group in ("scheduling.k8s.io", "scheduling.x-k8s.io")
             for verb, kind in (("list", "podgroups"), ("watch", "podgroups"), ("patch", "podgroups/status"))
         },
+        "a group whose claim is to be reserved, after no answer (unit: controller/test_pre_bind_writes)": {
+            ("get", "scheduling.k8s.io/podgroups", "")
+        },
         "groups of groups are an alpha kind (test_gangs_of_gangs)": {
             (verb, "scheduling.k8s.io/compositepodgroups", "") for verb in ("list", "watch")
         },

@@ -123,6 +123,14 @@ async def test_a_patch_that_changes_nothing_asks_whether_it_is_the_same_object()
     assert client.asked == [(path, {"metadata": {"uid": "u1"}}, MERGE_PATCH)]
 
 
+async def test_a_patch_that_changes_nothing_is_sent_again_if_it_was_not_answered() -> None:
+    """The group is there, and only another answer tells whether it is the same one."""
+    client = FakeClient(Unreachable("gone away", sent=True), "7", "7")
+    key = ("PodGroup", "default", "train")
+    assert await answer_of(client, Patch(key, "u1", "", {}, "status")) == PreBindWritten("default/p", {key: "7"})
+    assert [how for _, _, how in client.asked] == [MERGE_PATCH, "get", MERGE_PATCH]
+
+
 OUT = Patch(CLAIM, "u2", "8", {"status": {"reservedFor": [{"$patch": "delete", "uid": "p"}]}}, "status", strategic=True)
 
 
