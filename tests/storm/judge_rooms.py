@@ -64,6 +64,7 @@ class RoomJudge:
     def look(self) -> None:
         """Now and then: R1 and R3."""
         now = self._world.now
+        self._forget_ended()
         for berth, room in self._rooms():
             key = berth.user, room.group
             since, seen = self._kept.get(key, (now, now))
@@ -75,6 +76,14 @@ class RoomJudge:
             if now - max(since, berth.loop.went_on_at) > FOR_SECONDS + LATE_SECONDS:
                 self._judge.say("R1", f"{berth.user} keeps room for {room.group} since {since:.1f}")
         self._look_who_waits()
+
+    def _forget_ended(self) -> None:
+        """Who is tried anew is decided anew, also for the same node."""
+        by_user = {berth.user: berth for berth in self._world.berths if berth.alive and berth.scheduler is not None}
+        for user, uid, node in list(self._sent):
+            scheduler = by_user[user].scheduler if user in by_user else None
+            if scheduler is None or scheduler.engine.binding.queued(uid) is None:
+                del self._sent[user, uid, node]
 
     def _look_who_waits(self) -> None:
         world, gangs = self._world, self._gangs
