@@ -30,6 +30,9 @@ THREADS = 2
 EACH, WAITING = 1, 64
 JOB_SECONDS = 5.0
 """After that a worker is replaced: the dearest review takes less than a tenth of it."""
+START_SECONDS = 60.0
+"""So long a worker may take to begin. It takes half a second of a processor, and where there is little of that, a
+worker which is replaced for being slow would never begin."""
 KEPT_UNITS = bounds.MOST
 """What the policies that one worker remembers may cost; the namespace that it judged longest ago is forgotten first."""
 MOST_KNOWN = 64
@@ -70,7 +73,10 @@ class Aside:
             self._hire()
 
     async def stop(self) -> None:
-        """Finish what is under way, and end the processes."""
+        """Finish what is under way, and end the processes; what waits for a process to begin is not finished."""
+        for worker in self.workers.difference(self.idle):
+            if not worker.has_begun:
+                worker.kill()
         if self._under_way:
             await asyncio.wait(self._under_way)
         workers, self.workers = self.workers, set()
@@ -140,6 +146,8 @@ class Aside:
     async def _with(self, work: Callable[[_Worker], Awaitable[Reply]]) -> Reply:
         worker = self.idle.pop()  # the one that was last at work: what it took is warm, and the others stay small
         try:
+            async with asyncio.timeout(START_SECONDS):
+                await worker.begin()
             async with asyncio.timeout(JOB_SECONDS):
                 reply = await work(worker)
         except (OSError, EOFError, TimeoutError, msgspec.MsgspecError) as error:
@@ -179,7 +187,9 @@ class _Worker:
         self._socket = ours
         self.knows: OrderedDict[str, tuple[int, int]] = OrderedDict()
         """Namespace → version and size of the policies that it has been sent."""
-        self._first: Job | None = Start(terms)
+        self._terms = terms
+        self.has_begun = False
+        """Whether it reads jobs."""
 
     @property
     def pid(self) -> int:
@@ -198,13 +208,13 @@ class _Worker:
             self.knows.pop(namespace, None)
         return reply
 
-    async def do(self, job: Job, body: Bytes) -> Reply:
-        if self._first is not None:
-            first, self._first = self._first, None
-            await self._exchange(first, b"")
-        return await self._exchange(job, body)
+    async def begin(self) -> None:
+        """Wait until it reads jobs, which it has to before it is given one."""
+        if not self.has_begun:
+            await self.do(Start(self._terms), b"")
+            self.has_begun = True
 
-    async def _exchange(self, job: Job, body: Bytes) -> Reply:
+    async def do(self, job: Job, body: Bytes) -> Reply:
         loop = asyncio.get_running_loop()
         head = msgspec.msgpack.encode(job)
         await loop.sock_sendall(self._socket, LENGTHS.pack(len(head), len(body)) + head)

@@ -15,7 +15,7 @@ from scheduler.policy.admission import aside as module
 from scheduler.policy.admission import worker
 from scheduler.policy.admission.aside import Aside, WorkError
 from scheduler.policy.admission.jobs import Desk, Review, parsed
-from scheduler.policy.admission.judging import KnownPolicies, Owned, Question, Terms
+from scheduler.policy.admission.judging import KnownPolicies, Owned, Question, Ruling, Terms
 from scheduler.policy.admission.owners import Owners
 from scheduler.policy.admission.reviewer import Reviewer
 from tests.unit.policy.admission.builders import Fixed, Object, config_map, encoded, pod, policy, review, rule, without
@@ -39,8 +39,9 @@ FOREVER = float("inf")
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No worker is replaced or killed for being slow: beside other tests, only to start one has taken five seconds."""
+    """No worker is replaced or killed for being slow: these tests run beside others."""
     monkeypatch.setattr(module, "JOB_SECONDS", 120.0)
+    monkeypatch.setattr(module, "START_SECONDS", 120.0)
 
 
 @pytest.fixture
@@ -132,14 +133,50 @@ async def test_worker_that_dies(workers: Aside) -> None:
 
 async def test_worker_that_hangs(workers: Aside, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that does not answer in time is replaced, and its slot is free."""
+    await asked_of(workers)
     [one] = workers.workers
     os.kill(one.pid, signal.SIGSTOP)
     with monkeypatch.context() as now, pytest.raises(WorkError):
         now.setattr(module, "JOB_SECONDS", 0.2)
-        await workers.review("team", KnownPolicies(), Question("mutate"), encoded(review(vast())), FOREVER)
+        await asked_of(workers)
     assert (workers.lanes.busy, workers.replaced) == (0, 1)
-    ruling = await workers.review("team", KnownPolicies(), Question("mutate"), encoded(review(vast())), FOREVER)
-    assert ruling.answer.status == 200
+    assert (await asked_of(workers)).answer.status == 200
+
+
+async def test_worker_that_is_slow_to_begin(workers: Aside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker may take longer to begin than for a job: on a busy node no worker would ever begin otherwise."""
+    [one] = workers.workers
+    os.kill(one.pid, signal.SIGSTOP)
+    with monkeypatch.context() as now:
+        now.setattr(module, "JOB_SECONDS", 0.1)
+        asking = asyncio.create_task(asked_of(workers))
+        await asyncio.wait((asking,), timeout=0.3)
+    os.kill(one.pid, signal.SIGCONT)
+    assert (await asking).answer.status == 200
+    assert workers.replaced == 0
+
+
+async def test_worker_that_never_begins(workers: Aside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is replaced as well; who stops the server does not wait for it."""
+    [one] = workers.workers
+    os.kill(one.pid, signal.SIGSTOP)
+    with monkeypatch.context() as now, pytest.raises(WorkError):
+        now.setattr(module, "START_SECONDS", 0.1)
+        await asked_of(workers)
+    assert workers.replaced == 1
+    [another] = workers.workers
+    os.kill(another.pid, signal.SIGSTOP)
+    asking = asyncio.create_task(asked_of(workers))
+    await until(lambda: not workers.idle)
+    await workers.stop()
+    with pytest.raises(WorkError):
+        await asking
+    assert another.process.returncode == -signal.SIGKILL
+
+
+async def asked_of(workers: Aside) -> Ruling:
+    """What a worker says of a large pod."""
+    return await workers.review("team", KnownPolicies(), Question("mutate"), encoded(review(vast())), FOREVER)
 
 
 async def test_memory_is_bounded(workers: Aside) -> None:
