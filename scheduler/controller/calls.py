@@ -7,13 +7,13 @@ from typing import Any
 
 import structlog
 
-from scheduler.controller.ration import Ration
 from scheduler.engine.instructions import CancelCall, Carries, RunCall
 from scheduler.engine.stimuli import CallEnded, CallFailed, Stimulus
 from scheduler.framework.binding import Call
 from scheduler.framework.durations import text
 from scheduler.framework.guard import described
 from scheduler.framework.status import PluginError
+from scheduler.telemetry.ration import Ration
 
 log = structlog.get_logger("plugins")
 
@@ -70,10 +70,8 @@ class Calls:
             self._answer(CallEnded(call.pod.uid, call, answer))
 
     def _failed(self, call: Call, message: str) -> None:
-        left_out = self._failures.left_out((call.name, call.point))
-        if left_out is not None:
-            where = {"plugin": call.name, "point": call.point, "pod": call.pod.key}
-            log.warning("plugin failed", **where, error=message, left_out=left_out)
+        where = {"plugin": call.name, "point": call.point, "pod": call.pod.key}
+        self._failures.write((call.name, call.point), log.warning, "plugin failed", **where, error=message)
         self._answer(CallFailed(call.pod.uid, call, message))
 
 

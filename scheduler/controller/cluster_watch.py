@@ -10,7 +10,7 @@ import structlog
 
 from scheduler.controller.originals import Originals
 from scheduler.controller.refusals import Refusals
-from scheduler.controller.sight import NEEDED, Sight, check_seconds, log_malformed, log_refusal
+from scheduler.controller.sight import NEEDED, Malformed, Sight, check_seconds, log_refusal
 from scheduler.engine.stimuli import Follows, Gone, Put, Stimulus
 from scheduler.framework.profiles import annotated
 from scheduler.framework.runtime import Framework
@@ -27,6 +27,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup, api_of_kind
 from scheduler.plugins.dynamic_resources.selecting import EVALUATING
+from scheduler.telemetry.ration import Ration
 
 log = structlog.get_logger("scheduler")
 
@@ -59,6 +60,8 @@ class ClusterWatch:
         self._machine = machine
         self._told: dict[str, tuple[str, ...]] = {}
         """What is wrong with objects, by UID: it is said once."""
+        self._malformed = Malformed(machine.monotonic)
+        self._incomplete = Ration(clock=machine.monotonic)
         self._followed: set[str] = set()
         """API groups of pod groups."""
         self._evaluating: asyncio.Future[Any] | None = None
@@ -97,7 +100,7 @@ class ClusterWatch:
             partial(self._hear, resource),
             decode_large=keeping(kind, self._decoder_beside.of_kind(kind)),
             field_selector=LIVE_PODS if resource is PODS else "",
-            on_malformed=log_malformed,
+            on_malformed=self._malformed,
             on_refused=self._refused,
             check_seconds=check_seconds(resource),
             on_lost=lambda *lost: self.sight.lost(*lost),
@@ -136,7 +139,7 @@ class ClusterWatch:
             self._receive(Follows(api, followed))
 
     def _warn_of_problems(self, thing: Modelled) -> None:
-        """Log once which parts of an object can't be read; the rest of it counts."""
+        """Log once which parts of an object can't be read; the rest of it counts. Namespaces have some lines each."""
         match thing:
             case Node(problems=problems):
                 what = "parts of a node can't be read and are left out"
@@ -150,7 +153,9 @@ class ClusterWatch:
                 return
         if problems and self._told.get(thing.uid) != problems:
             self._told[thing.uid] = problems
-            log.warning(what, **{type(thing).__name__.lower(): str(thing.key)}, problems=list(problems)[:5])
+            whose = (what, "" if isinstance(thing, Node) else thing.namespace)
+            told = {type(thing).__name__.lower(): str(thing.key), "problems": list(problems)[:5]}
+            self._incomplete.write(whose, log.warning, what, **told)
 
     def _refused(self, resource: Resource, error: ApiError | None) -> None:
         log_refusal(resource, error)

@@ -22,7 +22,6 @@ import structlog
 from msgspec import Struct
 
 from scheduler.controller.events import GATHER_SECONDS, TOGETHER, TRUST
-from scheduler.controller.ration import Ration
 from scheduler.controller.under_way import UnderWay
 from scheduler.controller.waiting_writes import MOST, WaitingWrites
 from scheduler.engine.instructions import Carries, DisruptGroup, SetGroupCondition
@@ -34,6 +33,7 @@ from scheduler.kube.wire import older, read_version
 from scheduler.kube.writes import CHANGED, meta_time, object_patch, shorten
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod_group import DISRUPTION_TARGET, INITIALLY_SCHEDULED, NATIVE, GroupCondition, PodGroup
+from scheduler.telemetry.ration import Ration
 
 log = structlog.get_logger("writer")
 
@@ -257,10 +257,8 @@ class GroupStatuses:
         return False
 
     def _tell(self, group: PodGroup, problem: str) -> None:
-        left_out = self._ration.left_out("not written")
-        if left_out is not None:
-            more = {"lines_left_out": left_out} if left_out else {}
-            log.warning("pod group's status not written", **_about(group), error=problem, **more)
+        what = "pod group's status not written"
+        self._ration.write(what, log.warning, what, **_about(group), error=problem)
 
     async def _patch(self, group: PodGroup, change: Mapping[str, Any]) -> None:
         path, body, how = _status_patch(group, change)

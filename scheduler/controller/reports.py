@@ -6,9 +6,9 @@ from typing import Any
 import structlog
 
 from scheduler.controller.naming import about
-from scheduler.controller.ration import Ration
 from scheduler.engine.instructions import UNSCHEDULABLE, Carries, Failed, Misbehaved, PermitWaited, Verified
 from scheduler.framework.verify import Summary
+from scheduler.telemetry.ration import Ration
 
 log = structlog.get_logger("scheduler")
 
@@ -41,10 +41,8 @@ class Reports:
     def misbehaved(self, misbehaved: Misbehaved) -> None:
         """Log a plugin that failed at a point where no pod fails with it."""
         error = misbehaved.error
-        left_out = self._misbehaved.left_out((error.plugin, error.point))
-        if left_out is not None:
-            where = {"plugin": error.plugin, "point": error.point, "pod": misbehaved.pod.key}
-            log.error("plugin failed", **where, error=error.text, left_out=left_out)
+        where = {"plugin": error.plugin, "point": error.point, "pod": misbehaved.pod.key}
+        self._misbehaved.write((error.plugin, error.point), log.error, "plugin failed", **where, error=error.text)
 
     def verified(self, verified: Verified) -> None:
         """Two lines for a difference: what differs, and what a bug report needs. Nothing if there is none."""

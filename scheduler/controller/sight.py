@@ -13,6 +13,7 @@ from scheduler.kube.errors import ApiError
 from scheduler.kube.reflector import IDLE_SECONDS, Reflector
 from scheduler.kube.resources import NODES, PODS, Resource
 from scheduler.model.mistakes import misfit
+from scheduler.telemetry.ration import Ration
 
 NEEDED = (NODES, PODS)
 """Kinds that every decision needs. RBAC may refuse the others; decisions are then made without them."""
@@ -39,9 +40,16 @@ def log_refusal(resource: Resource, error: ApiError | None) -> None:
         log.error("not allowed to follow", kind=resource.called, needed=resource in NEEDED, error=str(error)[:300])
 
 
-def log_malformed(resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
-    """Log that an object can't be read, and that decisions are made without it."""
-    log.error("an object can't be read and is left out", kind=resource.called, key=key, error=misfit(error)[:300])
+class Malformed:
+    """Logs that an object can't be read, and that decisions are made without it; some lines for each namespace."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._ration = Ration(clock=clock)
+
+    def __call__(self, resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
+        what = "an object can't be read and is left out"
+        whose = (resource.called, key[0] if key else "")
+        self._ration.write(whose, log.error, what, kind=resource.called, key=key, error=misfit(error)[:300])
 
 
 class Sight:

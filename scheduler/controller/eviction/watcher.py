@@ -12,7 +12,7 @@ from scheduler.controller.cluster_watch import LIVE_PODS
 from scheduler.controller.eviction.counts import Counts
 from scheduler.controller.eviction.history import restored
 from scheduler.controller.eviction.writer import Writer
-from scheduler.controller.sight import NEEDED, Sight, check_seconds, log_malformed, log_refusal
+from scheduler.controller.sight import NEEDED, Malformed, Sight, check_seconds, log_refusal
 from scheduler.engine.eviction.evictor import Evictor
 from scheduler.engine.eviction.messages import Evict, Instruction, Look, Read, Restored, Stimulus
 from scheduler.engine.eviction.settings import Settings
@@ -62,6 +62,7 @@ class Watcher:
         self._writer = Writer(
             client, self._receive, self._decoder, leads, about, instance, observe=settings.observe, machine=machine
         )
+        self._malformed = Malformed(machine.monotonic)
         self._reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES)]
         self.sight = Sight(self._reflectors, NEEDED, self._awake.set)
 
@@ -179,7 +180,7 @@ class Watcher:
             lambda changes, _replaced: self._deliver(resource.kind, changes),
             decode_large=self._decoder_beside.of_kind(resource.kind),
             field_selector=LIVE_PODS if resource.kind == "Pod" else "",
-            on_malformed=log_malformed,
+            on_malformed=self._malformed,
             on_refused=log_refusal,
             check_seconds=check_seconds(resource),
             on_lost=lambda *lost: self.sight.lost(*lost),
