@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-import msgspec
 import structlog
 from msgspec import Struct
 
@@ -25,6 +24,7 @@ from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import Bind, Withdraw
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus
 from scheduler.kube import live_pod
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import CONFIRM
@@ -278,12 +278,12 @@ class Bindings:
         pod = bind.pod
         try:
             body = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2, timeout=ASK_SECONDS)
-            live = live_pod.decode(body)
+            live = read_answer(body, live_pod.decode)
         except ApiError as error:
             if error.status == 404:
                 return _Failure(GONE, 404, error.message, quietly=True)
             return _Unknown(str(error), silent=True)
-        except (Unreachable, msgspec.MsgspecError) as error:
+        except Unreachable as error:
             return _Unknown(str(error), silent=True)  # asked again: the assumption holds until the API has spoken
         if live.metadata.uid != pod.uid:
             return _Failure(GONE, 409, "another pod has its name", quietly=True)

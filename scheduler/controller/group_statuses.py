@@ -17,7 +17,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import msgspec
 import structlog
 from msgspec import Struct
 
@@ -25,6 +24,7 @@ from scheduler.controller.events import GATHER_SECONDS, TOGETHER, TRUST
 from scheduler.controller.under_way import UnderWay
 from scheduler.controller.waiting_writes import MOST, WaitingWrites
 from scheduler.engine.instructions import Carries, DisruptGroup, SetGroupCondition
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import STATUS
@@ -267,10 +267,7 @@ class GroupStatuses:
 
     def _decoded(self, group: PodGroup, raw: bytes) -> PodGroup | None:
         """An answer of the API server about a group; None: it is about another one. Raises Unreachable."""
-        try:
-            found = self._decoder.of_kind(group.kind)(raw)
-        except msgspec.MsgspecError as error:
-            raise Unreachable("the answer is none of an API server's") from error
+        found = read_answer(raw, self._decoder.of_kind(group.kind))
         return found if isinstance(found, PodGroup) and found.uid == group.uid else None
 
     async def _now_there(self, group: PodGroup) -> PodGroup | None:

@@ -10,6 +10,7 @@ import structlog
 
 from scheduler.framework.binding import NOW, Create, Delete, Patch, Write
 from scheduler.framework.status import shown
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.resources import BY_KIND, Resource
@@ -132,7 +133,7 @@ async def _version(client: Client, resource: Resource, write: Write) -> str | No
     while True:
         try:
             raw = await client.get(resource.path(namespace or None, name))
-            return _live.decode(raw).metadata.resource_version
+            return read_answer(raw, _live.decode).metadata.resource_version
         except ApiError as error:
             if error.status == 404:
                 return None

@@ -14,7 +14,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sized
 
-import msgspec
 import structlog
 from msgspec import Struct
 
@@ -23,6 +22,7 @@ from scheduler.controller.under_way import UnderWay
 from scheduler.controller.waiting_writes import MOST, WaitingWrites
 from scheduler.engine.stimuli import Stimulus, Unwritten
 from scheduler.kube import live_pod
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import STATUS
@@ -209,10 +209,10 @@ class Statuses:
     async def _version_now(self, pod: Pod) -> str | None:
         """The version of the pod as it is now; None: it does not wait any more. Empty: nobody can tell."""
         try:
-            live = live_pod.decode(await self._client.get(pod_path(ref(pod)), lane=STATUS, tries=2))
+            live = read_answer(await self._client.get(pod_path(ref(pod)), lane=STATUS, tries=2), live_pod.decode)
         except ApiError as error:
             return None if error.status == 404 else ""
-        except (Unreachable, msgspec.MsgspecError):
+        except Unreachable:
             return ""
         meta = live.metadata
         waits = meta.uid == pod.uid and not live.spec.node_name and meta.deletion_timestamp is None

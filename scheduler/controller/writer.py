@@ -39,6 +39,7 @@ from scheduler.engine.stimuli import (
 )
 from scheduler.framework.binding import ObjectKey, Write
 from scheduler.kube import live_pod
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import CONFIRM, EVICT
@@ -237,7 +238,8 @@ class Writer:
     async def _is_leaving(self, pod: Pod) -> bool:
         """Whether this very pod is gone, or being deleted. Raises ApiError, Unreachable."""
         try:
-            live = live_pod.decode(await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2)).metadata
+            answer = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2)
+            live = read_answer(answer, live_pod.decode).metadata
         except ApiError as error:
             if error.status == 404:
                 return True

@@ -10,7 +10,8 @@ finds the shell that the API promises: kind, apiVersion, metadata, and for lists
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -19,6 +20,8 @@ from scheduler.kube import resources
 from scheduler.kube.errors import Unreachable, one_line
 from scheduler.kube.resources import Resource
 from scheduler.kube.wire import MALFORMED
+
+T = TypeVar("T")
 
 _SHOWN: Final = 200
 """Bytes of such an answer that are shown."""
@@ -98,7 +101,7 @@ def of_an_api_server(verb: str, path: str, query: str, body: bytes) -> bytes:
     """The body of an answer whose code says yes, if it is one to this request. Raises Unreachable if not.
 
     What is not known here is not compared: the kind of a resource that is not in `resources`, and the fields inside
-    spec and status. Paths outside the API may answer anything.
+    spec and status (`read_answer`). Paths outside the API may answer anything.
     """
     asked = _PATH.fullmatch(path)
     if asked is None:
@@ -122,6 +125,17 @@ def of_an_api_server(verb: str, path: str, query: str, body: bytes) -> bytes:
     if not fits:
         raise Unreachable(f"the answer is none of an API server's: {_shown(plural, body)}")
     return body
+
+
+def read_answer(body: bytes, decode: Callable[[bytes], T]) -> T:
+    """What an answer says, by a decoder that knows the fields inside spec and status.
+
+    Raises Unreachable where one is of another type than the API promises: whoever wrote that is no API server.
+    """
+    try:
+        return decode(body)
+    except MALFORMED as error:
+        raise Unreachable(f"the answer is none of an API server's: {one_line(str(error))[:_SHOWN]}") from error
 
 
 def _is_object(verb: str, api_version: str, plural: str, name: str | None, body: bytes, *, dry_run: bool) -> bool:

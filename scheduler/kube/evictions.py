@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from scheduler.kube import live_pod
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import EVENT, EVICT
@@ -268,7 +269,7 @@ async def evict(client: Client, pod: PodRef, *, dry_run: bool) -> None:
 async def is_leaving(client: Client, pod: PodRef) -> bool:
     """Whether this very pod is gone or on its way, for when the answer to its eviction was lost."""
     try:
-        live = live_pod.decode(await client.get(pod_path(pod), tries=2)).metadata
+        live = read_answer(await client.get(pod_path(pod), tries=2), live_pod.decode).metadata
     except ApiError as error:
         if error.status == 404:
             return True

@@ -25,6 +25,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable, without_trace
 from scheduler.kube.flow import LEASE
@@ -373,18 +374,32 @@ def own_identity() -> str:
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
 
 
+class _Meta(msgspec.Struct):
+    annotations: dict[str, str] | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+    acquire_time: str | None = None
+
+
+class _Lease(msgspec.Struct):
+    """What is read of a Lease; all else of it is written back as it was."""
+
+    metadata: _Meta
+    spec: _Spec | None = None
+
+
+_lease = msgspec.json.Decoder(_Lease)
 _record = msgspec.json.Decoder(Record)
 
 
 def _decode(body: bytes) -> Record:
     """The Lease of an answer that says that all went well. Raises Unreachable for what is none, as a proxy's page."""
-    try:
-        record = _record.decode(body)
-        if not isinstance(record["metadata"], dict) or not isinstance(record.get("spec") or {}, dict):
-            raise TypeError("metadata and spec are no objects")
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise Unreachable("the answer is no Lease") from error
-    return record
+    read_answer(body, _lease.decode)
+    return _record.decode(body)
 
 
 async def _cancel(task: asyncio.Future[None]) -> None:

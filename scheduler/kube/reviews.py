@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from scheduler.kube.answers import read_answer
 from scheduler.kube.authorities import follow
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
@@ -61,6 +62,10 @@ class _TokenReview(msgspec.Struct):
 
 class _AccessReview(msgspec.Struct):
     status: _AccessStatus
+
+
+_token_review = msgspec.json.Decoder(_TokenReview)
+_access_review = msgspec.json.Decoder(_AccessReview)
 
 
 class _Share:
@@ -197,7 +202,7 @@ class Reviews:
     async def _owner(self, token: str) -> User:
         """Raises NobodyError."""
         answer = await self._review(TOKEN_REVIEWS, "authentication.k8s.io/v1", "TokenReview", {"token": token})
-        status = msgspec.json.decode(answer, type=_TokenReview).status
+        status = read_answer(answer, _token_review.decode).status
         if not status.authenticated:
             raise NobodyError("the bearer token is not valid")
         return status.user
@@ -211,7 +216,7 @@ class Reviews:
             "nonResourceAttributes": {"path": path, "verb": "get"},
         }
         answer = await self._review(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", asked)
-        if msgspec.json.decode(answer, type=_AccessReview).status.allowed:
+        if read_answer(answer, _access_review.decode).status.allowed:
             return 200, user.username
         return 403, f'user "{user.username}" may not get path "{path}"'
 

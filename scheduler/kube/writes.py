@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
-from scheduler.kube.errors import ApiError, Unreachable
+from scheduler.kube.errors import ApiError
 from scheduler.kube.flow import BIND, EVENT, EVICT, STATUS, Lane
 from scheduler.kube.protobuf import MEDIA_TYPE as PROTOBUF
 from scheduler.kube.protobuf import envelope, integer, kept_integer, kept_text, message, text
@@ -391,10 +392,7 @@ async def create_object(client: Client, path: str, body: bytes, *, since: float 
 
 def _version_of(answer: bytes) -> str:
     """The resourceVersion of the object that was written. Raises Unreachable for an answer that is no object."""
-    try:
-        return _versioned.decode(answer).metadata.resource_version
-    except msgspec.MsgspecError as error:
-        raise Unreachable("the answer is none of an API server's") from error
+    return read_answer(answer, _versioned.decode).metadata.resource_version
 
 
 async def delete_object(client: Client, path: str, body: bytes) -> None:

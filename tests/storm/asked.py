@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -79,6 +79,8 @@ class Effect:
     time where it may be a page as well."""
     body: bytes = b""
     """The answer that was chosen so."""
+    mistyped: bool = False
+    """The right answer, but for one field of the object that is of another type (`mistyped`)."""
 
 
 @dataclass
@@ -112,3 +114,24 @@ def strange_body(asked: Asked, rng: Random) -> bytes:
         )
     )
     return json.encode(found)
+
+
+def mistyped(body: bytes, rng: Random) -> bytes:
+    """An object with one field of another type; what it is, and which one, stays as it was."""
+    found = json.decode(body)
+    meta = found.get("metadata", {})
+    places = [(meta, key) for key in ("labels", "annotations", "ownerReferences", "finalizers") if key in meta]
+    for key in sorted(found.keys() - {"kind", "apiVersion", "metadata"}):
+        places += [(found, key), *(_places(found[key]) if isinstance(found[key], dict | list) else ())]
+    if places:
+        within, key = rng.choice(places)
+        within[key] = {"was": 1} if isinstance(within[key], str | list) else rng.choice(("x", 7, ["x"]))
+    return json.encode(found)
+
+
+def _places(within: Any) -> Iterator[tuple[Any, Any]]:
+    """Where the values of a document stand: the object or list that each is in, and its name or number there."""
+    for key, one in within.items() if isinstance(within, dict) else enumerate(within):
+        yield within, key
+        if isinstance(one, dict | list):
+            yield from _places(one)

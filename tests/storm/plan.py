@@ -133,6 +133,7 @@ _ANSWERS: tuple[dict[str, Any], ...] = (
     {"code": 503, "retry_after": 3600},
     {"code": 200, "page": True, "strange": True},
     {"code": 200, "page": True, "strange": True, "acted": True},
+    {"right": True, "mistyped": True},
     {"code": 503, "retry_after": 5},
     {"code": 503},
     {"code": 500},

@@ -29,7 +29,7 @@ from scheduler.apiserver.selectors import Selection
 from scheduler.apiserver.status import NothingServedError, StatusError, expired, forbidden
 from scheduler.apiserver.storage import Change, Store, Stored
 from scheduler.apiserver.watch import Watcher, WatchOptions, error_line
-from tests.storm.asked import OURS, Asked, Effect, Entry, Trouble
+from tests.storm.asked import OURS, Asked, Effect, Entry, Trouble, mistyped
 from tests.storm.loop import Loop
 from tests.storm.network import End, Network
 
@@ -276,6 +276,8 @@ class Server:
             return
         if effect.acted or effect.right:
             code, body, wait = self.act(asked)
+            if effect.mistyped and 200 <= code < 300 and asked.info.verb not in ("list", "watch"):
+                body = mistyped(body, self._rng)
             if effect.right:
                 self._later(effect.late, self._respond, session, code, body, wait)
                 return

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.resources import METADATA_POLICIES
@@ -28,6 +29,13 @@ TRIES = 5
 """For one policy in one round, when others write it at the same time."""
 LAST_SECONDS = 5.0
 """For all that is left, when the replica ends."""
+
+
+class _Policy(msgspec.Struct):
+    status: tally.Counted | None = None
+
+
+_policy = msgspec.json.Decoder(_Policy).decode
 
 log = structlog.get_logger("counting")
 
@@ -135,5 +143,6 @@ class Counting:
             if error.status == 404:
                 return None
             raise
+        read_answer(body, _policy)
         found: JsonObject = msgspec.json.decode(body)
         return found

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.resources import OWNERS
@@ -117,7 +118,7 @@ class Owners:
         try:
             async with self._lanes.slot(key.namespace, cost=1.0, until=until), asyncio.timeout_at(until):
                 self.lookups += 1
-                owner = _decode(await self._client.get(path, tries=1))
+                owner = read_answer(await self._client.get(path, tries=1), _decode)
         except ApiError as error:
             if error.status != 404:
                 raise

@@ -12,11 +12,12 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 import structlog
 
+from scheduler.kube.answers import read_answer
 from scheduler.kube.changes import Change
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
@@ -24,6 +25,7 @@ from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import Resource
 from scheduler.kube.wire import Partial
 from scheduler.kube.wire import partial as metadata
+from scheduler.policy.admission import webhooks
 from scheduler.policy.admission.certificates import CertificateError
 from scheduler.policy.admission.settings import Settings
 from scheduler.policy.admission.webhooks import MUTATING, OWNERS, VALIDATING, desired, repaired
@@ -131,14 +133,15 @@ class Registration:
         wanted = desired(self._settings, resource, bundle, await self._owner(), left)
         path = resource.path(None, self._settings.configuration)
         try:
-            found: dict[str, Any] = msgspec.json.decode(await self._client.get(path))
+            body = await self._client.get(path)
         except ApiError as error:
             if error.status != 404:
                 raise
             await self._client.create(resource.path(), msgspec.json.encode(wanted))
             self._wrote(resource, "created")
             return
-        due = repaired(found, wanted)
+        read_answer(body, webhooks.configuration)
+        due = repaired(msgspec.json.decode(body), wanted)
         if due is not None:
             await self._client.replace(path, msgspec.json.encode(due))
             self._wrote(resource, "repaired" if self._written_left.get(resource.plural, left) == left else "updated")
@@ -148,7 +151,7 @@ class Registration:
         """The owner's UID, read each time: a role that was deleted and created again has another."""
         if not self._settings.owner:
             return None
-        found = metadata.decode(await self._client.get(OWNERS.path(None, self._settings.owner)))
+        found = read_answer(await self._client.get(OWNERS.path(None, self._settings.owner)), metadata.decode)
         return found.metadata.uid
 
     def _wrote(self, resource: Resource, how: str) -> None:

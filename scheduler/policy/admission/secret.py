@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from scheduler.kube.answers import read_answer
 from scheduler.kube.backoff import Backoff
 from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
@@ -184,13 +185,11 @@ class SharedSecret:
 
     async def _read(self) -> Secret | None:
         try:
-            return _decode(await self._client.get(self._path))
+            return read_answer(await self._client.get(self._path), _decode)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        except msgspec.MsgspecError as error:
-            raise CertificateError("the Secret can't be read") from error
 
     async def _store(self, found: Secret | None, material: Material) -> None:
         """Write it where `found` was; what another replica wrote meanwhile wins."""

@@ -70,18 +70,40 @@ class Tallies:
                 tally.times["mutated"] = now
 
 
+class _Entry(msgspec.Struct):
+    replica: str | None = None
+    time: str | None = None
+    matched: int | None = None
+    rejected: int | None = None
+    mutated: int | None = None
+
+
+class _Sum(msgspec.Struct, rename="camel"):
+    count: int | None = None
+    last_time: str | None = None
+
+
+class Counted(msgspec.Struct):
+    """What `status` reads of the status of a policy."""
+
+    counted: list[_Entry] | None = None
+    matched: _Sum | None = None
+    rejected: _Sum | None = None
+    mutated: _Sum | None = None
+
+
 def stamp(moment: datetime) -> str:
     """A metav1.Time."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def status(held: Mapping[str, Any], replica: str, mine: Tally, written: Mapping[str, int], now: datetime) -> JsonObject:
-    """The fields to write into the status `held`, so that `mine` is in the sums.
+    """The fields to write into the status `held`, which is a `Counted`, so that `mine` is in the sums.
 
     The entry of this replica says how much of `mine` the sums hold already. If it is not there any more, `written` says
     it: what they held of it when this replica last wrote.
     """
-    entries = [one for one in held.get("counted") or () if isinstance(one, dict)]
+    entries = list(held.get("counted") or ())
     own = next((one for one in entries if one.get("replica") == replica), written)
     found: JsonObject = {}
     for field, count in mine.counts().items():

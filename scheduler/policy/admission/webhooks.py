@@ -9,6 +9,8 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from scheduler.kube.resources import Resource
 from scheduler.policy.admission.settings import Settings
 from scheduler.policy.native import requests
@@ -26,6 +28,36 @@ TIMEOUT_SECONDS = 3
 LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "admission"}
 
 Object = dict[str, Any]
+
+
+class _OwnerReference(msgspec.Struct):
+    kind: str
+    name: str
+    uid: str
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    labels: dict[str, str] | None = None
+    owner_references: list[_OwnerReference] | None = None
+
+
+class _ClientConfig(msgspec.Struct, rename="camel"):
+    ca_bundle: str | None = None
+
+
+class _Hook(msgspec.Struct, rename="camel"):
+    name: str = ""
+    client_config: _ClientConfig | None = None
+
+
+class _Configuration(msgspec.Struct):
+    """What `repaired` reads of a configuration that was found."""
+
+    metadata: _Meta
+    webhooks: list[_Hook] | None = None
+
+
+configuration = msgspec.json.Decoder(_Configuration).decode
 
 
 def desired(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import structlog
 
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.policy.spec import GROUP
@@ -19,7 +19,31 @@ OF_POLICIES = f".metadatapolicy.{GROUP}"
 """How the names of those entries of a webhook configuration end that enforce policies (`admission.webhooks`)."""
 
 log = structlog.get_logger("enforcer")
-Object = dict[str, Any]
+
+
+class _Expression(msgspec.Struct):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class _Selector(msgspec.Struct, rename="camel"):
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[_Expression] | None = None
+
+
+class _Hook(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace_selector: _Selector | None = None
+
+
+class Configuration(msgspec.Struct):
+    """What is read of a webhook configuration."""
+
+    webhooks: list[_Hook] | None = None
+
+
+_configuration = msgspec.json.Decoder(Configuration).decode
 
 
 class Covering:
@@ -39,14 +63,14 @@ class Covering:
         """
         for path in PATHS:
             try:
-                found: Object = msgspec.json.decode(await self._client.get(f"{path}/{self._name}"))
+                found = read_answer(await self._client.get(f"{path}/{self._name}"), _configuration)
             except ApiError as error:
                 if error.status not in (403, 404):
                     raise
                 if error.status == 403 and not self._complained:
                     self._complained = True
                     log.error("the webhook configurations can't be read", name=self._name, error=str(error)[:300])
-                found = {}
+                found = Configuration()
             if not covers(found, namespace):
                 self.forget(namespace)
                 return 0.0
@@ -58,20 +82,22 @@ class Covering:
         self._since.pop(namespace, None)
 
 
-def covers(configuration: Object, namespace: str) -> bool:
+def covers(configuration: Configuration, namespace: str) -> bool:
     """Whether the webhook is asked about this namespace; no for a selector that the registration did not write.
 
     Entries of other names are about other things than policies, also those that an admission server newer than this
     operator may write.
     """
-    hooks = [hook for hook in configuration.get("webhooks") or [] if str(hook.get("name", "")).endswith(OF_POLICIES)]
-    return bool(hooks) and all(_selects((hook.get("namespaceSelector") or {}), namespace) for hook in hooks)
+    hooks = [hook for hook in configuration.webhooks or () if hook.name.endswith(OF_POLICIES)]
+    return bool(hooks) and all(_selects(hook.namespace_selector, namespace) for hook in hooks)
 
 
-def _selects(selector: Object, namespace: str) -> bool:
-    if selector.get("matchLabels"):
+def _selects(selector: _Selector | None, namespace: str) -> bool:
+    if selector is None:
+        return True
+    if selector.match_labels:
         return False
     return all(
-        one.get("key") == NAME_LABEL and one.get("operator") == "NotIn" and namespace not in (one.get("values") or [])
-        for one in selector.get("matchExpressions") or []
+        one.key == NAME_LABEL and one.operator == "NotIn" and namespace not in (one.values or ())
+        for one in selector.match_expressions or ()
     )

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError
 from scheduler.kube.wire import partial
@@ -217,7 +218,7 @@ class Enforcer:
         now = self._monotonic()
         if name and now - self._owner[0] >= OWNER_SECONDS:
             try:
-                uid = partial.decode(await self._client.get(f"{ROLES}/{name}")).metadata.uid
+                uid = read_answer(await self._client.get(f"{ROLES}/{name}"), partial.decode).metadata.uid
             except ApiError as error:
                 if error.status not in (403, 404):
                     raise

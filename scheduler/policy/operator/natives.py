@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 import msgspec
 import structlog
 
+from scheduler.kube.answers import read_answer
 from scheduler.kube.changes import Change, Deleted
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
@@ -27,7 +28,6 @@ from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector, follow
 from scheduler.kube.resources import Resource
 from scheduler.kube.wire import MarkedMeta, Partial
-from scheduler.model.mistakes import misfit
 from scheduler.policy.native.compile import NAMESPACE_LABEL, POLICIES, RELEASE_LABEL, label_of
 from scheduler.policy.native.likeness import same
 
@@ -192,7 +192,7 @@ class Natives:
         """
         root = next(iter(KINDS.values())).root
         try:
-            listed = msgspec.json.decode(await self._client.get(root), type=_Listed)
+            listed = read_answer(await self._client.get(root), _listed)
             gone = sorted({one.plural for one in KINDS.values()} - {one.name for one in listed.resources})
             if gone:
                 return f"the API server has no {', '.join(gone)} (Kubernetes 1.36 and newer have)"
@@ -204,8 +204,6 @@ class Natives:
             if error.status == 403:
                 return f"the operator may not list admission policies: {str(error)[:300]}"
             raise
-        except msgspec.MsgspecError as error:
-            raise Unreachable(f"what answers for {root} is no API server: {misfit(error)[:300]}") from error
         return ""
 
     def _forget(self) -> None:
@@ -322,7 +320,7 @@ class Natives:
             meta = {**wanted["metadata"], "resourceVersion": found["metadata"]["resourceVersion"]}
             whole = msgspec.json.encode({**wanted, "metadata": meta})
             raw = await self._client.request("PUT", path, query=urlencode({"fieldManager": FIELD_MANAGER}), body=whole)
-            return _decode(raw).metadata
+            return read_answer(raw, _decode).metadata
         return msgspec.convert(found["metadata"], _Meta)
 
     async def apply(self, kind: Resource, name: str, body: bytes, *, dry_run: bool = False) -> Object:
@@ -339,6 +337,7 @@ class Natives:
             if error.status in _REFUSALS:
                 raise RefusedError(error.message[:1000]) from error
             raise
+        read_answer(raw, _decode)
         found: Object = msgspec.json.decode(raw)
         return found
 
@@ -370,6 +369,9 @@ class _Named(msgspec.Struct):
 
 class _Listed(msgspec.Struct):
     resources: list[_Named] = msgspec.field(default_factory=list)
+
+
+_listed = msgspec.json.Decoder(_Listed).decode
 
 
 def digests(objects: Iterable[Object]) -> dict[Key, bytes]:

@@ -7,10 +7,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
-from scheduler.kube.errors import Unreachable
 from scheduler.kube.resources import Resource
-from scheduler.model.mistakes import misfit
 from scheduler.policy.objects import JsonObject
 
 FIRST, MOST, PAGE_BYTES = 5, 100, 1_000_000
@@ -26,6 +25,9 @@ class _Counted(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+_counted = msgspec.json.Decoder(_Counted).decode
+
+
 class Page(msgspec.Struct, rename="camel"):
     """One page of a list. Its items carry no kind and apiVersion: the list has them."""
 
@@ -39,13 +41,16 @@ class Page(msgspec.Struct, rename="camel"):
         return [{"apiVersion": self.api_version, "kind": kind, **item} for item in self.items or ()]
 
 
+_page = msgspec.json.Decoder(Page).decode
+
+
 async def pages(client: Client, kind: Resource, namespace: str | None) -> AsyncIterator[Page]:
     """The pages of a kind in a namespace, or (None) everywhere.
 
-    Raises ApiError, Unreachable, and MsgspecError for an answer that is no list.
+    Raises ApiError, and Unreachable, also for an answer that is no list.
     """
     async for body, _ in bodies(client, kind, namespace):
-        yield msgspec.json.decode(body, type=Page)
+        yield read_answer(body, _page)
 
 
 async def bodies(
@@ -53,15 +58,12 @@ async def bodies(
 ) -> AsyncIterator[tuple[bytes, list[msgspec.Raw]]]:
     """The pages as bytes, each with its items; the next page is as long as the size of this one's objects allows.
 
-    Raises ApiError, Unreachable, and MsgspecError for an answer that is no list.
+    Raises ApiError, and Unreachable, also for an answer that is no list.
     """
     query = {"limit": str(FIRST)}
     while True:
         body = await client.get(kind.path(namespace), query=urlencode(query))
-        try:
-            page = msgspec.json.decode(body, type=_Counted)
-        except msgspec.MsgspecError as error:
-            raise Unreachable(f"the answer is no list: {misfit(error)}") from error  # a proxy's page, or such
+        page = read_answer(body, _counted)
         items = page.items or []
         yield body, items
         if not page.metadata.next:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from scheduler.kube import evictions, writes
-from scheduler.kube.answers import of_an_api_server
+from scheduler.kube import evictions, live_pod, writes
+from scheduler.kube.answers import of_an_api_server, read_answer
 from scheduler.kube.errors import Unreachable
 from scheduler.kube.flow import LEASE, STATUS
 from scheduler.kube.writes import PodRef
@@ -128,6 +128,17 @@ def test_json_that_is_no_answer(asked: str, strange: str) -> None:
         of_an_api_server(verb, path, "", msgspec.json.encode(STRANGE[strange]))
     assert caught.value.sent
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"metadata":{},"spec":{"nodeName":7}}', b'{"metadata":{},"spec":[]}', b"{", b"\xff"]
+)
+def test_fields_of_another_type(body: bytes) -> None:
+    """What is inside spec and status is looked at by whoever reads it: as good as no answer."""
+    with pytest.raises(Unreachable, match="none of an API server's") as caught:
+        read_answer(body, live_pod.decode)
+    assert caught.value.sent
+    assert read_answer(b'{"metadata":{"uid":"u"},"spec":{"nodeName":"n"}}', live_pod.decode).spec.node_name == "n"
 
 
 @pytest.mark.parametrize(("asked", "body"), REAL)

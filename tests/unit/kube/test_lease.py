@@ -210,7 +210,20 @@ async def test_gives_up_by_the_deadline(store: Store, error: Exception) -> None:
     assert store.writes[-1] == "me"  # nothing was released that we might not hold
 
 
-@pytest.mark.parametrize("page", [b"<html>back soon</html>", b"[]", b"{}", b'{"metadata": 1}', b"\xff"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<html>back soon</html>",
+        b"[]",
+        b"{}",
+        b'{"metadata": 1}',
+        b"\xff",
+        b'{"metadata": {"annotations": ["x"]}}',
+        b'{"metadata": {}, "spec": []}',
+        b'{"metadata": {}, "spec": {"leaseDurationSeconds": "x"}}',
+        b'{"metadata": {}, "spec": {"leaseTransitions": [1]}}',
+    ],
+)
 async def test_a_page_is_no_lease(store: Store, monkeypatch: pytest.MonkeyPatch, page: bytes) -> None:
     """A proxy answers 200 with a page for people: that is no answer, neither for a candidate nor for the holder."""
     right, pages, told = store.request, 2, list[str]()
@@ -233,7 +246,7 @@ async def test_a_page_is_no_lease(store: Store, monkeypatch: pytest.MonkeyPatch,
     assert elector.leading
     keeping.cancel()
     assert len(told) == 2
-    assert all(said.startswith("the answer is no Lease") for said in told)
+    assert all(said.startswith("the answer is none of an API server's") for said in told)
 
 
 async def test_short_trouble_is_survived(store: Store) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from math import inf
 
+import msgspec
 import pytest
 
 from scheduler.kube.resources import Resource
@@ -20,7 +21,7 @@ from scheduler.policy.admission.settings import Settings
 from scheduler.policy.admission.webhooks import MUTATING, VALIDATING, desired
 from scheduler.policy.native.compile import NAMESPACE_LABEL, RELEASE_LABEL, name_of
 from scheduler.policy.native.compile import POLICIES as ENFORCED
-from scheduler.policy.operator.covering import covers
+from scheduler.policy.operator.covering import Configuration, covers
 from tests.unit.policy.admission.builders import Object, policy, rule
 from tests.unit.policy.admission.conftest import POLICIES, Api, until
 
@@ -223,7 +224,8 @@ def test_of_namespaces_that_are_left_one_annotation_is_asked_about() -> None:
     assert PROMISE in promises["matchConditions"][0]["expression"]
     assert promises["clientConfig"] == policies["clientConfig"]
     assert promises["name"] != policies["name"]
-    assert [covers(wanted, name) for name in ("shop", "other")] == [False, True]
+    configured = msgspec.convert(wanted, Configuration)
+    assert [covers(configured, name) for name in ("shop", "other")] == [False, True]
     assert len(desired(settings, VALIDATING, b"")["webhooks"]) == 1
     assert len(desired(settings, MUTATING, b"", left=("shop",))["webhooks"]) == 1
 
