@@ -125,7 +125,10 @@ def mistyped(body: bytes, rng: Random) -> bytes:
         places += [(found, key), *(_places(found[key]) if isinstance(found[key], dict | list) else ())]
     if places:
         within, key = rng.choice(places)
-        within[key] = {"was": 1} if isinstance(within[key], str | list) else rng.choice(("x", 7, ["x"]))
+        others: list[Any] = [["x"], {"was": 1}]
+        if isinstance(within[key], dict | list):
+            others += ["x", 7]
+        within[key] = rng.choice([one for one in others if type(one) is not type(within[key])])
     return json.encode(found)
 
 

@@ -188,18 +188,6 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
-        "a field of another type in a policy that is counted",
-        "what is inside a status was not looked at before counts were added, and ended the admission server",
-        scene(
-            "mistyped counts",
-            at(3.0, "policy", namespace="blue", name="m0", rule="stamp", app="w", seconds=0.0),
-            at(10.0, "want", namespace="blue", name="w", cpu=100, replicas=6),
-            at(11.0, "requests", what="get metadatapolicies", chance=1.0, seconds=90.0, right=True, mistyped=True),
-            at(40.0, "want", namespace="blue", name="x", cpu=100, replicas=6),
-            cast=(POLICIES,),
-        ),
-    ),
-    Found(
         "a page in place of a policy that is counted",
         "200 with a proxy's page raised DecodeError out of the counting, and ended the admission server",
         scene(

@@ -98,7 +98,7 @@ class Counting:
         for key in self.due():
             try:
                 await self._write(key)
-            except (ApiError, Unreachable, msgspec.MsgspecError) as error:  # the last: a proxy's page, or such
+            except (ApiError, Unreachable) as error:
                 self.failures += 1
                 if str(error) != self._complained:
                     log.error("counts could not be written, trying again", policy=key[:2], error=str(error)[:300])

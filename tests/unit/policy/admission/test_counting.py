@@ -133,6 +133,32 @@ def test_status_fields() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "status",
+    [
+        7,
+        {"matched": 7},
+        {"matched": {"count": "x"}},
+        {"matched": {"lastTime": 7}},
+        {"counted": {}},
+        {"counted": [7]},
+        {"counted": [{"replica": "a", "matched": "x"}]},
+        {"counted": [{"replica": "b", "time": 7}]},
+    ],
+)
+async def test_fields_of_another_type(status: Any) -> None:
+    """A proxy changes a field of the answer: nothing is written by it, and all of it in the next round."""
+    server = Server("one")
+    tallies, counting = replica(server, "a")
+    tallies.add([effect()], UIDS, "mutate")
+    server.policies["one"]["status"] = status
+    await counting.round(GAP_SECONDS)
+    assert (server.patches, counting.failures, len(counting.due())) == (0, 1, 1)
+    server.policies["one"]["status"] = {}
+    await counting.round(GAP_SECONDS)
+    assert (server.count("one", "matched"), counting.due()) == (1, [])
+
+
 def test_old_entries_go() -> None:
     """Entries of replicas that are long gone are dropped, and no status grows without bound."""
     fresh, old = tally.stamp(NOW - timedelta(minutes=1)), tally.stamp(NOW - timedelta(hours=2))
