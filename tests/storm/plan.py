@@ -22,6 +22,8 @@ GANGS_SHARE = 0.3
 """Of the runs, in which pods start together or not at all."""
 GROUPS_SHARE = 0.3
 """Of the runs, in which such pods are in one zone, share claims, are in trees, or have room kept for them."""
+MISTYPED_SHARE = 0.1
+"""Of the runs, in which a proxy changes fields of answers."""
 NAMESPACES = ("blue", "green")
 REPLICAS = ("berth-a", "berth-b")
 KINDS = ("pods", "nodes", "")
@@ -77,6 +79,9 @@ def plan(seed: int | str) -> Plan:
         )
         who = (*dict.fromkeys((*who, casting.GANGS, *more)),)
         found += made
+    typing = Random(f"mistyped/{seed}")
+    if typing.random() < MISTYPED_SHARE:
+        found += _mistyped(typing)
     found.sort(key=lambda happening: happening.at)
     return Plan(str(seed), nodes, clocks, rival_every, tuple(found), who)
 
@@ -133,7 +138,6 @@ _ANSWERS: tuple[dict[str, Any], ...] = (
     {"code": 503, "retry_after": 3600},
     {"code": 200, "page": True, "strange": True},
     {"code": 200, "page": True, "strange": True, "acted": True},
-    {"right": True, "mistyped": True},
     {"code": 503, "retry_after": 5},
     {"code": 503},
     {"code": 500},
@@ -166,6 +170,23 @@ _VERBS = ("create pods/binding",) * 4 + (
 def _requests(rng: Random, verbs: tuple[str, ...] = _VERBS) -> dict[str, Any]:
     effect = rng.choice(_ANSWERS)
     return {"what": rng.choice(verbs), "chance": rng.choice((0.1, 0.5, 1.0)), "seconds": _brief(rng), **effect}
+
+
+def _mistyped(rng: Random) -> list[Happening]:
+    """A proxy that gives a field of the answer another type."""
+    verbs = ("", "get", "get leases", "update leases", "patch")
+    return [
+        at(
+            rng.uniform(FIRST_SECONDS, STORM_SECONDS),
+            "requests",
+            what=rng.choice(verbs),
+            chance=rng.choice((0.1, 0.5, 1.0)),
+            seconds=_brief(rng),
+            right=True,
+            mistyped=True,
+        )
+        for _ in range(rng.randint(1, 4))
+    ]
 
 
 def _faults(rng: Random, nodes: list[str]) -> list[Happening]:
