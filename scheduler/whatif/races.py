@@ -52,12 +52,7 @@ def in_turn(conflicts: Sequence[Conflict]) -> list[tuple[Conflict, Conflict | No
     for conflict in conflicts:
         first = conflict
         for other in conflicts:
-            same = _domain(other) == _domain(conflict) and related(conflict, other)
-            if same and rank(other.pod, first.pod) < rank(first.pod, other.pod):
+            if related(conflict, other) and rank(other.pod, first.pod) < rank(first.pod, other.pod):
                 first = other
         found.append((conflict, None if first is conflict else first))
     return found
-
-
-def _domain(conflict: Conflict) -> tuple[str, str, str]:
-    return conflict.constraint, conflict.topology_key, conflict.domain

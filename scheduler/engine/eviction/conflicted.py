@@ -4,6 +4,8 @@ Evicting one of the pods that got in each other's way is enough. It is the one w
 ones the youngest; the next one has its turn when the API let nobody evict that one, or it has nowhere to go.
 """
 
+from collections.abc import Iterator
+
 from scheduler.engine.eviction.followed import Broken, Stage
 from scheduler.engine.eviction.observed import Observed
 from scheduler.engine.placement_conflicts import Conflict
@@ -11,32 +13,34 @@ from scheduler.model.pod import Pod
 
 _STUCK = frozenset(("NoOtherNode", "DisruptionBudget", "TwoDisruptionBudgets", "EvictionRefused"))
 """Events about a pod that may not go soon: another one may in its place."""
-_Domain = tuple[str, str, str]
 
 
 class Conflicted:
-    """All conflicts, by what the conflict is about: kind of requirement, topology key, domain."""
+    """All conflicts, by the pods that are in them: who waits for whom is asked of those with a pod in common only."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
-        self._by_domain: dict[_Domain, dict[str, Broken]] = {}
+        self._with: dict[str, dict[str, Broken]] = {}
+        """UID of a pod → by UID, our pods that are in conflict with it, or it itself."""
 
     def look(self, broken: Broken) -> Conflict | None:
         """What is wrong with a pod now; None: nothing any more."""
         self.forget(broken)
         conflict = broken.conflict = self._observed.conflicts.of(broken.followed.pod.uid)
         if conflict is not None:
-            self._by_domain.setdefault(_domain(conflict), {})[broken.followed.pod.uid] = broken
+            for uid in _pods(conflict):
+                self._with.setdefault(uid, {})[conflict.pod.uid] = broken
         return conflict
 
     def forget(self, broken: Broken) -> None:
         """A pod is in no conflict any more, or gone."""
         if broken.conflict is None:
             return
-        there = self._by_domain[_domain(broken.conflict)]
-        del there[broken.followed.pod.uid]
-        if not there:
-            del self._by_domain[_domain(broken.conflict)]
+        for uid in _pods(broken.conflict):
+            there = self._with[uid]
+            del there[broken.conflict.pod.uid]
+            if not there:
+                del self._with[uid]
         broken.conflict = None
 
     def others_on(self, broken: Broken) -> str | None:
@@ -49,33 +53,39 @@ class Conflicted:
 
     def was_read(self, pods: frozenset[str]) -> None:
         """A node was read, and these pods (UIDs) are there and stay."""
-        for there in self._by_domain.values():
-            for broken in there.values():
-                conflict = broken.conflict
-                if conflict is not None and any(other.uid in pods for other in conflict.others):
+        for uid in pods & self._with.keys():
+            for own, broken in self._with[uid].items():
+                if own != uid:
                     broken.others_read = True
 
     def waits(self, broken: Broken) -> bool:
         """Whether another pod of the same conflict goes first."""
+        return any(_comes_before(other, broken) for other in self._related(broken))
+
+    def _related(self, broken: Broken) -> Iterator[Broken]:
+        """The other pods that are in the same conflict (`related`)."""
         conflict = broken.conflict
-        if conflict is None:
-            return False
-        return any(
-            other is not broken and related(conflict, other.conflict) and _comes_before(other, broken)
-            for other in self._by_domain[_domain(conflict)].values()
-        )
+        seen = {broken.followed.pod.uid}
+        for uid in () if conflict is None else _pods(conflict):
+            for own, other in self._with[uid].items():
+                if own not in seen and conflict is not None and other.conflict is not None:
+                    seen.add(own)
+                    if _about(other.conflict) == _about(conflict):
+                        yield other
 
 
-def _domain(conflict: Conflict) -> _Domain:
+def related(one: Conflict, other: Conflict) -> bool:
+    """Whether it is one and the same conflict, seen from two pods: about the same thing, with a pod in common."""
+    return _about(one) == _about(other) and not _pods(one).isdisjoint(_pods(other))
+
+
+def _pods(conflict: Conflict) -> set[str]:
+    """UIDs of all that are in it."""
+    return {conflict.pod.uid, *(other.uid for other in conflict.others)}
+
+
+def _about(conflict: Conflict) -> tuple[str, str, str]:
     return conflict.constraint, conflict.topology_key, conflict.domain
-
-
-def related(one: Conflict, other: Conflict | None) -> bool:
-    """Whether it is one and the same conflict, seen from two pods."""
-    if other is None:
-        return False
-    in_one, in_other = {pod.uid for pod in one.others}, {pod.uid for pod in other.others}
-    return bool(in_one & in_other) or other.pod.uid in in_one or one.pod.uid in in_other
 
 
 def _comes_before(one: Broken, other: Broken) -> bool:
