@@ -95,6 +95,8 @@ class Simulated(Kopf):
         reason = "kopf stopped"
         try:
             await self._operate()
+        except asyncio.CancelledError:
+            reason = "kopf was cancelled"
         except Exception as error:  # noqa: BLE001 - as in `Kopf.run`
             reason = f"{type(error).__name__}: {error}"
         self.finish(reason)

@@ -36,6 +36,7 @@ LOOK_SECONDS = 2.0
 CHECK_SECONDS = 10.0
 """Between two looks whether they still are: a stream may stay open, and silent, after the CRD was deleted."""
 END_SECONDS = 15.0
+_CANCELLED_AGAIN = 10
 
 log = structlog.get_logger("watch")
 Hear = Callable[[str | None], None]
@@ -151,9 +152,11 @@ class Watch:
             return ended.result()
         finally:
             runner.stop()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(END_SECONDS):
-                    await ended
+            await asyncio.wait((ended,), timeout=END_SECONDS)
+            for _ in range(_CANCELLED_AGAIN):
+                if not ended.done():
+                    runner.cancel()
+                    await asyncio.wait((ended,), timeout=1.0)
             await asyncio.to_thread(runner.join, 1.0)
 
 
@@ -192,6 +195,8 @@ class Kopf:
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._operate())
+        except asyncio.CancelledError:
+            reason = "kopf was cancelled"
         except Exception as error:  # noqa: BLE001 - whatever ends kopf, `Watch` starts it again and says why
             reason = f"{type(error).__name__}: {error}"
         self.finish(reason)
@@ -200,6 +205,20 @@ class Kopf:
         """End it; called from another thread."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stop.set)
+
+    def cancel(self) -> None:
+        """Cancel all that it does; called from another thread.
+
+        When a watch ends at the moment in which kopf is stopped, kopf may take the cancellation for that end, go on to
+        watch, and never stop.
+        """
+
+        def cancel() -> None:
+            for task in asyncio.all_tasks(self._loop):
+                task.cancel()
+
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(cancel)
 
     async def _operate(self) -> None:
         _tame_logging()

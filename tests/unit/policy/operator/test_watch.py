@@ -19,7 +19,7 @@ from scheduler.kube.credentials import Credential, Credentials
 from scheduler.policy.operator import watch as module
 from scheduler.policy.operator.replica import Operator
 from scheduler.policy.operator.settings import Settings
-from scheduler.policy.operator.watch import Watch
+from scheduler.policy.operator.watch import Kopf, Watch
 from tests.unit.policy.admission.conftest import CRD as PLAIN_CRD
 from tests.unit.policy.admission.conftest import CRDS, POLICIES, Api, until
 from tests.unit.policy.build import policy, rule
@@ -121,6 +121,31 @@ async def test_ends_with_its_thread(api: Api) -> None:
     async with watching(api) as (_, told):
         await until(lambda: None in told)
         assert any(thread.name == "kopf" for thread in threading.enumerate())
+    assert not any(thread.name == "kopf" for thread in threading.enumerate())
+
+
+class Deaf(Kopf):
+    """kopf that has taken its cancellation for something else, and goes on."""
+
+    async def _operate(self) -> None:
+        self.hear(None)
+        await self._stop.wait()
+        await asyncio.Event().wait()
+
+
+async def test_ends_though_kopf_does_not(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kopf that is told to stop, and does not, is cancelled: no thread of it is left."""
+    monkeypatch.setattr(module, "END_SECONDS", 0.05)
+    await api.create(CRDS, CRD)
+    told: list[str | None] = []
+    async with api.client() as client:
+        watch = Watch(client, Connection(host=api.server.url), (), told.append)
+        watch.kopf = Deaf
+        task = asyncio.create_task(watch.run())
+        await until(lambda: None in told)
+        assert any(thread.name == "kopf" for thread in threading.enumerate())
+        task.cancel()
+        await asyncio.wait((task,))
     assert not any(thread.name == "kopf" for thread in threading.enumerate())
 
 
