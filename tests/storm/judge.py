@@ -215,6 +215,11 @@ class Judge:
         if uid in self._ours and self._world.now - self._ours[uid][0] < ASKED_SECONDS:
             self._orphans.add(uid)
 
+    def restored(self) -> None:
+        """What was bound lately was perhaps never heard of."""
+        for uid in self._ours:
+            self.deleted(uid)
+
     def bound(self, pod: dict[str, Any]) -> None:
         """Somebody bound it; ours is noted by the audit log."""
         uid = pod["metadata"]["uid"]
@@ -334,6 +339,18 @@ class Judge:
             timeline.run(timeline.now + 0.25)
         return places.free
 
+    def _held(self, berth: Berth) -> int:
+        """Pods that hold a place for their gang. How long they may is G2's to say."""
+        return 0 if self.gangs is None else self.gangs.holding(berth.user)
+
+    def _let_end(self, berth: Berth) -> None:
+        """A binding cycle may begin at any time, when a backoff is over."""
+        assert berth.scheduler is not None
+        timeline, engine = self._world.timeline, berth.scheduler.engine
+        given_up = timeline.now + PAGE_SECONDS
+        while (engine.in_flight or engine.cluster.assumed() != self._held(berth)) and timeline.now < given_up:
+            timeline.run(timeline.now + 0.25)
+
     def _unended(self, tasks: Collection[Task[None]]) -> int:
         """A write may be under way at any time, as long as pods come and go. How many of these do not end."""
         timeline, begun = self._world.timeline, list(tasks)
@@ -356,10 +373,10 @@ class Judge:
         scheduler = berth.scheduler
         assert scheduler is not None and berth.client is not None
         engine = scheduler.engine
+        self._let_end(berth)
         if engine.in_flight:
             yield f"{engine.in_flight} Bindings in flight for ever"
-        # How long a pod may hold a place for its gang is G2's to say.
-        held = 0 if self.gangs is None else self.gangs.holding(berth.user)
+        held = self._held(berth)
         if (assumed := engine.cluster.assumed()) != held:
             yield f"{assumed - held} pods assumed for ever"
         if unended := self._unended(scheduler.writer._under_way._tasks):

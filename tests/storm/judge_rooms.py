@@ -111,7 +111,8 @@ class RoomJudge:
     def sent(self, who: Berth, uid: str, node: str) -> None:
         """A Binding is on its way: R2. One that is sent again was decided when it was sent first."""
         world, judge = self._world, self._judge
-        first = self._sent.setdefault((who.user, uid, node), world.now)
+        if self._sent.setdefault((who.user, uid, node), world.now) < world.now:
+            return
         found = world.server.stored("nodes", node)
         if found is None or abs(who.wall_error) > RIGHT_SECONDS or judge.disturbed(node):
             return
@@ -122,7 +123,7 @@ class RoomJudge:
         for berth, room in self._rooms():
             if berth is not who or node not in room.names or not self.kept_from(node, new):
                 continue
-            if self._ends(new, room, first):
+            if self._ends(new, room, world.now):
                 continue
             there = [pod for pod in pods if node_of(pod) == node and not self._ends(pod, room, world.now)]
             gang = [pod for pod in pods if room.planned.get(pod["metadata"]["uid"]) == node and not node_of(pod)]

@@ -45,6 +45,9 @@ STEP_SECONDS = 10.0
 """How often a run that is to end with the first violation is looked at."""
 PATIENCE_SECONDS = 60.0
 """I4: a pod that fits waits no longer. These are the last seconds of the recovery."""
+_LOOKS = (37.0, 23.0, 8.0, 0.0)
+"""Seconds before the end of them at which is looked again, out of step with a backoff of ten seconds: a pod may preempt
+others again and again, whose successors another scheduler binds at once."""
 
 REST_SECONDS = 0.3
 """The end is judged when no pod has been written for so long,"""
@@ -268,7 +271,7 @@ class World:
         calm = self.plan.seconds - CALM_SECONDS
         self.timeline.run(calm + RECOVERY_SECONDS - PATIENCE_SECONDS)
         waiting = self.judge.waiting()
-        for left in (PATIENCE_SECONDS / 2, 0.0):
+        for left in _LOOKS:
             self.timeline.run(calm + RECOVERY_SECONDS - left)
             waiting &= self.judge.waiting()
         for pod in sorted(waiting):
@@ -306,6 +309,7 @@ class World:
         self.lossy = self.lossy or not (harmless or happening.kind in ("compact", "kill", "terminate"))
 
     def _restored(self) -> None:
+        self.judge.restored()
         self.judge.nodes.restored()
         self.judge.watches.restored()
         if self.judge.evictions is not None:
