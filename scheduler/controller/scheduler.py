@@ -306,6 +306,8 @@ class Scheduler:
             if engine.queue.turns.taken != taken:
                 engine.queue.turns.rest(now - began, now)
         collector.worked(handled)
+        if engine.take_undone():
+            self.sight.back()
         return more
 
     def _cycle(self, now: float) -> list[Instruction]:

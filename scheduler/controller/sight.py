@@ -135,11 +135,14 @@ class Sight:
         """A reflector found that its watch had lost events."""
         log.warning("events were lost, listing again", kind=resource.called, objects=objects)
 
-    def back(self, resource: Resource) -> None:
-        """A reflector found that the API server's data is that of a backup: no other kind is what it was either."""
+    def back(self, resource: Resource | None = None) -> None:
+        """The API server's data is that of a backup: no other kind is what it was either.
+
+        `resource`: the kind whose reflector found that by resourceVersions, and lists it anew by itself.
+        """
         log.error(
-            "resourceVersions went back: etcd was restored from a backup; listing everything again",
-            seen_at=resource.called,
+            "etcd was restored from a backup; listing everything again",
+            seen_at="a pod that has left its node" if resource is None else resource.called,
         )
         for reflector in self._reflectors:
             if reflector.resource != resource:

@@ -282,6 +282,11 @@ class Engine:
             self.binding.settle(now)
         return self._outbox.take()
 
+    def take_undone(self) -> bool:
+        """Whether a placed pod was shown without its node since this was asked last: other data is a backup's, too."""
+        undone, self._pods.undone = self._pods.undone, False
+        return undone
+
     def _changes_nothing(self, stimulus: Stimulus) -> bool:
         """Whether equal pods find after this what they found before it, unless what follows from it says otherwise."""
         match stimulus:

@@ -46,10 +46,19 @@ class PodChanges:
         self._placement_conflicts = placement_conflicts
         self._story_writer = story_writer
         self._left_claims = left_claims
+        self.undone = False
+        """Whether a placed pod was shown without a node since this was last set to False."""
 
     def put(self, pod: Pod, now: float) -> None:
-        """A pod was added or updated."""
+        """A pod was added or updated.
+
+        No pod leaves its node. One that has done so is shown from a backup, in which it was not bound yet, and which
+        has passed the versions that were known, so that nobody has noticed.
+        """
         self._unread.drop(pod.uid)
+        if not pod.node_name and self._cluster.is_confirmed(pod.uid):
+            self.undone = True
+            self.gone(Gone("Pod", pod.namespace, pod.name, pod.uid), now, "its binding was undone by a restore of etcd")
         if pod.finished:
             self.gone(Gone("Pod", pod.namespace, pod.name, pod.uid), now, "finished")
         elif pod.node_name and pod.shape.complete:

@@ -33,6 +33,8 @@ class KnownObjects(Generic[T]):
         """Objects that are there in a version that the decoder refused."""
         self.on_deleted: Callable[[msgspec.Raw], None] | None = None
         """Gets each known object that a watch says was deleted, as it was at last."""
+        self.went_back = False
+        """Whether the list under way shows an object in an earlier version than is known."""
         self._anew = False
         self._decode = decode
         self._counts = counts
@@ -74,6 +76,7 @@ class KnownObjects(Generic[T]):
         self._fresh = {}
         self._changes = []
         self.unreadable = {}
+        self.went_back = False
 
     def listed(self, raw: msgspec.Raw, decode: Callable[[msgspec.Raw], T] | None = None) -> None:
         """One item of the list; `decode` instead of our own, for one that was decoded elsewhere."""
@@ -95,6 +98,7 @@ class KnownObjects(Generic[T]):
             self._replace(key, before[0], found)
         elif before[1] != version:
             self._changes.append(Updated(found))
+            self.went_back = self.went_back or older(version, before[1])
 
     def _keep(self, raw: msgspec.Raw, error: Exception) -> None:
         """The object is still there, only unreadable: what was known of it stays, it is not taken for deleted."""

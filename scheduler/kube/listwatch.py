@@ -223,18 +223,30 @@ class ListWatch(Generic[T]):
         self.doubtful = False
         if not older(read_version(list_.resource_version), self.objects.position) or not self.synced or self.astray:
             return False
+        self._goes_astray()
+        return True
+
+    def _goes_astray(self) -> None:
         self.astray = True
         self.counts.went_back += 1
         self.objects.renew()
-        return True
 
     def page_done(self) -> bool:
-        """The items were given; True when that was the last page: `take` then holds the difference to before."""
+        """The items were given; True when that was the last page: `take` then holds the difference to before.
+
+        A list never shows an object in an earlier version than was known before it, unless the server's data was
+        replaced: then it is another history, though it has passed our position meanwhile. In that one, an object may
+        have come to the very version that is known, and differ.
+        """
         page = self._page
         if page is None:
             return False
         self._page = None
         self._backoff.reset()
+        if self.objects.went_back:
+            self._goes_astray()
+            self.phase = Phase.EMPTY
+            return False
         self._next = page.next
         if page.next:
             return False

@@ -277,6 +277,8 @@ class Reflector(Generic[T]):
             self._synced.set()
             machine.delivered()
             self._tell_trust()
+        else:
+            self._tell_back()
 
     async def _watch(self, query: str) -> None:
         machine = self._machine

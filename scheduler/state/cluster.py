@@ -115,6 +115,11 @@ class Cluster:
         storage = self.storage
         return storage.of_claims.go_through(pod, question, begin, look, storage.version, self.effort, each=each)
 
+    def is_confirmed(self, uid: str) -> bool:
+        """Whether the API has shown this pod on a node."""
+        placement = self._placed.get(uid)
+        return placement is not None and not placement.assumed
+
     def assumed(self) -> int:
         """How many placements the API has not confirmed."""
         return sum(placement.assumed for placement in self._placed.values())

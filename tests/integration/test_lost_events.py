@@ -241,7 +241,7 @@ def test_restored_backup(harbour: Harbour, tmp_path: Path) -> None:
         own.start()
         pods = checks.wait_bound(api, namespace, 5)
         assert {checks.node_of(one) for one in pods} == {"kept"}
-        said = "resourceVersions went back: etcd was restored from a backup; listing everything again"
+        said = "etcd was restored from a backup; listing everything again"
         wait_for("the log to say so", lambda: berth.lines(said), START)
         berth.wait_known()
         api.create_many(NODES, nodes(1, "new"))

@@ -47,6 +47,19 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
+        "a binding is undone by a backup",
+        "a placed pod that was shown without its node, in a later version, stayed where it was in the cache",
+        scene(
+            "undone by a backup",
+            at(90.0, "want", namespace="blue", name="w1", cpu=1000, replicas=3, gated=True),
+            at(100.0, "ungate"),
+            at(103.0, "cut-off", who="berth-b", seconds=70.0),
+            at(105.0, "restore", back=8.0, seconds=1.0),
+            at(110.0, "want", namespace="green", name="w2", cpu=1000, priority="high", replicas=7),
+            at(140.0, "ungate"),
+        ),
+    ),
+    Found(
         "events lost",
         "nothing compared the cache with the cluster, so a lost event was never made up for",
         scene(

@@ -149,6 +149,9 @@ class Watcher:
                 for _ in range(min(len(self._inbox), 32)):
                     self._carry_out(self.engine.handle(self._inbox.popleft(), now))
                 now = self._clock()
+            if self.engine.observed.undone:
+                self.engine.observed.undone = False
+                self._back()
             await asyncio.sleep(0)
 
     async def _wait(self, seconds: float) -> None:
@@ -196,7 +199,7 @@ class Watcher:
             else:
                 self._receive(Put(change.object))
 
-    def _back(self, resource: Resource) -> None:
+    def _back(self, resource: Resource | None = None) -> None:
         """The API server's data is that of a backup."""
         self.sight.back(resource)
         self._writer.forget_intents()

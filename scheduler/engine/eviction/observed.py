@@ -66,6 +66,8 @@ class Observed:
         """As in Seen, for looks that are not over."""
         self._unreadable: dict[str, str] = {}
         self._seen = Seen()
+        self.undone = False
+        """Whether a placed pod was shown without a node since this was last set to False."""
 
     @property
     def has_news(self) -> bool:
@@ -178,6 +180,10 @@ class Observed:
         self._changed.setdefault(key, set()).add(row)
 
     def _put_pod(self, pod: Pod, now: float) -> None:
+        if not pod.node_name and self.cluster.is_confirmed(pod.uid):
+            # As in the scheduler (`PodChanges.put`): what is shown is of a backup.
+            self.undone = True
+            self.gone(Gone("Pod", pod.namespace, pod.name, pod.uid))
         if pod.finished:
             self.gone(Gone("Pod", pod.namespace, pod.name, pod.uid))
         elif pod.node_name:

@@ -21,6 +21,8 @@ from scheduler.model.kinds import Decoder
 from tests.builders import configuration, node, pod
 from tests.registered import registry
 
+from .test_pod_groups_followed import Followed
+
 
 class Kind:
     """What a reflector says of itself."""
@@ -195,3 +197,15 @@ async def test_the_loop_decides_nothing_meanwhile() -> None:
     while scheduler.work(cycles=True):
         pass
     assert (engine.queue.counts()[Place.ACTIVE], blind.checked) == (0, 1)
+
+
+async def test_a_binding_that_is_undone() -> None:
+    """A placed pod is listed without its node, in a later version: what is known of other kinds counts no more."""
+    placed, waiting = pod("p", uid="p", on="n"), pod("p", uid="p")
+    placed["metadata"]["resourceVersion"], waiting["metadata"]["resourceVersion"] = "5", "6"
+    followed = Followed()
+    await followed.lists(PODS, [placed])
+    assert not any(reflector.astray for reflector in followed.scheduler.watch.reflectors)
+    await followed.lists(PODS, [waiting])
+    assert all(reflector.astray for reflector in followed.scheduler.watch.reflectors)
+    assert followed.scheduler.sight.histories == 1

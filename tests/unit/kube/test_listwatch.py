@@ -492,6 +492,25 @@ def test_a_restored_cluster_is_noticed_before_the_next_watch() -> None:
     assert m.counts.missed_deletes == 0
 
 
+def test_a_restored_cluster_that_has_passed_our_version_is_noticed_by_an_earlier_object() -> None:
+    """A list shows an object in an earlier version than is known. Another one has come to the very version that is.
+
+    So nothing of this list is taken: the next one replaces everything.
+    """
+    m = watching(thing("a", 5), thing("b", 20), version=40)
+    m.ended(60.0, Unreachable("reset"))
+    m.version_came(listing(50), 62.0)
+    m.resync()
+    restored = thing("a", 5), thing("b", 12), thing("c", 45)
+    assert not fetch(m, listing(50, *restored), now=62.0)
+    assert (m.astray, m.counts.went_back) == (True, 1)
+    assert m.phase is Phase.EMPTY
+    assert fetch(m, listing(51, *restored), now=62.0)
+    assert words(m.take()) == ["-a/uid-a", "+a@5", "-b/uid-b", "+b@12", "+c@45"]
+    m.delivered()
+    assert (m.astray, m.counts.went_back) == (False, 1)
+
+
 def test_a_cluster_that_was_not_restored_is_followed_from_where_we_were() -> None:
     """The same version, or a later one."""
     m = watching(thing("a", 5), version=40)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from scheduler.engine.eviction.followed import Stage
 from scheduler.engine.eviction.messages import NotRead, RecordPodEvent, Restored, Turn
 from scheduler.engine.stimuli import Gone
 from scheduler.model.promise import ANNOTATION
@@ -120,6 +121,16 @@ def test_flapping_label(harness: Harness, seconds: float) -> None:
         harness.put(disk("a", "hdd" if i % 2 == 0 else "ssd"))
         assert harness.after(seconds) == []
     assert harness.said == []
+
+
+def test_a_placed_pod_without_its_node(harness: Harness) -> None:
+    """What is shown is of a backup, in which the pod was not bound yet: there is nothing to keep, and nobody goes."""
+    harness.put(keeping("p", "a"), disk("a", None))
+    assert harness.after(1.0) == []
+    harness.put(keeping("p", None))
+    assert harness.evictor.observed.undone
+    assert [name for _ in range(10) for name in harness.after(GRACE)] == []
+    assert harness.evictor.waiting() == dict.fromkeys(map(str, Stage), 0)
 
 
 def test_flap_between_two_looks(harness: Harness) -> None:
