@@ -188,7 +188,7 @@ class EvictionJudge:
             since = self._changes.get(node_of(pod), [0.0])[-1]
             if not self._is_broken(pod) or now - since < KEPT_SECONDS:
                 continue
-            if meta["ownerReferences"][0]["uid"] in self._evicted:
+            if meta["ownerReferences"][0]["uid"] in self._evictions:
                 continue
             if any(covers(budget, pod) for budget in server.objects("poddisruptionbudgets")):
                 continue
@@ -206,7 +206,17 @@ class EvictionJudge:
         return found
 
     def restored(self) -> None:
-        """The server came back from a backup: labels are what they were then, and nobody is told."""
+        """The server came back from a backup: labels are what they were then, and nobody is told.
+
+        What was evicted since then was not, and no Event tells the next leader of it.
+        """
+        for owner, past in self._evictions.items():
+            kept = [one for one in past if not self._world.server.lost_since(one[1])]
+            if len(kept) < len(past):
+                self._evictions[owner] = kept
+                del self._evicted[owner]
+                if kept:
+                    self._evicted[owner] = min(kept)[0], 1  # it may have been of a later round
         there = {node["metadata"]["name"]: node for node in self._world.server.objects("nodes")}
         for name in (*there, *self._disk):
             self._label(name, there[name]["metadata"]["labels"].get(DISK, "") if name in there else "")
