@@ -199,6 +199,7 @@ class EvictionJudge:
                 cpu, most = room_of(node)
                 selected = pod["spec"].get("nodeSelector", {}).items() <= node["metadata"]["labels"].items()
                 open_ = node["metadata"]["labels"].get(DISK) == "ssd" and not node["spec"].get("unschedulable")
+                open_ = open_ and not self._judge.spoken_for(node["metadata"]["name"], pod)
                 alone = not pod["spec"].get("affinity") and pod["spec"]["schedulerName"] == "berth"
                 if open_ and selected and alone and sum(map(cpu_of, there)) + cpu_of(pod) <= cpu and len(there) < most:
                     found.append(f"{meta['namespace']}/{meta['name']}")
