@@ -185,6 +185,10 @@ class GangJudge:
         missing = self._missing(unit, pods)
         return bool(missing) and self._room(unit, pods[0], used) >= missing
 
+    def has_enough(self, unit: GroupKey) -> bool:
+        """Whether as many of its pods are bound as it needs."""
+        return self._gangs.group(unit) is not None and not self._lacks(unit)
+
     def units_that_wait(self) -> dict[GroupKey, list[JsonObject]]:
         """Gangs, and trees of them, with their pods that wait."""
         found: dict[GroupKey, list[JsonObject]] = {}

@@ -99,8 +99,8 @@ class RoomJudge:
                 cpu, count = used.get(on, (0, 0))
                 used[on] = cpu + cpu_of(pod), count + 1
         [(key, pods)] = waiting.items()
-        if not gangs.would_fit(key, pods, used):
-            self._waits.clear()
+        if gangs.has_enough(key) or not gangs.would_fit(key, pods, used):
+            self._waits.clear()  # no room is kept for pods beyond those that a gang needs
             return
         since = max(self._waits.get(key, world.now), quiet_since)
         self._waits = {key: since}
