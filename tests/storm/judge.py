@@ -39,6 +39,8 @@ from tests.storm.process import NAMESPACE
 if TYPE_CHECKING:
     from tests.storm.world import World
 
+_VICTIM = "DisruptionTarget"
+"""The condition that the victim of a preemption gets."""
 PAGE_SECONDS = 15.0
 """A comparison waits for a page for 10 s."""
 NEWS_SECONDS = 100.0
@@ -111,7 +113,7 @@ class Judge:
         if entry.resource == "pods/binding":
             self._binding(entry, asked)
         elif entry.verb in ("patch", "update", "delete") and entry.resource.startswith("pods") and entry.code < 300:
-            self._wrote(entry)
+            self._wrote(entry, asked)
 
     def _binding(self, entry: Entry, asked: Asked | None) -> None:
         if not msgspec.json.decode(entry.body).get("metadata", {}).get("uid"):
@@ -179,11 +181,12 @@ class Judge:
         what = f"{used}m of {cpu}m, {len(there)} of {most} pods"
         self.say("I2", f"{entry.node} has {what} after {entry.user} bound {entry.namespace}/{entry.name}")
 
-    def _wrote(self, entry: Entry) -> None:
+    def _wrote(self, entry: Entry, asked: Asked | None) -> None:
         pod = self._world.server.stored("pods", f"{entry.namespace}/{entry.name}")
         if pod is not None and pod["spec"].get("schedulerName") == RIVAL and entry.verb != "delete":
-            victim = any(one.get("type") == "DisruptionTarget" for one in pod["status"].get("conditions", ()))
-            if not victim:
+            victim = any(one.get("type") == _VICTIM for one in pod["status"].get("conditions", ()))
+            becomes = asked is not None and _VICTIM.encode() in asked.body  # the request may not have got through
+            if not (victim or becomes):
                 self.say("I5", f"{entry.user} {entry.verb} {entry.resource} {entry.namespace}/{entry.name}")
 
     def leading(self, who: Berth, data: bytes) -> None:
