@@ -72,6 +72,8 @@ soak: $(STAMP) controlplane ## Mixed churn on a real API server, and what memory
 	@$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),10)
 
 OLDER = admission cold_replica evictor held_loop heartbeat lost_answers lost_events mid_cycle nodes operator outages plugins pods policies policy_crd restart rolling_restart rotations start two_at_once volumes
+# These releases have resource.k8s.io/v1, so Berth schedules pods with devices there.
+OLDER += $(if $(filter 1.34 1.35 1.36,$(VERSION)),devices devices_takeover)
 older: $(STAMP) controlplane ## Tests with an older kube-apiserver, which is built once: make older VERSION=1.32 TESTS=tests/integration/test_pods.py
 	@assets=$$($(BIN)/python -m tests.controlplane.older $(or $(VERSION),1.32)) && KUBEBUILDER_ASSETS="$$assets" $(BIN)/pytest -q -m "not newest" $(or $(TESTS),$(OLDER:%=tests/integration/test_%.py))
 
