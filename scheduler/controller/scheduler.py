@@ -162,7 +162,7 @@ class Scheduler:
         async def lead() -> None:
             if self._elector is not None:
                 log.info("leads", identity=self._elector.term.identity)
-                self.engine.takes_over()
+                self.writer.overtake(self.engine.takes_over())
             self._led = True
             self._awake.set()
             await asyncio.wait((loop,))

@@ -1,6 +1,6 @@
 """Carries the engine's instructions out: bindings, events, conditions. Answers of bindings go back as stimuli."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -119,6 +119,11 @@ class Writer:
         """Write for plugins whose reservation has ended."""
         self._answer(TakingOut(instruction.pod.uid))
         self._under_way.start(self._take_out(instruction))
+
+    def overtake(self, writes: Iterable[Write]) -> None:
+        """Write these, each for itself: whoever was faster has overtaken what they were to overtake."""
+        for write in writes:
+            self._under_way.start(self._overtake(write))
 
     def record_event(self, instruction: RecordEvent) -> None:
         """Post an event about a pod."""
@@ -283,6 +288,15 @@ class Writer:
             await self._write_on(instruction, "not written after a reservation has ended", written)
         finally:
             self._answer(TakenOut(instruction.pod.uid, written))
+
+    async def _overtake(self, write: Write) -> None:
+        try:
+            await write_object(self._client, write, self._machine.wall)
+        except (ApiError, Unreachable) as error:
+            if isinstance(error, ApiError) and error.status in (404, 409):
+                return
+            kind, namespace, name = write.key
+            log.warning("not overtaken", kind=kind, namespace=namespace, name=name, error=str(error))
 
     async def _write_on(
         self, instruction: PostFilterWrite | UnreserveWrite, failure: str, written: dict[ObjectKey, str]

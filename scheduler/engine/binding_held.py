@@ -143,10 +143,13 @@ class BindingPods:
     def _unreserve(self, cycle: BindingCycle, cause: Any, now: float) -> None:
         """Have plugins give back what they reserved for the pod; a pod that waits for a volume may get it.
 
-        A pod that others have bound uses what is written of it: nothing of that is taken back.
+        A pod that others have bound uses what is written of it: nothing of that is taken back. One that the API server
+        does not know (404) is gone, whatever the watch shows.
         """
         pod = cycle.queued.pod
-        elsewhere = isinstance(cause, Pod) or (isinstance(cause, BindFailed) and cause.status == 409)
+        status = cause.status if isinstance(cause, BindFailed) else None
+        elsewhere = isinstance(cause, Pod) or status == 409
+        leaves = cycle.leaves or pod.terminating or status == 404
         if isinstance(cause, (PreBindWritten, PreBindWriteFailed)):
             cycle.plugins.wrote(cause.written, cause.status if isinstance(cause, PreBindWriteFailed) else None)
         self._story(cycle)
@@ -155,7 +158,7 @@ class BindingPods:
         if cycle.group is not None:
             self.gathering.leaves(cycle.group, pod.uid)
         version, given = self._cluster.storage.version, self._cluster.devices.log.version
-        writes, errors = cycle.plugins.unreserve(self._cluster, leaves=cycle.leaves or pod.terminating)
+        writes, errors = cycle.plugins.unreserve(self._cluster, leaves=leaves)
         placement = self._cluster.placement(pod.uid)
         if writes and not elsewhere and (placement is None or placement.assumed):
             self._outbox.add(instructions.UnreserveWrite(pod, tuple(writes)))

@@ -207,9 +207,13 @@ class Engine:
             for pod in self.cluster.pod_groups.waiting_in_trees():
                 self._pods.put(pod, now)
 
-    def takes_over(self) -> None:
-        """This process leads from now on, and another one has led before: its last writes may not be known yet."""
+    def takes_over(self) -> list[Patch]:
+        """This process leads from now on, and another one has led before: its last writes may not be known yet.
+
+        Returns what is to be written at once, each for itself.
+        """
         self.cluster.devices.taken_over = True
+        return self.left_claims.begun(self.queue)
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """Apply one stimulus at engine time `now` (seconds, monotonic).

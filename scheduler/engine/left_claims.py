@@ -5,12 +5,20 @@ goes then, the claim controller has no reservation to end, and frees nothing. No
 was refused and nobody has changed the claim, no event tells that it has nothing, so it is written once more.
 """
 
+from collections.abc import Iterable
+from heapq import nlargest
+
 from scheduler.engine.instructions import UnreserveWrite
 from scheduler.engine.outbox import Outbox
+from scheduler.engine.queued import Place, QueuedPod
+from scheduler.framework.binding import Patch
 from scheduler.model.devices import ClaimKey, ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.plugins.dynamic_resources.reservation import freed, moved_on
 from scheduler.state.cluster import Cluster
+
+MOST_BEGUN = 256
+"""So many claims are written at once when another leader begins: those that were changed last."""
 
 
 class LeftClaims:
@@ -47,6 +55,29 @@ class LeftClaims:
         elif not claim.reserved_for and not devices.users.uids(claim.uid):
             self._outbox.add(UnreserveWrite(pod, (freed(claim),)))
 
+    def begun(self, waiting: Iterable[QueuedPod]) -> list[Patch]:
+        """Other versions of the claims to which an earlier leader may be giving devices, and that no waiting pod names.
+
+        Their pods may have gone, so that nobody tries them. What that leader has sent is refused then (decision 90).
+        """
+        devices = self._cluster.devices
+        if not devices.begun:
+            return []
+        tried = {
+            (queued.pod.namespace, one.claim)
+            for queued in waiting
+            if queued.place is not Place.GATED
+            for one in queued.pod.shape.claims
+        }
+        left = [devices.claims[key] for key in devices.begun if key not in tried]
+        newest = nlargest(MOST_BEGUN, left, key=_version)
+        devices.users.overtaken.update(claim.uid for claim in newest)
+        return list(map(moved_on, newest))
+
     def gone(self, key: ClaimKey) -> None:
         """A claim was deleted."""
         self._left.pop(key, None)
+
+
+def _version(claim: ResourceClaim) -> int:
+    return int(claim.resource_version) if claim.resource_version.isdigit() else 0

@@ -3,8 +3,9 @@
 The rules and figures are client-go's (tools/leaderelection/leaderelection.go): a lease is good for 15 s from its last
 renewal, its holder renews every 2 s and gives up when none succeeded for 10 s, and everybody else measures from the
 moment when *they* saw the record change, on their own monotonic clock, so that wrong wall clocks do no harm. Unlike
-there, a holder whose Lease was deleted or taken stops at once instead of taking it back, and candidates look twice as
-often, and at the moment when a lease ends: so one takes over within 17 s of a crash, where it may take 24 there.
+there, a holder whose Lease was deleted or taken stops at once instead of taking it back. Whoever has seen it hold a
+Lease that was deleted waits for the end of its time. And candidates look twice as often, and at the moment when a lease
+ends: so one takes over within 17 s of a crash, where it may take 24 there.
 
 `Term` is what decides, without a clock or a network; `Elector` reads, writes and sleeps. Long work asks `leading`
 before each act: it looks at the clock, so that a process that was stopped for a while does nothing as ex-leader.
@@ -44,6 +45,7 @@ DEAD_DEADLINES = 3.0
 """A loop that gave no sign for so many renew deadlines is dead: 30 s by default. The longest turn ever seen took 25 s,
 and whoever needs another replica to take over sooner sets shorter times for the Lease anyway."""
 
+_NOWHERE = ("", "")
 Record = dict[str, Any]
 Found = TypeVar("Found")
 
@@ -80,7 +82,7 @@ class Term:
         self.duration = duration
         self.renew_deadline = renew_deadline
         self.holder = ""
-        self._seen: tuple[str, str] = ("", "")  # uid and resourceVersion
+        self._seen: tuple[str, str] = _NOWHERE  # uid and resourceVersion
         self._seen_at = 0.0
         self._good_for = 0.0
         self._led_from: float | None = None
@@ -94,6 +96,11 @@ class Term:
             self._seen = seen
             self._seen_at = now
             self._good_for = float(spec.get("leaseDurationSeconds") or self.duration)
+
+    def missing(self, now: float) -> None:
+        """There is no Lease. Who held it may have renewed it just before it was deleted, and does not know yet."""
+        if self._seen != _NOWHERE:
+            self._seen, self._seen_at = _NOWHERE, now
 
     def vacant(self, now: float) -> bool:
         """Whether we may take the Lease as last observed: nobody holds it, or its holder's time is over.
@@ -294,9 +301,10 @@ class Elector:
         alive = self._silent(now) < self._retry
         if record is None:
             self._record = None
+            self.term.missing(now)
             head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
             meta = {"name": self._name, "namespace": self._namespace}
-            return alive and await self._claim("POST", {**head, "metadata": meta}, now)
+            return alive and self.term.vacant(now) and await self._claim("POST", {**head, "metadata": meta}, now)
         self.term.observe(record, now)
         return alive and self.term.vacant(now) and await self._claim("PUT", record, now)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from scheduler.model.devices import (
+    FINALIZER,
     IMPLICIT_PREFIX,
     Allocation,
     ClaimKey,
@@ -49,6 +50,8 @@ class Devices(PromisedDevices):
         self.taken_over = False
         """Another process has led before, and the watch of claims has shown no write of ours yet. It may stand still,
         and not have shown which devices that process gave."""
+        self.begun: dict[ClaimKey, None] = {}
+        """Claims with our finalizer, which is written first, and without devices: somebody may be allocating some."""
         self.wall = 0.0
         """Seconds since the epoch at the last stimulus, for what objects say of the time; 0: nobody has said."""
         self._conflicts: list[Conflict] = []
@@ -159,6 +162,10 @@ class Devices(PromisedDevices):
         if before is not None and before.uid == claim.uid and older(claim.resource_version, before.resource_version):
             return before  # what it says has been overtaken
         self.claims[claim.key] = claim
+        if claim.allocation is None and FINALIZER in claim.finalizers:
+            self.begun[claim.key] = None
+        else:
+            self.begun.pop(claim.key, None)
         if self.users.unseen:
             self._note_shown(claim)
         self._note_rivals(claim, before)
@@ -200,6 +207,7 @@ class Devices(PromisedDevices):
 
     def _drop_claim(self, key: ClaimKey) -> ResourceClaim | None:
         claim = self.claims.pop(key, None)
+        self.begun.pop(key, None)
         if key in self._to_be_made:
             self._let_go(self._to_be_made.pop(key))
         if claim is not None:

@@ -321,6 +321,11 @@ FOUND: tuple[Found, ...] = (
         scenes_groups.ALLOCATED_BY_THE_DEAD,
     ),
     Found(
+        "a leader that has died allocates a claim whose pod is gone",
+        "nobody tried that pod any more, so nothing kept the allocation from being carried out (seed 502205)",
+        scenes_groups.BEGUN_BY_THE_DEAD,
+    ),
+    Found(
         "the allocation of a claim is refused, and nobody has changed the claim",
         "its devices were held until the watch showed another version, which never came (seed 13); the storm's claim"
         " controller made one, as the real one does not",

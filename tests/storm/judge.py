@@ -199,10 +199,12 @@ class Judge:
             self.rooms.sent(who, uid, node)
         server = self._world.server
         lease = server.stored("leases", f"{NAMESPACE}/{LEASE}")
-        if lease is None or self._world.now - max(server.restored_at, self._world.lease_gone_at) < RESTORED_SECONDS:
+        if lease is None or self.unsure():
             return
         holder = lease["spec"].get("holderIdentity", "")
-        if holder not in ("", who.user) and holder != "":
+        if self._world.now - self._world.lease_gone_at < RESTORED_SECONDS and holder not in self._world.knew_the_lease:
+            return  # it could not know that somebody led
+        if holder not in ("", who.user):
             self.say("L1", f"{who.user} sent a Binding while {holder} holds the Lease")
 
     def disturbed(self, node: str) -> bool:

@@ -76,6 +76,16 @@ ALLOCATED_BY_THE_DEAD = scene(
     cast=(DEVICES,),
 )
 """The next leader gives its devices to more important pods; then the allocations of the former one are acted on."""
+BEGUN_BY_THE_DEAD = scene(
+    "begun by the dead",
+    at(9.0, "requests", what="patch resourceclaims/status", chance=1.0, seconds=4.0, right=True, after=45.0),
+    at(10.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
+    at(11.5, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=0),
+    *(at(12.5, "kill", who=f"berth-{machine}", seconds=1.0) for machine in "ab"),
+    at(13.0, "want", namespace="green", name="d1", cpu=50, claims="own", replicas=6, priority="high"),
+    cast=(DEVICES,),
+)
+"""As before, but the pods for which the former leader has sent allocations are gone."""
 REFUSED_TOGETHER = scene(
     "refused together",
     at(249.0, "requests", what="patch resourceclaims/status", chance=1.0, seconds=4.0, code=409),

@@ -25,7 +25,7 @@ from tests.storm.deadlines import Deadlines
 from tests.storm.devices import Devices
 from tests.storm.evictor import Evictor
 from tests.storm.gangs import Gangs
-from tests.storm.judge import Judge
+from tests.storm.judge import PROMPT_SECONDS, Judge
 from tests.storm.judge_gangs import LOOK_SECONDS as GANGS_SECONDS
 from tests.storm.judge_watches import LOOK_SECONDS
 from tests.storm.kopfed import simulated
@@ -84,6 +84,8 @@ class World:
         self.happened: Counter[str] = Counter()
         self.survived: Counter[str] = Counter()
         self.lease_gone_at = float("-inf")
+        self.knew_the_lease: set[str] = set()
+        """Who has certainly seen the Lease before it was deleted last, and who held it."""
         self.trouble_ends = float("-inf")
         """When the last thing that keeps news from getting through is over."""
         self.delay_ends = float("-inf")
@@ -289,6 +291,8 @@ class World:
         self.happened[happening.kind] += 1
         if happening.kind == "lease-gone":
             self.lease_gone_at = self.now
+            quiet = self.now - self.trouble_ends > PROMPT_SECONDS
+            self.knew_the_lease = {berth.user for berth in self.berths if berth.alive} if quiet else set()
         self._trouble(happening)
         happenings.begin(self, happening)
 

@@ -60,6 +60,15 @@ def test_a_pod_that_is_being_deleted_leaves_its_entry_too(harness: Harness, one:
     assert not [each for each in said if isinstance(each, Bind)]
 
 
+def test_a_pod_that_the_api_server_does_not_know_leaves_its_entry(harness: Harness, one: Api) -> None:
+    """The watch shows no more that it is gone, and who learns that later may not lead any more (seed 502068)."""
+    one.put(claiming(pod("p"), "c"))
+    write_all(harness, one, harness.cycles())
+    one.show(CLAIM)
+    assert unreserved(harness.bind_failed("default/p", status=404, message="not found")) == []
+    assert unreserved(gone(harness)) == []
+
+
 @pytest.mark.parametrize("order", ["shown first", "gone first"])
 def test_what_it_gave_back_before_is_freed_when_it_goes(harness: Harness, one: Api, order: str) -> None:
     """Its Binding is refused, it is taken out of its claim, and deleted before its next attempt."""

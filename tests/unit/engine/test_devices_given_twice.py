@@ -6,6 +6,7 @@ After another leader: nothing is given before it is seen what that one gave.
 import pytest
 
 from scheduler.engine.instructions import Bind, DeviceGivenTwice, Failed, Instruction, PreBindWrite, Withdraw
+from scheduler.engine.left_claims import MOST_BEGUN
 from scheduler.engine.stimuli import Bound
 from scheduler.framework.binding import Patch
 from tests.builders import node, pod
@@ -100,6 +101,30 @@ def test_a_new_leader_whose_watch_has_caught_up_waits_for_nothing(harness: Harne
     one.put(claiming(pod("q"), "d"))
     (given,) = writes(harness.cycles())
     assert [write.subresource for write in given.writes if isinstance(write, Patch)] == ["status"]
+
+
+def test_what_the_leader_before_has_begun_is_overtaken(harness: Harness, one: Api) -> None:
+    """Its pod is gone, so nobody tries it, and an allocation may still be under way (seed 502205)."""
+    one.put(claim("untouched"))
+    one.put(claim("given", meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["other"])))
+    one.put(claim("tried", meta=FINALIZED))
+    one.put(claiming(pod("p"), "tried"))
+    one.put(claim("gated", meta=FINALIZED))
+    held = claiming(pod("q"), "gated")
+    held["spec"]["schedulingGates"] = [{"name": "later"}]
+    one.put(held)
+    writes = harness.engine.takes_over()
+    assert {write.key for write in writes} == {CLAIM, ("ResourceClaim", "default", "gated")}
+    assert all(write.resource_version == one.get(write.key)["metadata"]["resourceVersion"] for write in writes)
+    assert all("podberth.dev/reserved-over" in write.change["metadata"]["annotations"] for write in writes)
+
+
+def test_of_many_that_were_begun_the_newest_are_overtaken(harness: Harness, one: Api) -> None:
+    """Anybody may write our finalizer, and a leader begins with one write for each of them at most."""
+    for i in range(MOST_BEGUN):
+        one.put(claim(f"c{i}", meta=FINALIZED))
+    names = {write.key[2] for write in harness.engine.takes_over()}
+    assert names == {f"c{i}" for i in range(MOST_BEGUN)}, "without the oldest one, c"
 
 
 def given_elsewhere(api: Api) -> None:

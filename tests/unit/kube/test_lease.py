@@ -158,6 +158,28 @@ async def test_released_lease_is_taken_at_once(store: Store) -> None:
     assert store.now == began
 
 
+async def test_a_deleted_lease_is_not_free_yet(store: Store) -> None:
+    """Its holder does not know, and goes on for a while: two would lead. It may have renewed it just before."""
+    store.held_by("other")
+    began = store.now
+    store.plan(5.0, lambda: store.put(None))
+    elector = store.elector()
+    await elector.acquire()
+    assert began + 20.0 <= store.now <= began + 22.0
+    assert store.spec["holderIdentity"] == "me"
+
+
+async def test_a_deleted_lease_is_taken_by_its_former_holder(store: Store) -> None:
+    """Who led itself has nobody to wait for; nor has who has seen nobody lead."""
+    elector = store.elector()
+    await elector.acquire()
+    store.put(None)
+    began = store.now
+    elector.term.lost()
+    await elector.acquire()
+    assert store.now == began
+
+
 async def test_two_candidates_one_leader(store: Store) -> None:
     """Of two that race for the same record, the server's conflict leaves one."""
     store.held_by("")
