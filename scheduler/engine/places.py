@@ -71,6 +71,8 @@ class Places:
         """Pods that have to wait out their backoff even when no other pod is active."""
         self._patient = 0
         """Pods in `_backoff`, which are taken early when nothing else is active."""
+        self._early_groups = Heap(self._pods)
+        """Those of `_strict_backoff` that stand for a group which is taken early when nothing else is active."""
         self._flush = Heap(self._pods)
         self.unschedulable = UnschedulablePods(frameworks, outbox)
         """Unschedulable and gated pods."""
@@ -84,7 +86,7 @@ class Places:
 
     def entries(self) -> int:
         """How much is kept here, for tests of what a tenant can make grow."""
-        heaps = (self._active, self._backoff, self._strict_backoff, self._flush)
+        heaps = (self._active, self._backoff, self._strict_backoff, self._early_groups, self._flush)
         return sum(map(len, heaps)) + len(self._pods) + self.turns.entries() + self.unschedulable.entries()
 
     def __len__(self) -> int:

@@ -171,7 +171,7 @@ class Queue(PendingWork):
         cause = Cause.of(event, about) if kept_for else _FAILED
         for queued in kept_for:
             if queued.place is Place.UNSCHEDULABLE:
-                queued.early |= real
+                (queued.entry or queued).early |= real
                 self._wake(queued, now, cause)
 
     def try_again(self, uid: str, now: float) -> None:
@@ -183,7 +183,7 @@ class Queue(PendingWork):
         if queued is None:
             self.events.add(ClusterEvent.NOTHING, real=False)
         elif queued.place is Place.UNSCHEDULABLE:
-            queued.early = False  # nothing has changed
+            (queued.entry or queued).early = False  # nothing has changed
             self._wake(queued, now, _FAILED)
 
     def pop(self, now: float) -> QueuedPod | None:
@@ -287,6 +287,11 @@ class Queue(PendingWork):
         self.turns.put(queued)
 
     @property
+    def _idle(self) -> bool:
+        """Whether a group that backs off could be tried now, as nothing else is to be done."""
+        return not (self.has_active or self.group_under_way)
+
+    @property
     def has_active(self) -> bool:
         """Whether `pop` has something to do."""
         return self._counts[Place.ACTIVE] > 0 or self._patient > 0 or self.has_pending_work
@@ -298,6 +303,8 @@ class Queue(PendingWork):
         self.stories.catch_up(_STORIES_AT_ONCE)
         if now >= self.turns.rests_until:
             self.turns.rests_until = 0.0
+        if self._idle:
+            self._take_group_early(now)
         waking = self._waves.under_way or self._entering or self.wakes_groups
         if waking or self.turns.owed <= 0 or not self._counts[Place.ACTIVE]:
             self.do_pending_work(now)
@@ -316,6 +323,8 @@ class Queue(PendingWork):
     def next_tick(self) -> float | None:
         """Engine time at which `tick` has something to do."""
         times = [heap.first() for heap in (self._backoff, self._strict_backoff, self._flush)]
+        if self._idle:
+            times.append(self._early_groups.first())
         if self.turns.rests_until and self.only_costly:
             times.append(self.turns.rests_until)
         return min((time for time in times if time is not None), default=None)

@@ -194,6 +194,7 @@ _OWN = {
     "UnscheduledPodAdd": "queued: the pod was added",
     "UnscheduledPodUpdate": "woken: the pod itself changed",
     "BackoffComplete": "queued: its backoff is over",
+    "PopFromBackoffQ": "queued: nothing else is to be done, so it does not wait for the end of its backoff",
     "UnschedulableTimeout": "flushed: no event has woken it for five minutes, so it is tried again",
     "ForceActivate": "queued: a node is kept for it no longer, or the configuration changed",
     "ScheduleAttemptFailure": "queued: what happened during the attempt may help",

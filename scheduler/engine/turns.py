@@ -154,6 +154,10 @@ class Turns:
         steps, since = self.charges.get(namespace, (0.0, now))
         return max(steps - (now - since) * REPAID, 0.0)
 
+    def seconds_in_debt(self, namespace: str, now: float) -> float:
+        """How long a namespace's pods have to wait in its lane if it causes no more work; 0.0: they need not."""
+        return max(self.debt(namespace, now) - IN_DEBT, 0.0) / REPAID
+
     def debts(self, now: float) -> dict[str, float]:
         """All debts, by namespace."""
         return {name: debt for name in self.charges if (debt := self.debt(name, now))}

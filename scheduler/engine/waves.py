@@ -63,7 +63,7 @@ class Waves:
                 if not wave.has(queued):
                     continue  # it has gone, or was woken, meanwhile
                 if not self._waits_on(queued):
-                    queued.early |= wave.real
+                    (queued.entry or queued).early |= wave.real
                     self._wake(queued, now, wave.cause)
                 most -= 1
                 if not most:

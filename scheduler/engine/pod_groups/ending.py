@@ -28,6 +28,7 @@ from scheduler.engine.pod_groups.reservations import Reservations
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied, verdict
 from scheduler.engine.pod_groups.tree_search import TreeSearch
 from scheduler.engine.queue import Queue
+from scheduler.framework.events import ANY
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import COMPOSITE
@@ -204,6 +205,8 @@ class Endings:
     def _close(self, attempt: GroupAttempt, back: list[Member], now: float) -> bool:
         assert attempt.ended is not None
         queued = [member.queued for member in back if member.queued.pod.uid not in self._queue]
+        if attempt.missed and queued:
+            attempt.entry.early |= self._queue.events.since(queued[0].left_at, ANY)[1]
         self._queue.group_tried(attempt.entry, queued, attempt.ended, now, _FAILED, missed=attempt.missed)
         return True
 

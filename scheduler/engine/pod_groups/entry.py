@@ -62,6 +62,9 @@ class Entry(Struct, eq=False):
     """Attempts in a row that cost too much. If there are any, the backoff depends on them."""
     returned_at: float = 0.0
     """When its last attempt failed: the backoff begins then."""
+    early: bool = False
+    """Something has really changed since its last attempt, so it need not wait for the end of its backoff when nothing
+    else is to be done. What our own attempts give back does not count."""
 
     @property
     def new(self) -> bool:

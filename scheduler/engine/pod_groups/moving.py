@@ -19,6 +19,9 @@ from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.story import Story
 from scheduler.framework.status import PluginError
 
+_EARLY = Cause("PopFromBackoffQ")
+_SHORTEST_DEBT = 0.001
+"""Seconds: what is less is lost when it is added to the time."""
 _ANYTHING: frozenset[str] = frozenset()
 """No plugin: any event may help."""
 
@@ -43,10 +46,12 @@ class GroupsMoved(GroupsAsked):
                 self._fail(entry, now, cause)
         elif entry.held:
             if self._tries_once_more(entry):
+                entry.early = False  # pods that are missing may come until its backoff is over
                 self._ready(entry, now, cause)
             elif entry.new or entry.place is not Place.GATED:
                 self._move(entry, Place.GATED, now + FLUSH_AFTER, now, cause)
         elif entry.place is Place.GATED and not self._being_asked(entry):
+            entry.early |= not entry.new  # pods that come back from their binding cycles are no change
             self._ready(entry, now, cause)
 
     def _tries_once_more(self, entry: Entry) -> bool:
@@ -103,6 +108,22 @@ class GroupsMoved(GroupsAsked):
             self._back_off(entry, now, cause)
         else:
             self._activate(entry, now, cause)
+
+    def _take_group_early(self, now: float) -> None:
+        """Nothing else is to be done: the group that has waited longest need not wait for the end of its backoff.
+
+        kube-scheduler takes any group that did not fail by an error (SchedulerPopFromBackoffQ). Here something must
+        have changed since it was tried, and its namespace must have paid for that.
+        """
+        leader = self._early_groups.pop_due(now)
+        if leader is None:
+            return
+        entry = leader.entry
+        debt = self.turns.seconds_in_debt(entry.key.namespace, now)
+        if debt:
+            self._early_groups.push(now + max(debt, _SHORTEST_DEBT), leader)
+        else:
+            self._activate(entry, now, _EARLY)
 
     def _fail(self, entry: Entry, now: float, cause: Cause) -> None:
         """A plugin failed before the group was tried. That counts as an attempt, so that its backoff grows."""
@@ -188,6 +209,8 @@ class GroupsMoved(GroupsAsked):
                 self._active.push(entry.order, leader)
             case Place.BACKOFF:
                 self._strict_backoff.push(entry.order, leader)
+                if entry.early and not (entry.errors or entry.overruns):
+                    self._early_groups.push(entry.returned_at, leader)
             case _:
                 self._flush.push(entry.order, leader)
         if entry.place is Place.UNSCHEDULABLE and leader.equals is None:

@@ -191,6 +191,7 @@ class GroupedPlaces(GroupsMoved):
         if not (entry.held or entry.once_more) and entry.place is not Place.GATED and entry.leader is not None:
             self._ask_about(entry, entry.leader, now)
         if helps and entry.place is Place.UNSCHEDULABLE:
+            entry.early = True
             self._wake_group(entry, now, cause)
         else:
             self._settle(entry, now, cause)
@@ -213,6 +214,7 @@ class GroupedPlaces(GroupsMoved):
             queued.attempts += 1
             queued.left_at = event
         entry.attempts += 1
+        entry.early = False
         entry.trying, entry.pods = in_order(pods.values()), {}
         entry.place, entry.leader = Place.GATED, None
         self.group_under_way = True
@@ -298,6 +300,7 @@ class GroupedPlaces(GroupsMoved):
             self._ask_about(entry, queued, now)
             self._settle(entry, now, cause)
         elif helps and not entry.trying:
+            entry.early = True
             self._wake_group(entry, now, cause)
 
     def _reenter_group(self, queued: QueuedPod, now: float, cause: Cause) -> None:

@@ -1,0 +1,162 @@
+"""Gangs that are tried before their backoff is over, since nothing else is to be done and something has changed."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler.engine.budget import Budget
+from scheduler.engine.instructions import Bind, Instruction
+from scheduler.engine.pod_groups.entry import Entry
+from scheduler.engine.queued import Place
+from scheduler.engine.stimuli import Follows
+from scheduler.engine.turns import FREE, IN_DEBT, REPAID
+from scheduler.model.pod_group import NATIVE, GroupKey
+from scheduler.state.validate import validate
+from tests.builders import Object
+
+from .conftest import Harness, node, pod
+from .test_gangs import group, member
+
+BACKOFF = 8.0
+"""Seconds, after four attempts in vain."""
+SOON = 0.5
+
+
+def bound(said: list[Instruction]) -> set[str]:
+    return {one.pod.name for one in said if isinstance(one, Bind)}
+
+
+def entry(gangs: Harness) -> Entry:
+    found = gangs.engine.queue.group_entry(GroupKey("default", "train"))
+    assert found is not None
+    return found
+
+
+def on_n0(name: str, cpu: str = "1") -> Object:
+    return pod(name, cpu, nodeName="n0")
+
+
+def passes_by(gangs: Harness) -> None:
+    """A pod comes and goes that has no part in the gang's waiting, but who knows."""
+    gangs.put(on_n0("passer", "0"))
+    gangs.gone("Pod", "passer")
+
+
+def next_tick(gangs: Harness) -> float:
+    """In how many seconds there is something to do."""
+    due = gangs.engine.next_tick()
+    assert due is not None
+    return max(due - gangs.now, 0.0)
+
+
+@pytest.fixture
+def waiting() -> Iterator[Harness]:
+    """A gang of two that has just failed for the fourth time, as a pod is in the way."""
+    harness = Harness()
+    harness.handle(Follows(NATIVE, True))
+    harness.put(node("n0", "2"), on_n0("big"), group(), member("train-0"), member("train-1"))
+    harness.cycles()
+    for _ in range(3):
+        passes_by(harness)
+        harness.tick(60.0)
+        harness.cycles()
+    assert entry(harness).rejections == 4
+    assert harness.engine.queue.counts()[Place.UNSCHEDULABLE] == 2
+    yield harness
+    assert validate(harness.engine.cluster) == []
+
+
+def test_room_becomes_free(waiting: Harness) -> None:
+    waiting.gone("Pod", "big")
+    assert waiting.engine.queue.counts()[Place.BACKOFF] == 2
+    soon = next_tick(waiting)
+    assert soon < SOON, "it does not leave the room empty until its backoff is over"
+    waiting.tick(soon)
+    assert bound(waiting.cycles()) == {"train-0", "train-1"}
+
+
+def test_once_for_each_change(waiting: Harness) -> None:
+    passes_by(waiting)
+    waiting.tick(SOON)
+    waiting.cycles()
+    assert entry(waiting).rejections == 5
+    assert next_tick(waiting) > 200, "only the time is left that brings everybody back"
+
+
+def test_not_for_what_we_give_back(waiting: Harness) -> None:
+    """Gangs that pass each other their room would be tried without end."""
+    waiting.gone("Pod", "big")
+    waiting.put(pod("mine", "2", priority=1))
+    waiting.cycles()
+    waiting.tick(SOON)
+    waiting.cycles()
+    assert entry(waiting).rejections == 5
+    waiting.bind_failed("mine")
+    waiting.gone("Pod", "mine")
+    assert waiting.engine.queue.counts()[Place.BACKOFF] == 2
+    assert next_tick(waiting) > BACKOFF
+
+
+def test_not_while_others_are_to_be_tried(waiting: Harness) -> None:
+    waiting.gone("Pod", "big")
+    waiting.put(pod("other", "1"))
+    waiting.tick(SOON)
+    assert waiting.engine.queue.counts()[Place.BACKOFF] == 2
+    waiting.cycles()
+    assert waiting.engine.cluster.placement("other") is not None
+    waiting.tick(BACKOFF)
+    assert bound(waiting.cycles()) == set(), "there is no room any more"
+
+
+def test_who_costs_much_pays_first(waiting: Harness) -> None:
+    """However much happens, gangs that never fit take a small part of the time."""
+    passes_by(waiting)
+    waiting.engine.queue.turns.account("default", FREE + IN_DEBT + REPAID // 2, waiting.now)
+    waiting.tick(next_tick(waiting))
+    assert waiting.engine.queue.counts()[Place.BACKOFF] == 2
+    assert next_tick(waiting) == pytest.approx(0.5, abs=0.05)
+    waiting.tick(next_tick(waiting) + SOON)
+    assert waiting.engine.queue.counts()[Place.ACTIVE] == 2
+
+
+def test_no_longer_than_its_backoff(waiting: Harness) -> None:
+    passes_by(waiting)
+    waiting.engine.queue.turns.account("default", FREE + 20 * REPAID, waiting.now)
+    waiting.tick(next_tick(waiting))
+    assert next_tick(waiting) == pytest.approx(BACKOFF)
+
+
+def test_not_after_an_error(waiting: Harness) -> None:
+    entry(waiting).errors = 4
+    passes_by(waiting)
+    assert next_tick(waiting) == pytest.approx(BACKOFF)
+
+
+def test_one_after_the_other(waiting: Harness) -> None:
+    """Of two gangs that wait, each is tried once."""
+    waiting.put(group("second"), member("second-0", of="second"), member("second-1", of="second"))
+    waiting.cycles()
+    passes_by(waiting)
+    waiting.tick(SOON)
+    assert waiting.engine.queue.counts()[Place.ACTIVE] == 2
+    waiting.cycles()
+    waiting.tick(next_tick(waiting))
+    waiting.cycles()
+    assert waiting.engine.queue.counts()[Place.UNSCHEDULABLE] == 4
+
+
+def test_something_happens_while_it_is_tried() -> None:
+    """With slices, events may come between them."""
+    harness = Harness(budget=Budget(slice=50, longest_slice=50))
+    harness.handle(Follows(NATIVE, True))
+    harness.put(node("n0", "2"), on_n0("big"), group(), member("train-0"), member("train-1"))
+    for seconds in (0.0, 60.0, 60.0, 60.0):
+        harness.tick(seconds)
+        harness.cycle()
+        assert entry(harness).trying
+        passes_by(harness)
+        harness.cycles()
+        assert harness.engine.queue.counts()[Place.BACKOFF] == 2
+    assert entry(harness).rejections == 4
+    assert next_tick(harness) < SOON
+    assert validate(harness.engine.cluster) == []
