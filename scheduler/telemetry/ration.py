@@ -11,7 +11,8 @@ from typing import Any
 MOST = 10
 SECONDS = 10.0
 KINDS = 1024
-"""So many kinds are remembered; a namespace may be part of a kind, and there may be more of them."""
+"""So many kinds are remembered. A namespace may be part of a kind; if there are more, the others are one kind."""
+_OTHERS = object()
 
 
 class Ration:
@@ -34,6 +35,9 @@ class Ration:
     def _left_out(self, kind: Hashable) -> int | None:
         """How many lines of this kind were left out before this one. None: do not write this one either."""
         now = self._clock()
+        if len(self._kinds) >= KINDS and kind not in self._kinds:
+            oldest, _ = next(iter(self._kinds.values()))
+            kind = _OTHERS if now - oldest < SECONDS else kind
         since, lines = self._kinds.get(kind, (-SECONDS, 0))
         if now - since < SECONDS:
             self._kinds[kind] = (since, lines + 1)

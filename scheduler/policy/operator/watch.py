@@ -37,6 +37,7 @@ CHECK_SECONDS = 10.0
 """Between two looks whether they still are: a stream may stay open, and silent, after the CRD was deleted."""
 END_SECONDS = 15.0
 _CANCELLED_AGAIN = 10
+"""So often what has not ended then is cancelled once more, a second apart."""
 
 log = structlog.get_logger("watch")
 Hear = Callable[[str | None], None]

@@ -25,16 +25,18 @@ def test_a_burst_is_told_a_few_times() -> None:
 
 
 def test_kinds_are_bounded() -> None:
-    """Of more kinds than are remembered, the one whose while began first is forgotten, which costs its lines only."""
-    said = list[int]()
-    ration = Ration(clock=lambda: 0.0)
-    for _ in range(2 * MOST):
-        for kind in (0, 1):
-            ration.write(kind, said.append, kind)  # type: ignore[arg-type]
-    assert len(said) == 2 * MOST
-    for kind in range(2, KINDS + 1):
-        ration.write(kind, said.append, kind)  # type: ignore[arg-type]
+    """More kinds than are remembered are one kind: who can make kinds up has no more lines for that."""
+    now, said = [0.0], list[tuple[int, int]]()
+    ration = Ration(clock=lambda: now[0])
+
+    def say(event: str, **facts: int) -> None:
+        said.append((facts["kind"], facts.get("lines_left_out", 0)))
+
+    for kind in range(KINDS + 2 * MOST):
+        ration.write(kind, say, "failed", kind=kind)
+    assert len(said) == KINDS + MOST
     said.clear()
-    for kind in (1, 0):
-        ration.write(kind, said.append, kind)  # type: ignore[arg-type]
-    assert said == [0]
+    now[0] = SECONDS
+    ration.write(KINDS, say, "failed", kind=KINDS)
+    ration.write(KINDS + MOST, say, "failed", kind=KINDS + MOST)
+    assert said == [(KINDS, 0), (KINDS + MOST, 0)], "those that were first have not failed lately, and are forgotten"
