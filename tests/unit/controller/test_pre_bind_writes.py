@@ -4,6 +4,7 @@ import json
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.controller.writer import Writer
 from scheduler.engine.instructions import PostFilterWrite, PreBindWrite, UnreserveWrite
@@ -181,6 +182,29 @@ async def test_what_a_post_filter_plugin_could_not_write_is_told(
     writer.post_filter_write(PostFilterWrite(Decoder().pod(wire.encode(pod("p"))), WRITES))
     assert await writer.drain(5.0) == 0
     assert told == ([PostFilterWriteFailed("default/p", left)] if left else [])
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        ("17", []),
+        (ApiError(409, "Conflict", "changed"), []),
+        (ApiError(404, "NotFound", "gone"), []),
+        (ApiError(403, "Forbidden", "no"), [("not overtaken", "v")]),
+        (Unreachable("no connection", sent=False), [("not overtaken", "v")]),
+    ],
+    ids=["written", "changed", "gone", "refused", "not sent"],
+)
+async def test_what_the_leader_before_has_begun(first: Exception | str, said: list[tuple[str, str]]) -> None:
+    """Each claim is written for itself. Where somebody was faster, there is nothing to overtake any more."""
+    answers: list[Stimulus] = []
+    client = FakeClient(first, "18")
+    writer = Writer(cast(Client, client), answers.append, "berth-test")
+    with capture_logs() as logs:
+        writer.overtake(WRITES)
+        assert await writer.drain(5.0) == 0
+    assert (len(client.asked), answers) == (2, [])
+    assert [(line["event"], line["name"]) for line in logs if line["log_level"] == "warning"] == said
 
 
 async def test_created_and_deleted() -> None:
