@@ -271,7 +271,7 @@ class ListWatch(Generic[T]):
         """A LIST or the opening of a WATCH failed. True when the kind is gone: `take` then deletes everything."""
         self.counts.errors += 1
         if isinstance(error, Unreachable):
-            if error.timed_out and self.phase is Phase.LISTING:
+            if error.timed_out and error.sent and self.phase is Phase.LISTING:  # not where there was no connection
                 self._timed_out()
             self._pause(now)
         elif error.status == 410:

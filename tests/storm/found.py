@@ -227,6 +227,16 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
+        "a list that was lost, of a process that began while it was cut off",
+        "connections that came not about gave the list five minutes, so nobody asked again for so long (seed 606274)",
+        scene(
+            "begun while cut off",
+            at(190.0, "power-off", who="berth-a", seconds=18.0),
+            at(200.0, "cut-off", who="berth-a", seconds=80.0),
+            at(278.0, "requests", what="list", chance=1.0, seconds=12.0, code=-1),
+        ),
+    ),
+    Found(
         "counted by the one that lives",
         "no fault: two leaders sent the same Binding, and nobody can know whose was stored; the judge knows that now",
         scene(

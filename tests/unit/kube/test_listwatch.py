@@ -294,6 +294,15 @@ def test_a_list_without_pages_is_not_asked_for_in_vain_for_ever() -> None:
     assert again.seconds == 120.0
 
 
+def test_without_a_connection_no_list_was_too_slow() -> None:
+    """A process may begin while it is cut off, and its first list that gets through may be lost (seed 606274)."""
+    m = machine()
+    for now in (0.0, 100.0, 300.0, 600.0):
+        assert isinstance(m.action(now), FetchPage)
+        m.failed(Unreachable("no connection in time", sent=False, timed_out=True), now)
+    assert m.action(1000.0) == FetchPage("limit=500", 30.0)
+
+
 @pytest.mark.parametrize("status", [403, 404])
 def test_who_refuses_a_list_was_not_too_slow_for_it(status: int) -> None:
     """An answer that is lost after that is missed as soon as ever, and not five minutes later."""
