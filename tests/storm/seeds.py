@@ -165,7 +165,7 @@ CAUGHT_BY: dict[str, int | str] = {
     "double-event": 0,
     "leaks-a-slot": 1,
     "renews-late": "paused",
-    "takes-it-back": 0,
+    "takes-it-back": "paused",
     "no-relist-repair": 8,
     "never-checks": "lost",
     "keeps-deleted-nodes": "node gone",
