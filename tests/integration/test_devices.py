@@ -65,6 +65,18 @@ def test_no_device_is_given_twice_and_freed_ones_are_taken(devices: Devices, har
 
 
 @pytest.mark.newest
+def test_an_allocation_says_when_it_was_made(devices: Devices, harbour: Harbour) -> None:
+    """Older API servers leave the time out by default."""
+    devices.make_class()
+    berth = harbour.berth(devices.cluster)
+    devices.make_claim("c", f'device.attributes["{devices.driver}"].model == "large"')
+    create(devices, "p", berth.scheduler_name, resourceClaims=claiming("c"))
+    checks.wait_bound(devices.api, devices.namespace, 1)
+    (claim_,) = devices.claims()
+    assert claim_["status"]["allocation"]["allocationTimestamp"]
+
+
+@pytest.mark.newest
 def test_an_extended_resource_is_served_by_a_device(devices: Devices, harbour: Harbour, grant: Grant) -> None:
     """A claim is made, given a device, and named in the pod's status, with the manifest's rights."""
     resource = f"{devices.driver}/device"
