@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from scheduler.controller.bindings import SETTLED
 from scheduler.controller.calls import Calls
 from scheduler.controller.cluster_watch import ClusterWatch
 from scheduler.controller.extenders import ExtenderBinder, Extenders
@@ -17,6 +18,7 @@ from scheduler.controller.meter import Meter
 from scheduler.controller.originals import Originals
 from scheduler.controller.refusals import Refusals
 from scheduler.controller.reports import Reports
+from scheduler.controller.sight import STALE_SECONDS
 from scheduler.controller.unshown_claims import UnshownClaims
 from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer
@@ -162,7 +164,7 @@ class Scheduler:
         async def lead() -> None:
             if self._elector is not None:
                 log.info("leads", identity=self._elector.term.identity)
-                self.writer.overtake(self.engine.takes_over())
+                self.writer.overtake(self.engine.takes_over(self._clock(), SETTLED + STALE_SECONDS))
             self._led = True
             self._awake.set()
             await asyncio.wait((loop,))

@@ -142,6 +142,7 @@ class Engine:
             self.left_claims,
         )
         self.queue.term_indexing.unread.ready = self._read
+        self._bindings_known_at: float | None = None
         self._given_twice = GivenTwice(self.cluster, self.binding, self._outbox)
         self._objects = ObjectChanges(
             self.cluster, self.queue, self.binding, self._nominator, self._given_twice, self.left_claims
@@ -186,6 +187,7 @@ class Engine:
             self.binding.next_tick(),
             self.placement_conflicts.next_look(),
             self.groups.reservations.next_tick(),
+            self._bindings_known_at,
             self.queue.turns.rests_until if self.groups.tells and self.queue.turns.rests_until else None,
         )
         return min((time for time in times if time is not None), default=None)
@@ -207,12 +209,15 @@ class Engine:
             for pod in self.cluster.pod_groups.waiting_in_trees():
                 self._pods.put(pod, now)
 
-    def takes_over(self) -> list[Patch]:
+    def takes_over(self, now: float, unknown_seconds: float) -> list[Patch]:
         """This process leads from now on, and another one has led before: its last writes may not be known yet.
 
+        `unknown_seconds`: how long it takes at most until its Bindings are over, and the watch has shown them.
         Returns what is to be written at once, each for itself.
         """
-        self.cluster.devices.taken_over = True
+        devices = self.cluster.devices
+        devices.taken_over = devices.late_bindings = True
+        self._bindings_known_at = now + unknown_seconds
         return self.left_claims.begun(self.queue)
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
@@ -275,6 +280,7 @@ class Engine:
             case Tick():
                 self.queue.tick(now)
                 self.binding.tick(now)
+                self._look_for_late_bindings(now)
                 self._look_for_conflicts(now)
         if self.cluster.kept_room.by_profile:
             self.groups.reservations.look(now, self.queue.group_entry)
@@ -308,6 +314,16 @@ class Engine:
             self._no_fits.forget()
             self._objects.put(thing, now)
         self.binding.changed(key_of(thing), now)
+
+    def _look_for_late_bindings(self, now: float) -> None:
+        """Once earlier leaders' Bindings are known, try the pods whose claims were not freed because of them."""
+        if self._bindings_known_at is None or now < self._bindings_known_at:
+            return
+        devices, self._bindings_known_at = self.cluster.devices, None
+        devices.late_bindings = False
+        for uid in devices.kept_for:
+            self.queue.try_again(uid, now)
+        devices.kept_for.clear()
 
     def _look_for_conflicts(self, now: float) -> None:
         """Tell of pods of ours that another scheduler's choice has broken; each look is charged to its namespace."""

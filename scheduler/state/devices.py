@@ -50,6 +50,11 @@ class Devices(PromisedDevices):
         self.taken_over = False
         """Another process has led before, and the watch of claims has shown no write of ours yet. It may stand still,
         and not have shown which devices that process gave."""
+        self.late_bindings = False
+        """What another process has sent before may still bind pods, or did and the watch has not shown it yet. So a pod
+        for which a claim is reserved may have a node."""
+        self.kept_for: set[str] = set()
+        """UIDs of pods for which a claim was not freed because of `late_bindings`."""
         self.begun: dict[ClaimKey, None] = {}
         """Claims with our finalizer, which is written first, and without devices: somebody may be allocating some."""
         self.wall = 0.0

@@ -336,6 +336,16 @@ FOUND: tuple[Found, ...] = (
         scenes_groups.BEGUN_BY_THE_DEAD,
     ),
     Found(
+        "Bindings of a leader that has died are carried out after the next one has found no node for their pods",
+        "it freed the claims of pods that seemed to wait, so they ran without devices (seed 700018)",
+        scenes_groups.BOUND_BY_THE_DEAD,
+    ),
+    Found(
+        "Bindings of a leader that has died are carried out after those of the next one were refused",
+        "the pods were taken out of claims by which they were bound then (beside seed 700018)",
+        scenes_groups.REFUSED_BESIDE_THE_DEAD,
+    ),
+    Found(
         "the allocation of a claim is refused, and nobody has changed the claim",
         "its devices were held until the watch showed another version, which never came (seed 13); the storm's claim"
         " controller made one, as the real one does not",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -43,5 +44,25 @@ def reserves_for_nobody() -> Iterator[None]:
 
 @mutant("a new leader gives devices by what its watch has shown, however long ago that was")
 def believes_its_watch() -> Iterator[None]:
-    with patch.object(Engine, "takes_over", lambda self: None):
+    with _knows_all("taken_over"):
+        yield
+
+
+@mutant("a new leader takes back what is reserved for pods that the leader before may have bound")
+def frees_what_is_reserved() -> Iterator[None]:
+    with _knows_all("late_bindings"):
+        yield
+
+
+@contextmanager
+def _knows_all(doubt: str) -> Iterator[None]:
+    """A new leader does not have this doubt about the leader before."""
+    takes_over = was(Engine, "takes_over")
+
+    def careless(self: Engine, *given: float) -> list[Patch]:
+        writes: list[Patch] = takes_over(self, *given)
+        setattr(self.cluster.devices, doubt, False)
+        return writes
+
+    with patch.object(Engine, "takes_over", careless):
         yield

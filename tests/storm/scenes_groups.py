@@ -86,6 +86,25 @@ BEGUN_BY_THE_DEAD = scene(
     cast=(DEVICES,),
 )
 """As before, but the pods for which the former leader has sent allocations are gone."""
+BOUND_BY_THE_DEAD = scene(
+    "bound by the dead",
+    at(9.0, "requests", what="create pods/binding", chance=1.0, seconds=6.0, right=True, after=45.0),
+    at(10.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
+    *(at(14.5, "cordon", node=node, seconds=200.0) for node in ("n0", "n1", "n2")),
+    *(at(15.0, "kill", who=f"berth-{machine}", seconds=1.0) for machine in "ab"),
+    cast=(DEVICES,),
+)
+"""Most claims have devices of nodes that take no pods any more, when the next leader tries the pods that the former
+one has bound. Then those Bindings are carried out."""
+REFUSED_BESIDE_THE_DEAD = scene(
+    "refused beside the dead",
+    at(9.0, "requests", what="create pods/binding", chance=1.0, seconds=6.0, right=True, after=45.0),
+    at(10.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
+    *(at(15.0, "kill", who=f"berth-{machine}", seconds=1.0) for machine in "ab"),
+    at(15.5, "requests", what="create pods/binding", chance=1.0, seconds=70.0, code=403),
+    cast=(DEVICES,),
+)
+"""The next leader's Bindings are refused; then those of the former one are carried out."""
 REFUSED_TOGETHER = scene(
     "refused together",
     at(249.0, "requests", what="patch resourceclaims/status", chance=1.0, seconds=4.0, code=409),

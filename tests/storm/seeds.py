@@ -208,6 +208,7 @@ CAUGHT_BY: dict[str, int | str] = {
     "trusts-earlier-leaders": "late from the dead",
     "lets-allocations-arrive": "allocated by the dead",
     "believes-its-watch": "stale heir5",
+    "frees-what-is-reserved": "bound by the dead",
     "lets-anybody-in": "behind small pods",
     "keeps-room-for-ever": "behind long pods",
     "keeps-no-room": "behind small pods",

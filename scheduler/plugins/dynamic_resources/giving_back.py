@@ -54,7 +54,7 @@ def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices) 
     A pod that is deleted stays there: when the claim controller takes it out, it frees the devices, which nobody else
     would. kube-scheduler takes it out, and the claim keeps its devices for nobody. Where our write of a claim was
     refused, and the pod is there all the same, another leader may have put it there, and be binding it: the Lease can
-    be deleted. So it stays, as the next attempt can use it.
+    be deleted. So it stays, as the next attempt can use it; so it does if an earlier leader's Binding may be late.
     """
     uid = assumed.pod.uid
     for one in reservation.claims:
@@ -65,6 +65,8 @@ def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices) 
             continue
         if assumed.leaves or one.of_group:
             continue  # other pods of the group may need it
+        if one.found and devices.late_bindings:
+            continue
         claim = devices.claims.get(one.key)
         there = claim is not None and claim.uid == one.uid and uid in claim.reserved_for
         if (there and assumed.refused != _CONFLICT) or _is_reserved(one, assumed, devices):

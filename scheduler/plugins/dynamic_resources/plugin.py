@@ -45,7 +45,7 @@ from scheduler.plugins.dynamic_resources.giving_back import give_back
 from scheduler.plugins.dynamic_resources.group_claims import group_of, is_idle, peers_of, unreserved
 from scheduler.plugins.dynamic_resources.requested import AllocationError
 from scheduler.plugins.dynamic_resources.requests import AllocationRequests, PodDevices, named
-from scheduler.plugins.dynamic_resources.reservation import freed, next_step, overtaken, removed, reserve
+from scheduler.plugins.dynamic_resources.reservation import freed, may_be_used, next_step, overtaken, removed, reserve
 from scheduler.plugins.dynamic_resources.reserved import Reservation, ReservationError
 from scheduler.plugins.dynamic_resources.results import (
     FAILED,
@@ -65,6 +65,7 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
 
 _GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
+_MAY_BE_USED = "ResourceClaim not freed yet: an earlier leader may have bound the pod"
 
 
 class DynamicResources(Plugin):
@@ -183,9 +184,13 @@ class DynamicResources(Plugin):
             for claim in claims_of(pod, devices, self._claiming(pod, cluster)):
                 unusable = self._unusable(claim, cluster)
                 if unusable is not None and (unusable & where).any() and not set(claim.reserved_for) - {pod.uid}:
+                    if may_be_used(claim, pod, devices):
+                        return PostFilterResult(_MAY_BE_USED, writes=over)
                     devices.users.moved_on.discard(claim.uid)
                     return PostFilterResult("deallocation of ResourceClaim completed", writes=(*over, freed(claim)))
         made = devices.made_for(pod.name, pod.uid) if device_resources(pod, devices) else None
+        if made is not None and may_be_used(made, pod, devices):
+            return PostFilterResult(_MAY_BE_USED, writes=over)
         if made is not None:
             return PostFilterResult("deletion of ResourceClaim completed", writes=(*over, *removed(made)))
         return PostFilterResult("", writes=over)
@@ -204,7 +209,7 @@ class DynamicResources(Plugin):
         claiming = [pod for pod in pods if pod.shape.claims]
         for pod in claiming:
             claim = self._to_free(pod, cluster)
-            if claim is not None and claim.key not in done:
+            if claim is not None and claim.key not in done and not may_be_used(claim, pod, cluster.devices):
                 done.add(claim.key)
                 cluster.devices.users.moved_on.discard(claim.uid)
                 yield pod, freed(claim)
@@ -213,7 +218,7 @@ class DynamicResources(Plugin):
         group = self._claiming(claiming[0], cluster) if claiming and not done else None
         if group is not None and is_idle(group, cluster):
             out = unreserved(group, cluster.devices)
-            if out is not None:
+            if out is not None and not may_be_used(cluster.devices.claims[out.key[1:]], claiming[0], cluster.devices):
                 cluster.devices.users.moved_on.discard(out.uid)
                 yield claiming[0], out
 

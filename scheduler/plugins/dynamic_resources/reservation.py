@@ -78,7 +78,9 @@ def reserve(
             shared = None if given.extended else group
             key = None if given.extended else given.key
             devices.assume(given.uid, given.allocation, key, pod.uid, shared, given.document)
-    found.claims += [_as_allocated(claim, devices, group) for claim in wants.claims if claim.allocation is not None]
+    found.claims += [
+        _as_allocated(claim, pod, devices, group) for claim in wants.claims if claim.allocation is not None
+    ]
     if group is not None:
         share(found, pod, devices, group)
     if claiming is not None:
@@ -88,11 +90,11 @@ def reserve(
     return found if found.claims else None
 
 
-def _as_allocated(claim: ResourceClaim, devices: Devices, group: GroupKey | None) -> ReservedClaim:
+def _as_allocated(claim: ResourceClaim, pod: Pod, devices: Devices, group: GroupKey | None) -> ReservedClaim:
     """A claim that was allocated before, or that was promised to another pod of the group."""
     flight = devices.in_flight.get(claim.uid)
     if flight is None or flight.version is not None or group is None or flight.group != group:
-        return ReservedClaim(claim.key, claim.uid, None, None)
+        return ReservedClaim(claim.key, claim.uid, None, None, found=pod.uid in claim.reserved_for)
     return ReservedClaim(claim.key, claim.uid, flight.allocation, flight.document, joined=True)
 
 
@@ -357,6 +359,17 @@ def overtaken(claims: Iterable[ResourceClaim], devices: Devices) -> Iterator[Pat
         elif claim.uid not in users.overtaken:
             users.overtaken.add(claim.uid)
             yield moved_on(claim)
+
+
+def may_be_used(claim: ResourceClaim, pod: Pod, devices: Devices) -> bool:
+    """Whether an earlier leader may have bound a pod by this claim, though the pod seems to wait.
+
+    Nothing is freed then. The pod is tried again once that leader's Bindings are known (`Devices.late_bindings`).
+    """
+    if not (devices.late_bindings and claim.reserved_for):
+        return False
+    devices.kept_for.add(pod.uid)
+    return True
 
 
 def freed(claim: ResourceClaim) -> Patch:

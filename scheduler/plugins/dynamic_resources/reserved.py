@@ -37,6 +37,8 @@ class ReservedClaim(Struct):
     """Other pods of the group may use the claim as well: one of them writes it, and the others wait for that."""
     of_group: bool = False
     """Whether it is a claim of the pod's group, and reserved for that."""
+    found: bool = False
+    """It was reserved for the pod before this attempt."""
     joined: bool = False
     """The devices were reserved for another pod of the group."""
 

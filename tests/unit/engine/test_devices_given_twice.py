@@ -77,7 +77,7 @@ def test_a_new_leader_gives_nothing_before_its_watch_has_caught_up(harness: Harn
     api.put(claim("theirs", meta=FINALIZED))
     api.put(claim(meta=FINALIZED if finalized else {}))
     api.store(claim("theirs", meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["other"])))
-    harness.engine.takes_over()
+    harness.engine.takes_over(harness.now, 145.0)
     api.put(claiming(pod("p"), "c"))
     first = only(harness.cycles(), PreBindWrite)
     assert [write.subresource for write in first.writes if isinstance(write, Patch)] == [""], "no allocation"
@@ -91,7 +91,7 @@ def test_a_new_leader_whose_watch_has_caught_up_waits_for_nothing(harness: Harne
     """Once the watch has shown a write of its own to a claim, it has shown all that was written before."""
     one.put(resource_slice("n", device("d0"), device("d1"), node="n"))
     one.put(claim("d", meta=FINALIZED))
-    harness.engine.takes_over()
+    harness.engine.takes_over(harness.now, 145.0)
     one.put(claiming(pod("p"), "c"))
     first = only(harness.cycles(), PreBindWrite)
     answer = harness.handle(one.write(first))
@@ -113,7 +113,7 @@ def test_what_the_leader_before_has_begun_is_overtaken(harness: Harness, one: Ap
     held = claiming(pod("q"), "gated")
     held["spec"]["schedulingGates"] = [{"name": "later"}]
     one.put(held)
-    writes = harness.engine.takes_over()
+    writes = harness.engine.takes_over(harness.now, 145.0)
     assert {write.key for write in writes} == {CLAIM, ("ResourceClaim", "default", "gated")}
     assert all(write.resource_version == one.get(write.key)["metadata"]["resourceVersion"] for write in writes)
     assert all("podberth.dev/reserved-over" in write.change["metadata"]["annotations"] for write in writes)
@@ -123,7 +123,7 @@ def test_of_many_that_were_begun_the_newest_are_overtaken(harness: Harness, one:
     """Anybody may write our finalizer, and a leader begins with one write for each of them at most."""
     for i in range(MOST_BEGUN):
         one.put(claim(f"c{i}", meta=FINALIZED))
-    names = {write.key[2] for write in harness.engine.takes_over()}
+    names = {write.key[2] for write in harness.engine.takes_over(harness.now, 145.0)}
     assert names == {f"c{i}" for i in range(MOST_BEGUN)}, "without the oldest one, c"
 
 

@@ -1,0 +1,128 @@
+"""A new leader may find a pod waiting that the leader before has bound: what is reserved for it is not freed yet."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from scheduler.engine.instructions import Bind, Failed, Instruction, PostFilterWrite, UnreserveWrite
+from scheduler.engine.stimuli import Follows
+from scheduler.model.devices import EXTENDED_RESOURCE_CLAIM
+from scheduler.model.pod_group import NATIVE
+from scheduler.state.validate import validate
+from tests.builders import configuration, node, pod, profile
+from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
+
+from .api import Api
+from .conftest import Harness
+from .test_claims_of_groups import GROUP, held
+from .test_devices import CLAIM, FINALIZED, extended, only, write_all
+
+UNKNOWN = 145.0
+"""Seconds for which the earlier leader's Bindings are not known."""
+NOT_YET = "ResourceClaim not freed yet: an earlier leader may have bound the pod"
+
+
+def frees(said: list[Instruction]) -> list[PostFilterWrite]:
+    return [one for one in said if isinstance(one, PostFilterWrite)]
+
+
+def given(harness: Harness, *users: str, cpu: str = "100m") -> Api:
+    """A claim has the device of a node that has no room, and is reserved for these."""
+    there = claim(meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=users))
+    return Api(harness, node("n", cpu=cpu), device_class(), resource_slice("n", device("d0"), node="n"), there)
+
+
+def waiting(cpu: str = "1") -> dict[str, Any]:
+    return claiming(pod("p", cpu=cpu), "c")
+
+
+def test_what_is_reserved_for_a_pod_is_freed_once_the_bindings_are_known(harness: Harness) -> None:
+    """Its Binding may be on its way, or may not be shown yet (seed 700018)."""
+    api = given(harness, "default/p")
+    api.put(node("m"))
+    harness.engine.takes_over(harness.now, UNKNOWN)
+    api.put(waiting())
+    said = harness.cycles()
+    assert NOT_YET in only(said, Failed).message
+    assert frees(said) == []
+    assert frees(harness.tick(UNKNOWN - 1) + harness.cycles()) == []
+    assert harness.engine.next_tick() == harness.now + 1
+    said = harness.tick(1) + harness.tick(20) + harness.cycles()
+    (write,) = only(said, PostFilterWrite).writes
+    assert write.key == CLAIM
+    assert NOT_YET not in only(said, Failed).message
+    assert harness.engine.cluster.devices.kept_for == set()
+
+
+def test_a_pod_that_turns_out_to_be_bound(harness: Harness) -> None:
+    """Its claim keeps its device, and the pod is not tried again."""
+    api = given(harness, "default/p")
+    api.put(node("m"))
+    harness.engine.takes_over(harness.now, UNKNOWN)
+    api.put(waiting())
+    harness.cycles()
+    api.put(claiming(pod("p", cpu="1", on="n"), "c"))
+    assert harness.tick(UNKNOWN) + harness.tick(20) + harness.cycles() == []
+
+
+def test_what_is_reserved_for_nobody_is_freed_at_once(harness: Harness) -> None:
+    """Nobody binds a pod for which its claim is not reserved."""
+    api = given(harness)
+    api.put(node("m"))
+    harness.engine.takes_over(harness.now, UNKNOWN)
+    api.put(waiting())
+    assert only(harness.cycles(), PostFilterWrite).writes[0].key == CLAIM
+
+
+def test_a_pod_that_another_leader_may_have_bound_is_not_taken_out(harness: Harness) -> None:
+    """Our own Binding was refused, the other's may be stored yet."""
+    api = given(harness, "default/p", cpu="4")
+    harness.engine.takes_over(harness.now, UNKNOWN)
+    api.put(waiting())
+    assert only(write_all(harness, api, harness.cycles()), Bind).node == "n"
+    assert not [one for one in harness.bind_failed("default/p") if isinstance(one, UnreserveWrite)]
+    harness.tick(UNKNOWN)
+    said = harness.tick(20) + harness.cycles()
+    assert only(write_all(harness, api, said), Bind).node == "n"
+    assert only(harness.bind_failed("default/p"), UnreserveWrite).writes[0].key == CLAIM
+
+
+def test_a_claim_that_was_made_for_a_pod(harness: Harness) -> None:
+    """As kube-scheduler does, it is deleted and made anew, but not while the pod may be bound with it."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "default/p", "controller": True}
+    meta = {**FINALIZED, "annotations": {EXTENDED_RESOURCE_CLAIM: "true"}, "ownerReferences": [owner]}
+    made = claim("made", meta=meta, status=allocated(result("d0", "n"), node="n", reserved=["default/p"]))
+    api = Api(harness, node("n"), device_class(extendedResourceName="test/gpu"), made)
+    api.put(resource_slice("n", device("d0"), node="n"))
+    harness.engine.takes_over(harness.now, UNKNOWN)
+    api.put(extended())
+    said = harness.cycles()
+    assert NOT_YET in only(said, Failed).message
+    assert frees(said) == []
+    said = harness.tick(UNKNOWN) + harness.tick(20) + harness.cycles()
+    assert "deletion of ResourceClaim completed" in only(said, Failed).message
+    assert {write.key[2] for write in only(said, PostFilterWrite).writes} == {"made"}
+
+
+@pytest.fixture
+def gangs() -> Iterator[Harness]:
+    """The gate for claims of groups is on."""
+    harness = Harness(configuration(profile(DynamicResources={"featureGates": {"DRAWorkloadResourceClaims": True}})))
+    harness.handle(Follows(NATIVE, True))
+    yield harness
+    assert validate(harness.engine.cluster) == []
+
+
+@pytest.mark.parametrize("other", [True, False], ids=["freed", "let go of"])
+def test_what_is_reserved_for_a_group(gangs: Harness, other: bool) -> None:
+    """Any pod of it may be bound."""
+    gangs.engine.takes_over(gangs.now, UNKNOWN)
+    if other:
+        gangs.put(node("m"))
+    api = held(gangs)
+    assert frees(gangs.cycles()) == []
+    said = gangs.tick(UNKNOWN) + gangs.tick(20) + gangs.cycles()
+    (write,) = only(said, PostFilterWrite).writes
+    assert (write.key[2], write.change["status"]["reservedFor"]) == ("shared", None)
+    assert api.get(("ResourceClaim", "default", "shared"))["status"]["reservedFor"] == [GROUP]
