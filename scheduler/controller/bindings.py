@@ -264,7 +264,7 @@ class Bindings:
                 if found is None and posting.sent == 1:
                     return _BY_ANOTHER
                 return _Failure(REFUSED, 409, error.message, True) if isinstance(found, _Unknown) else found
-            if error.status >= 500 and not _by_webhook(error):
+            if error.status >= 500 and not error.by_webhook:
                 return _Unknown(str(error), silent=False)
             if error.status == 404 or error.has_cause("NamespaceTerminating"):
                 return _Failure(GONE, error.status, error.message, quietly=True)
@@ -293,11 +293,6 @@ class Bindings:
         if live.metadata.deletion_timestamp is not None:
             return _Failure(GONE, 409, "the pod is being deleted", quietly=True)
         return _Unknown("the pod is not bound", silent=False)
-
-
-def _by_webhook(error: ApiError) -> bool:
-    """Whether an admission webhook could not be asked: the API server asks them before it stores anything."""
-    return error.status == 500 and "failed calling webhook" in error.message
 
 
 def _about(bind: Bind | Withdraw) -> dict[str, str]:

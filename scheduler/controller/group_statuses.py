@@ -252,6 +252,8 @@ class GroupStatuses:
                 break
             if newer is None:
                 return True
+            if newer.resource_version == group.resource_version:
+                break  # its version is not why it was refused
             group = newer
         self._tell(group, problem)
         return False

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from scheduler.framework.binding import NOW, Create, Delete, Patch, Write
+from scheduler.framework.binding import NOW, Create, Delete, ObjectKey, Patch, Write
 from scheduler.framework.status import shown
 from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
@@ -42,6 +42,44 @@ class _Live(msgspec.Struct):
 _live = msgspec.json.Decoder(_Live)
 
 
+class _Turn:
+    """Who writes one object."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.writers = 0
+        self.version = ""
+        """What the last of them has made of it."""
+
+
+class InTurn:
+    """Writes one object for one pod after the other, where each says the same over any version.
+
+    At once, all but one of n pods that leave a claim would be refused, and ask, and so again: n² requests.
+    """
+
+    def __init__(self, client: Client, wall: Callable[[], float]) -> None:
+        self._client = client
+        self._wall = wall
+        self._turns: dict[ObjectKey, _Turn] = {}
+
+    async def write(self, write: Write) -> str:
+        """As `write_object`."""
+        if not (isinstance(write, Patch) and _over_any(write)):
+            return await write_object(self._client, write, self._wall)
+        turn = self._turns.setdefault(write.key, _Turn())
+        turn.writers += 1
+        try:
+            async with turn.lock:
+                over = turn.version or write.resource_version
+                turn.version = await write_object(self._client, replace(write, resource_version=over), self._wall)
+                return turn.version
+        finally:
+            turn.writers -= 1
+            if not turn.writers:
+                del self._turns[write.key]
+
+
 async def write_object(client: Client, write: Write, wall: Callable[[], float], since: float | None = None) -> str:
     """Write; returns the new resourceVersion, empty for what is deleted.
 
@@ -49,11 +87,13 @@ async def write_object(client: Client, write: Write, wall: Callable[[], float], 
 
     If the answer is lost, the object is read until it is known whether it was written. One that has changed meanwhile
     is a conflict, by whomever. What says the same over any version is sent again, over the newest one. A patch that
-    changes nothing asks whether the object is the one of its UID; another one is a conflict.
+    changes nothing asks whether the object is the one of its UID; another one is a conflict. What is not answered is
+    sent again at once, and then less and less often.
 
     Raises ApiError, Unreachable if nothing was sent, and TypeError for what a plugin can't have written.
     """
     resource = _resource(write)
+    pause = 0.0
     while True:
         try:
             return await _send(client, resource, write, wall, since)
@@ -61,7 +101,7 @@ async def write_object(client: Client, write: Write, wall: Callable[[], float], 
             if isinstance(write, Patch) and not write.change and error.status == 422:
                 kind, _, name = write.key  # the API server says that a UID can't be changed
                 raise ApiError(409, "Conflict", f"{kind} {name} was made anew") from error
-            if error.status < 500 and not (_over_any(write) and error.status == 409):
+            if error.by_webhook or (error.status < 500 and not (_over_any(write) and error.status == 409)):
                 raise
             why, refused = error.message, error
         except Unreachable as error:
@@ -84,6 +124,8 @@ async def write_object(client: Client, write: Write, wall: Callable[[], float], 
             raise ApiError(409, "Conflict", f"{write.key[0]} {write.key[2]} has changed: {why}")
         if refused is not None and refused.status == 409:
             raise refused  # it is another object of that name
+        await asyncio.sleep(pause)
+        pause = min(max(2 * pause, _ASK_AGAIN), _ASK_AGAIN_MOST)
 
 
 def _over_any(write: Write) -> bool:

@@ -104,6 +104,7 @@ class Scheduler:
             verify=verify,
             let_go_beside=LET_GO_BESIDE,
         )
+        self.engine.cluster.devices.salt = str(machine.chance())
         self.meter = Meter(self.engine, frameworks, clock=machine.monotonic, rng=machine.chance)
         self._inbox: deque[Stimulus] = deque()
         self._unshown = UnshownClaims(client, lambda: self.engine.cluster.devices, self.receive)

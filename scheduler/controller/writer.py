@@ -8,7 +8,7 @@ from scheduler.controller.bindings import Bindings, Everything, View
 from scheduler.controller.events import Events, Written
 from scheduler.controller.group_statuses import GroupStatuses
 from scheduler.controller.naming import about, ref
-from scheduler.controller.objects import write_object
+from scheduler.controller.objects import InTurn, write_object
 from scheduler.controller.statuses import Statuses
 from scheduler.controller.under_way import UnderWay
 from scheduler.engine.instructions import (
@@ -77,6 +77,7 @@ class Writer:
         self._instance = instance
         self._machine = machine
         self._under_way = UnderWay(machine.monotonic)
+        self._in_turn = InTurn(client, machine.wall)
         self._events = Events(client, self.written, clock=machine.monotonic)
         clock = machine.monotonic
         self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=clock, view=view)
@@ -304,7 +305,7 @@ class Writer:
         """Write one after the other, up to the first that fails; returns those that are left then."""
         for i, write in enumerate(instruction.writes):
             try:
-                written[write.key] = await write_object(self._client, write, self._machine.wall)
+                written[write.key] = await self._in_turn.write(write)
             except (ApiError, Unreachable, TypeError) as error:
                 if isinstance(error, ApiError) and error.status == 404:
                     continue  # gone, and with it what was to be changed

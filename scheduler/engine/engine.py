@@ -253,12 +253,13 @@ class Engine:
                     self._pods.leave(pod, now)
                     self._pods.put(pod, now)
             case VictimStays(victim):
-                # The victim's room does not become free: pods that wait for it have to be tried again.
+                # The victim's room does not become free: pods that wait for it have to be tried again. They wait out
+                # their backoff, as the API server may refuse the next attempt's victims, too.
                 placement = self.cluster.placement(victim.uid)
                 if placement is not None:
                     was = replace(placement.pod, terminating=victim.terminating, preempted=victim.preempted)
                     self.cluster.replace(was)
-                    wakes.for_room(self.queue, self.cluster, was, placement.row, now)
+                    wakes.for_room(self.queue, self.cluster, was, placement.row, now, real=False)
             case ExtendersAnswered():
                 self._scheduling.extenders_answered(stimulus, now)
             case ExtendersFailed():
@@ -324,6 +325,7 @@ class Engine:
         for uid in devices.kept_for:
             self.queue.try_again(uid, now)
         devices.kept_for.clear()
+        devices.reserved_here.clear()
 
     def _look_for_conflicts(self, now: float) -> None:
         """Tell of pods of ours that another scheduler's choice has broken; each look is charged to its namespace."""

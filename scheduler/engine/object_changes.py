@@ -101,7 +101,8 @@ class ObjectChanges:
                 device = self._drop_device(gone)
                 if isinstance(device, ResourceClaim):
                     self._left_claims.gone(device.key)
-                wakes.for_object(queue, device_changes(device, None), device, None, now)
+                real = not self._gives_back(device)
+                wakes.for_object(queue, device_changes(device, None), device, None, now, real=real)
             case kind if kind in POD_GROUP_KINDS or kind == COMPOSITE_KIND:
                 key = GroupKey(gone.namespace, gone.name, api_of_kind(kind))
                 dropped = cluster.pod_groups.drop(key)
@@ -144,6 +145,11 @@ class ObjectChanges:
         promised = self._promised((gone.namespace, gone.name)) if gone.kind == CLAIM else None
         found = self._cluster.drop_device(gone.kind, gone.namespace, gone.name)
         return found if promised is None else promised
+
+    def _gives_back(self, gone: DeviceKind | None) -> bool:
+        """Whether a claim was made for a pod that still waits: an attempt has ended, and nothing else has changed."""
+        owner = gone.owner if isinstance(gone, ResourceClaim) else None
+        return owner is not None and (owner[1] in self._queue or self._binding.state(owner[1]) is not None)
 
     def _promised(self, key: ClaimKey) -> ResourceClaim | None:
         """A claim that is about to be given something, as if it had that."""

@@ -143,6 +143,11 @@ class ApiError(Exception):
             retry_after = min(float(details.retry_after_seconds), LONGEST_PAUSE)
         return cls(code, status.reason, one_line(status.message), details, retry_after)
 
+    @property
+    def by_webhook(self) -> bool:
+        """Whether an admission webhook could not be asked: the API server asks them before it stores anything."""
+        return self.status == 500 and "failed calling webhook" in self.message
+
     def has_cause(self, reason: str) -> bool:
         """True when details.causes names this reason (`DisruptionBudget`, …)."""
         return self.details is not None and any(cause.reason == reason for cause in self.details.causes)

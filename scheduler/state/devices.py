@@ -55,6 +55,11 @@ class Devices(PromisedDevices):
         for which a claim is reserved may have a node."""
         self.kept_for: set[str] = set()
         """UIDs of pods for which a claim was not freed because of `late_bindings`."""
+        self.reserved_here: set[tuple[ClaimKey, str]] = set()
+        """Claims that this process has reserved, each with the UID of the pod, as long as there are `late_bindings`."""
+        self.salt = ""
+        """Tells the names that this process gives to claims from those of others."""
+        self.names_given = 0
         self.begun: dict[ClaimKey, None] = {}
         """Claims with our finalizer, which is written first, and without devices: somebody may be allocating some."""
         self.wall = 0.0
@@ -100,6 +105,10 @@ class Devices(PromisedDevices):
         """The claim that was made for a pod's extended resources."""
         keys = self._made.get((name, uid))
         return self.claims[next(iter(keys))] if keys else None
+
+    def made_beside(self, key: ClaimKey, name: str, uid: str) -> ResourceClaim | None:
+        """Another claim that was made for a pod's extended resources."""
+        return next((self.claims[one] for one in self._made.get((name, uid), ()) if one != key), None)
 
     def put(self, thing: DeviceKind) -> DeviceKind | None:
         """Add or update an object; returns what was there before."""

@@ -45,6 +45,10 @@ def _millicores(text: str) -> int:
     return int(text[:-1]) if text.endswith("m") else 1000 * int(text)
 
 
+RESOURCE = "storm.test/gpu"
+"""The extended resource that the devices serve."""
+
+
 def node_of(pod: JsonObject) -> str:
     """Where a pod is bound; empty: nowhere."""
     return str(pod["spec"].get("nodeName", ""))
@@ -225,7 +229,8 @@ class Wanted:
     budget: int = 0
     """How many of its pods its PodDisruptionBudget wants healthy; 0: it has none."""
     claims: str = ""
-    """`own`: each pod has a claim for a device; `shared`: all of them have one together; `group`: as their group's."""
+    """`own`: each pod has a claim for a device; `shared`: all of them have one together; `group`: as their group's;
+    `extended`: each asks for a resource that a device class serves."""
     gang: int = 0
     """So many of its pods start together, or none; 0: they are in no pod group."""
     groups: str = "scheduling.k8s.io"
@@ -339,6 +344,7 @@ class Controllers:
             apart=[f"app={app}"] if wanted.apart else (),
             scheduler=wanted.scheduler,
             gates=["storm.test/gate"] if wanted.gated else (),
+            others={RESOURCE: "1"} if wanted.claims == "extended" else None,
         )
         body["metadata"].pop("uid", None)
         body["spec"]["terminationGracePeriodSeconds"] = GRACE_SECONDS
@@ -350,7 +356,7 @@ class Controllers:
             body["metadata"]["annotations"] = {ANNOTATION: PROMISE}
             owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": kind, "uid": f"owner/{namespace}/{kind}"}
             body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
-        if wanted.claims:
+        if wanted.claims and wanted.claims != "extended":
             claim = name if wanted.claims == "own" else kind
             self.claim(namespace, claim)
             body["spec"]["resourceClaims"] = [{"name": "device", "resourceClaimName": claim}]

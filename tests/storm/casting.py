@@ -16,6 +16,15 @@ EVICTOR, POLICIES, DEVICES, GANGS = "evictor", "policies", "devices", "gangs"
 HALF_WAY = ("kill", "kill", "unanswered", "member-gone", "node-gone", "room-taken")
 CASTS: tuple[tuple[str, ...], ...] = ((), (), (EVICTOR,), (POLICIES,), (EVICTOR, POLICIES))
 WEIGHTS = (3, 2, 3, 3, 1)
+_FOR_EXTENDED: tuple[str, ...] = ("create resourceclaims", "patch resourceclaims/status", "patch resourceclaims")
+_FOR_EXTENDED += ("delete resourceclaims", "patch pods/status", "create pods/binding")
+_LOST: tuple[dict[str, Any], ...] = (
+    {"code": 0},
+    {"code": 0, "acted": True},
+    {"code": 409},
+    {"code": 403},
+    {"code": 500, "acted": True},
+)
 _EVICTIONS = ("create pods/eviction",) * 4 + ("create events", "get", "list pods", "update leases", "watch")
 _POLICIES = ("list metadatapolicies", "watch metadatapolicies", "patch metadatapolicies/status", "get metadatapolicies")
 
@@ -43,6 +52,28 @@ def devices(rng: Random, nodes: int, storm: tuple[float, float]) -> list[Happeni
         found.append(at(rng.uniform(*storm), "delete-pods", count=rng.randint(1, 8)))
     if rng.random() < 0.5:
         found.append(at(rng.uniform(*storm), "kill", who=f"berth-{rng.choice('ab')}", seconds=rng.choice((1.0, 10.0))))
+    return found
+
+
+def extended(rng: Random, nodes: int, storm: tuple[float, float]) -> list[Happening]:
+    """Workloads whose pods ask for a resource that devices serve; writes for them are lost or late, and leaders die."""
+    found = []
+    for i in range(rng.randint(1, 2)):
+        given: dict[str, Any] = {"namespace": rng.choice(("blue", "green")), "name": f"x{i}", "cpu": 50}
+        found += [
+            at(rng.uniform(1, storm[1]), "want", **given, claims="extended", replicas=rng.randint(1, nodes + 2))
+            for _ in range(rng.randint(1, 3))
+        ]
+    for _ in range(rng.randint(1, 3)):
+        what = rng.choice(_FOR_EXTENDED)
+        found.append(at(rng.uniform(*storm), "requests", what=what, chance=0.5, seconds=8.0, **rng.choice(_LOST)))
+        found.append(at(rng.uniform(*storm), "delete-pods", count=rng.randint(1, 8)))
+    if rng.random() < 0.5:
+        begin = rng.uniform(storm[0], storm[1] - 60.0)
+        late: dict[str, Any] = {"chance": 0.5, "seconds": 10.0, "right": True, "after": rng.choice((20.0, 45.0))}
+        found.append(at(begin, "requests", what=rng.choice(_FOR_EXTENDED), **late))
+        found.append(at(begin + rng.uniform(0, 9), "delete-pods", count=rng.randint(3, 10)))
+        found += [at(begin + rng.uniform(8, 12), "kill", who=f"berth-{one}", seconds=1.0) for one in "ab"]
     return found
 
 

@@ -1,9 +1,10 @@
 """Devices in the storm: what drivers and the controller of claims do, and what must hold of claims.
 
 D1: no device is given to two claims. D2: in the end the claim of each bound pod has a device of its node, and is
-reserved for it. D3: in the end no claim is reserved for a pod that is not there, and none has a device for nobody, but
-that of a pod which waits for something else than devices, or went while nobody led (`left_alone`). Unreserve leaves the
-allocation, as kube-scheduler's does, and PostFilter frees it once another node would take the pod.
+reserved for it; for an extended resource, that is the claim that the pod's status names. D3: in the end no claim is
+reserved for a pod that is not there, and none has a device for nobody, but that of a pod which waits for something else
+than devices, or went while nobody led (`left_alone`). Unreserve leaves the allocation, as kube-scheduler's does, and
+PostFilter frees it once another node would take the pod.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.apiserver.storage import Change
 from tests import devices
-from tests.storm.actors import MERGE, ended, node_of, periodically
+from tests.storm.actors import MERGE, RESOURCE, ended, node_of, periodically
 from tests.storm.gangs import gang_of
 from tests.storm.left_alone import LeftAlone
 
@@ -26,6 +27,8 @@ OF_A_NODE = 2
 DRIVER, CLASS = "gpu.test", "gpu"
 GROUP = "/apis/resource.k8s.io/v1"
 SWEEP_SECONDS = 3.0
+KNOWN_SECONDS = 145.0 + 15.0
+"""After so long a new leader knows what became of earlier Bindings (docs/decisions/0128), and has backed off once."""
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
@@ -37,12 +40,14 @@ class Devices:
         self._server = world.server
         self._wrong: set[tuple[str, ...]] = set()
         self._alone = LeftAlone(world)
+        self._leads_since: dict[str, float] = {}
+        """Life → when it was first seen leading."""
         claims = self._server.registry.built_in("resourceclaims")
         self._server.store.collection(claims.collection).listeners[self] = None
 
     def begin(self) -> None:
         """The class, and a slice with two devices for each node; a node that comes back has the same."""
-        self._create("deviceclasses", devices.device_class(CLASS))
+        self._create("deviceclasses", devices.device_class(CLASS, extendedResourceName=RESOURCE))
         for name, *_ in self._world.plan.nodes:
             made = [devices.device(f"d{i}") for i in range(OF_A_NODE)]
             self._create("resourceslices", devices.resource_slice(name, *made, node=name, driver=DRIVER))
@@ -60,8 +65,13 @@ class Devices:
         self._server.call("user", "POST", f"{GROUP}/{where}", {"apiVersion": "resource.k8s.io/v1", **body})
 
     def _sweep(self) -> None:
-        """What the claim controller does: reservations of pods that are gone end, and then the device is free."""
+        """What the claim controller does: reservations of pods that are gone end, and then the device is free.
+
+        And the garbage collector: claims that were made for pods that are gone, or have ended, go with them.
+        """
         self._alone.look()
+        for leader in self._alone.leaders():
+            self._leads_since.setdefault(leader, self._world.now)
         there = {pod["metadata"]["uid"] for pod in self._server.objects("pods") if not ended(pod)} | self._groups()
         for claim in self._server.objects("resourceclaims"):
             meta, status = claim["metadata"], claim.get("status") or {}
@@ -75,6 +85,9 @@ class Devices:
                 self._server.call(
                     "controller", "PATCH", f"{path}/status", {"status": {"reservedFor": kept or None, **freed}}, MERGE
                 )
+            if not {one["uid"] for one in meta.get("ownerReferences", ())} <= there:
+                body = {"preconditions": {"uid": meta["uid"]}}
+                self._server.call("controller", "DELETE", path, body)
             if not kept and meta.get("finalizers") and (users or meta.get("deletionTimestamp")):
                 self._server.call("controller", "PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
 
@@ -107,8 +120,14 @@ class Devices:
 
     def fits(self, pod: JsonObject, node: str) -> bool:
         """Whether the node has the device that a pod's claim has, or a free one."""
+        namespace, uid = pod["metadata"]["namespace"], pod["metadata"]["uid"]
+        if asks(pod) and self._may_be_bound(uid):
+            return False
+        if asks(pod):
+            others = (one for one in self._server.objects("resourceclaims") if not is_owned(one, uid))
+            return Counter(pool for one in others for pool, _ in given(one))[node] < OF_A_NODE
         for name in claimed(pod):
-            claim = self._server.stored("resourceclaims", f"{pod['metadata']['namespace']}/{name}")
+            claim = self._server.stored("resourceclaims", f"{namespace}/{name}")
             if claim is None:
                 return False
             own = given(claim)
@@ -120,13 +139,19 @@ class Devices:
                     return False
         return True
 
+    def _may_be_bound(self, uid: str) -> bool:
+        """Whether a pod has a claim of its own, and who leads may not know whether an earlier leader has bound it."""
+        now = self._world.now
+        new = any(now - self._leads_since.get(leader, now) < KNOWN_SECONDS for leader in self._alone.leaders())
+        return new and any(is_owned(claim, uid) and given(claim) for claim in self._server.objects("resourceclaims"))
+
     def finish(self) -> None:
         """D2 and D3, after the controller's next turn."""
         self._sweep()
         say, server = self._world.judge.say, self._server
         pods = {pod["metadata"]["uid"]: pod for pod in server.objects("pods") if not ended(pod)}
         for pod in pods.values():
-            for name in claimed(pod) if node_of(pod) else ():
+            for name in (*claimed(pod), *served(pod)) if node_of(pod) else ():
                 claim = server.stored("resourceclaims", f"{pod['metadata']['namespace']}/{name}") or {}
                 users = [one["uid"] for one in (claim.get("status") or {}).get("reservedFor") or []]
                 if [pool for pool, _ in given(claim)] != [node_of(pod)] or not self._users(pod) & set(users):
@@ -165,3 +190,21 @@ def given(claim: JsonObject) -> list[tuple[str, str]]:
 def claimed(pod: JsonObject) -> list[str]:
     """Names of a pod's claims."""
     return [one["resourceClaimName"] for one in pod["spec"].get("resourceClaims", ())]
+
+
+def asks(pod: JsonObject) -> bool:
+    """Whether a pod asks for a resource that devices serve."""
+    return any(RESOURCE in one.get("resources", {}).get("requests", {}) for one in pod["spec"]["containers"])
+
+
+def served(pod: JsonObject) -> list[str]:
+    """The name of the claim that was made for that, or none."""
+    if not asks(pod):
+        return []
+    said = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    return [said.get("resourceClaimName", "")]
+
+
+def is_owned(claim: JsonObject, uid: str) -> bool:
+    """Whether a claim was made for the pod of this UID."""
+    return any(one["uid"] == uid for one in claim["metadata"].get("ownerReferences", ()))

@@ -493,6 +493,26 @@ FOUND: tuple[Found, ...] = (
         scenes_groups.MADE_ANEW_UNSEEN,
     ),
     Found(
+        "writes of claims that are always answered 500",
+        "each was sent again as soon as the claim was found unchanged, four times a second for each pod",
+        scene(
+            "claims answered 500",
+            at(9.0, "requests", what="patch resourceclaims", chance=1.0, seconds=60.0, code=500),
+            at(10.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
+            cast=(DEVICES,),
+        ),
+    ),
+    Found(
+        "victims that the API server does not let go",
+        "that a victim stays counted as news, so whoever wanted its room was tried again at once, and for ever",
+        scene(
+            "victims answered 403",
+            at(9.0, "requests", what="patch pods/status", chance=1.0, seconds=60.0, code=403),
+            at(10.0, "want", namespace="blue", name="w0", cpu=1000, replicas=9),
+            at(12.0, "want", namespace="green", name="w1", cpu=2000, replicas=2, priority="high"),
+        ),
+    ),
+    Found(
         "pods that wait for their gang in the end",
         "no fault: they may for five minutes, and these were not over (seed 53368); the judge knows that now",
         scenes_groups.HELD_IN_THE_END,

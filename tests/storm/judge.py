@@ -1,9 +1,9 @@
 """What must hold, judged from the server's own log and store, never from what Berth says of itself.
 
 While the storm lasts: I1 (each pod UID is bound at most once, and each Binding names one), I2 (no node over its room by
-our binds), I5 (no write to pods of other schedulers), L1 (nobody binds while another holds the Lease), and that a
-Binding goes to a node that was there and open. Afterwards: I3 (the cache is what is stored), I4 (no pod that fits
-waits), and that every counter agrees.
+our binds), I5 (no write to pods of other schedulers), L1 (nobody binds while another holds the Lease), H1 (no request
+is sent again and again), and that a Binding goes to a node that was there and open. Afterwards: I3 (the cache is what
+is stored), I4 (no pod that fits waits), and that every counter agrees.
 
 A replica can't know what has not reached it. What happened to a node less than `NEWS_SECONDS` before a Binding excuses
 it; what the same process did itself excuses nothing.
@@ -25,13 +25,14 @@ from scheduler.kube.flow import Places
 from scheduler.model.kinds import Decoder
 from scheduler.state.validate import validate
 from tests.storm.actors import DISK, RIVAL, cpu_of, ended, node_of, promised, room_of
-from tests.storm.asked import Asked, Entry
+from tests.storm.asked import OURS, Asked, Entry
 from tests.storm.berth import LEASE, Berth
 from tests.storm.casting_groups import ROOMS
 from tests.storm.gangs import gang_of
 from tests.storm.judge_evictions import EvictionJudge
 from tests.storm.judge_gangs import GangJudge
 from tests.storm.judge_nodes import NodeNews
+from tests.storm.judge_repeats import RepeatJudge
 from tests.storm.judge_rooms import RoomJudge
 from tests.storm.judge_watches import WatchJudge
 from tests.storm.process import NAMESPACE
@@ -75,6 +76,7 @@ class Judge:
         """Life → Bindings that were accepted."""
         self.changed_at = float("-inf")
         """When a pod was last written."""
+        self._repeats = RepeatJudge(self.say)
         self.nodes = NodeNews(world)
         self.watches = WatchJudge(world, self)
         self.evictions = EvictionJudge(world, self) if "evictor" in world.plan.cast else None
@@ -106,6 +108,8 @@ class Judge:
     def entered(self, entry: Entry, asked: Asked | None) -> None:
         """A line of the audit log."""
         self._world.note(str(entry))
+        if entry.user.startswith(OURS):
+            self._repeats.entered(entry)
         if self.evictions is not None and entry.user.startswith("evictor"):
             self.evictions.entered(entry, asked)
         if not entry.user.startswith("berth"):

@@ -220,6 +220,8 @@ class GangJudge:
         taken: Counter[str] = Counter()
         where = {node_of(one) for one in server.objects("pods") if one["metadata"]["uid"] in self._all_bound(unit)}
         together = bool(claimed(pod)) and claimed(pod)[0] != pod["metadata"]["name"]
+        if any(server.stored("resourceclaims", f"{unit.namespace}/{name}") is None for name in claimed(pod)):
+            return 0
         if claimed(pod):
             for claim in server.objects("resourceclaims"):
                 taken.update(pool for pool, _ in given(claim))

@@ -39,11 +39,11 @@ class LeftAlone:
         if change.type == "DELETED" and not node_of(pod):
             for one in pod["spec"].get("resourceClaims", ()):
                 key = pod["metadata"]["namespace"], one["resourceClaimName"]
-                self._went[key] = self._world.now, self._leaders()
+                self._went[key] = self._world.now, self.leaders()
 
     def look(self) -> None:
         """Now and then: who led when a pod went, and leads no more."""
-        now, leaders = self._world.now, self._leaders()
+        now, leaders = self._world.now, self.leaders()
         for key, (when, led) in list(self._went.items()):
             if not led & leaders:
                 self._alone.add(key)
@@ -57,7 +57,8 @@ class LeftAlone:
     def __contains__(self, key: Key) -> bool:
         return key in self._alone
 
-    def _leaders(self) -> frozenset[str]:
+    def leaders(self) -> frozenset[str]:
+        """Who leads now."""
         return frozenset(
             berth.user
             for berth in self._world.berths

@@ -1,4 +1,4 @@
-"""Bugs put into what gives devices; `mutants` says how, and what for."""
+"""Bugs put into what gives devices, and into what sends again; `mutants` says how, and what for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from scheduler.controller import objects
+from scheduler.engine import wakes
 from scheduler.engine.engine import Engine
 from scheduler.framework.binding import Patch
 from scheduler.plugins.dynamic_resources import reservation
@@ -65,4 +67,17 @@ def _knows_all(doubt: str) -> Iterator[None]:
         return writes
 
     with patch.object(Engine, "takes_over", careless):
+        yield
+
+
+@mutant("a write that is not answered is sent again at once, each time")
+def never_tires() -> Iterator[None]:
+    with patch.object(objects, "_ASK_AGAIN", 0.0):
+        yield
+
+
+@mutant("that a victim could not be removed counts as news")
+def takes_refusals_for_news() -> Iterator[None]:
+    for_room = was(wakes, "for_room")
+    with patch.object(wakes, "for_room", lambda *given, real=True: for_room(*given)):
         yield

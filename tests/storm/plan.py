@@ -16,6 +16,8 @@ STORM_SECONDS = 330.0
 CALM_SECONDS = 270.0
 """and then there are none for so long."""
 FIRST_SECONDS = 20.0
+EXTENDED_SHARE = 0.1
+"""Of the runs, in which pods ask for a resource that devices serve."""
 DEVICES_SHARE = 0.3
 """Of the runs, in which pods claim devices."""
 GANGS_SHARE = 0.3
@@ -24,6 +26,8 @@ GROUPS_SHARE = 0.3
 """Of the runs, in which such pods are in one zone, share claims, are in trees, or have room kept for them."""
 MISTYPED_SHARE = 0.1
 """Of the runs, in which a proxy changes fields of answers."""
+STUCK_SHARE = 0.1
+"""Of the runs, in which one kind of writes gets the same answer for a while, whatever it says."""
 NAMESPACES = ("blue", "green")
 REPLICAS = ("berth-a", "berth-b")
 KINDS = ("pods", "nodes", "")
@@ -66,6 +70,10 @@ def plan(seed: int | str) -> Plan:
     if claiming.random() < DEVICES_SHARE:
         who = (*who, casting.DEVICES)
         found += casting.devices(claiming, len(nodes), (FIRST_SECONDS, STORM_SECONDS))
+    extending = Random(f"extended/{seed}")
+    if extending.random() < EXTENDED_SHARE:
+        who = (*dict.fromkeys((*who, casting.DEVICES)),)
+        found += casting.extended(extending, len(nodes), (FIRST_SECONDS, STORM_SECONDS))
     gathering = Random(f"gangs/{seed}")
     if gathering.random() < GANGS_SHARE:
         room = sum(cpu for _, cpu, _, _ in nodes)
@@ -82,8 +90,28 @@ def plan(seed: int | str) -> Plan:
     typing = Random(f"mistyped/{seed}")
     if typing.random() < MISTYPED_SHARE:
         found += _mistyped(typing)
+    sticking = Random(f"stuck/{seed}")
+    if sticking.random() < STUCK_SHARE:
+        found.append(_stuck(sticking))
     found.sort(key=lambda happening: happening.at)
     return Plan(str(seed), nodes, clocks, rival_every, tuple(found), who)
+
+
+def _stuck(rng: Random) -> Happening:
+    """Who sends such a write again at once does so for long."""
+    what = rng.choice(_STUCK)
+    effect = rng.choice(({"code": 500}, {"code": 0}, {"code": 403}, {"code": 409}, {"code": 422}, {"code": 503}))
+    return at(rng.uniform(1, STORM_SECONDS - 40.0), "requests", what=what, chance=1.0, seconds=40.0, **effect)
+
+
+_STUCK: tuple[str, ...] = (
+    "create pods/binding",
+    "patch pods/status",
+    "delete pods",
+    "create events",
+    "patch resourceclaims",
+)
+_STUCK += ("create resourceclaims", "patch podgroups/status", "create pods/eviction", "patch metadatapolicies/status")
 
 
 def _work(rng: Random, nodes: int, room: int) -> list[Happening]:

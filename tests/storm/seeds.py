@@ -209,6 +209,8 @@ CAUGHT_BY: dict[str, int | str] = {
     "lets-allocations-arrive": "allocated by the dead",
     "believes-its-watch": "stale heir5",
     "frees-what-is-reserved": "bound by the dead",
+    "never-tires": "claims answered 500",
+    "takes-refusals-for-news": "victims answered 403",
     "lets-anybody-in": "behind small pods",
     "keeps-room-for-ever": "behind long pods",
     "keeps-no-room": "behind small pods",

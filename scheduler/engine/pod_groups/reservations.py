@@ -187,6 +187,8 @@ class Reservations:
         if room is not None and 100 * len(room.rows) > wanted.percentage_of_nodes * cluster.nodes.count:
             most = wanted.percentage_of_nodes
             why = f"it needs {len(room.rows)} nodes, more than {most}% of all (percentageOfNodes)"
+        if not mine and now < self._not_before.get(key.namespace, now):
+            why = "its namespace has just had room"  # which has ended while the search went on
         if mine and before is not None and self._stands(before, attempt) and not _sooner(room, before):
             before.found = now
             self._say(attempt, before)

@@ -94,7 +94,8 @@ def _as_allocated(claim: ResourceClaim, pod: Pod, devices: Devices, group: Group
     """A claim that was allocated before, or that was promised to another pod of the group."""
     flight = devices.in_flight.get(claim.uid)
     if flight is None or flight.version is not None or group is None or flight.group != group:
-        return ReservedClaim(claim.key, claim.uid, None, None, found=pod.uid in claim.reserved_for)
+        found = pod.uid in claim.reserved_for and (claim.key, pod.uid) not in devices.reserved_here
+        return ReservedClaim(claim.key, claim.uid, None, None, found=found)
     return ReservedClaim(claim.key, claim.uid, flight.allocation, flight.document, joined=True)
 
 
@@ -103,15 +104,18 @@ _NUMBER = "\0"
 
 
 def _to_be_made(pod: Pod, extended: ExtendedClaim, devices: Devices) -> ResourceClaim:
-    """The claim for extended resources, under a name that no claim has."""
-    number = 0
+    """The claim for extended resources, under a name that no claim has, or had.
+
+    What deletes an earlier one, or is late, names that one only.
+    """
     while True:
-        digest = hashlib.blake2b(f"{pod.uid}/{number}".encode(), digest_size=5).digest()
+        devices.names_given += 1
+        name = f"{pod.uid}/{devices.salt}/{devices.names_given}"
+        digest = hashlib.blake2b(name.encode(), digest_size=5).digest()
         base = f"{pod.name}{EXTENDED_SUFFIX}"[: _LONGEST - len(digest)]
         name = base + "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest)
         if (pod.namespace, name) not in devices.claims:
             break
-        number += 1
     return ResourceClaim(
         pod.namespace, name, _NUMBER + pod.uid, "", False, pod.uid, None, (), extended.spec, None, (), (), {}, b""
     )
@@ -155,13 +159,13 @@ def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices, 
     """Wait until it is known that an earlier attempt has taken the pod out of its claims, and the watch shows it.
 
     Else the claim still looks reserved for the pod, nothing is written, and what is under way takes it out of the claim
-    after it was bound.
+    after it was bound; or it deletes the claim that was made for the pod, after another one was.
     """
     users = devices.users
     if reservation.asked or not (users.taking_out or users.unseen):
         return None
-    named = [one for one in reservation.claims if one.extended is None]
-    busy = named if assumed.pod.uid in users.taking_out else [one for one in named if one.uid in users.unseen]
+    every = reservation.claims
+    busy = every if assumed.pod.uid in users.taking_out else [one for one in every if one.uid in users.unseen]
     if not busy:
         return None
     return Wait(seconds, on=frozenset(one.object_key for one in busy), expired="the pod is not taken out of its claims")
@@ -256,6 +260,9 @@ def _finalizers(reservation: Reservation, assumed: AssumedPod, devices: Devices)
 def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
     pod = assumed.pod
     for one in reservation.claims:
+        beside = None if one.extended is None else devices.made_beside(one.key, pod.name, pod.uid)
+        if beside is not None:
+            raise ReservationError(f"claim {beside} was made for the pod as well")
         claim = None if one.extended is not None else _there(one, devices)
         if claim is not None and is_other(one, claim):
             raise ReservationError(f"claim {claim} got allocated elsewhere in the meantime")
@@ -362,11 +369,11 @@ def overtaken(claims: Iterable[ResourceClaim], devices: Devices) -> Iterator[Pat
 
 
 def may_be_used(claim: ResourceClaim, pod: Pod, devices: Devices) -> bool:
-    """Whether an earlier leader may have bound a pod by this claim, though the pod seems to wait.
+    """Whether an earlier leader may have reserved this claim, and have bound a pod by it that seems to wait.
 
     Nothing is freed then. The pod is tried again once that leader's Bindings are known (`Devices.late_bindings`).
     """
-    if not (devices.late_bindings and claim.reserved_for):
+    if not devices.late_bindings or all((claim.key, uid) in devices.reserved_here for uid in claim.reserved_for):
         return False
     devices.kept_for.add(pod.uid)
     return True

@@ -14,7 +14,7 @@ from scheduler.model.devices import AllocatedDevice, ResourceClaim
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey
 from scheduler.plugins.dynamic_resources.group_claims import consumer
-from scheduler.plugins.dynamic_resources.reserved import ROUNDS, Reservation, ReservedClaim
+from scheduler.plugins.dynamic_resources.reserved import ROUNDS, Reservation, ReservedClaim, latest
 from scheduler.state.claim_users import MOST, ClaimUser
 from scheduler.state.devices import Devices
 
@@ -37,6 +37,9 @@ def part(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Non
         version = assumed.written.get(one.object_key)
         if version is not None and one.extended is None:
             devices.users.moved_on.add(one.uid)
+        reserved = version is not None and one.over is not None and latest(one.over, version) != one.over
+        if devices.late_bindings and reserved and not one.found:
+            devices.reserved_here.add((one.key, assumed.pod.uid))
         if one.shared:
             if version is not None:
                 devices.note_written(one.key, one.uid, version)

@@ -1,11 +1,13 @@
 """The writer's part of PreBind: patches in order, with preconditions, and an answer whatever comes of them."""
 
+import asyncio
 import json
 from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
+from scheduler.controller.objects import write_object
 from scheduler.controller.writer import Writer
 from scheduler.engine.instructions import PostFilterWrite, PreBindWrite, UnreserveWrite
 from scheduler.engine.stimuli import (
@@ -53,6 +55,7 @@ class FakeClient:
 
     async def patch(self, path: str, body: bytes, content_type: str, **how: Any) -> bytes:
         self.asked.append((path, json.loads(body), content_type))
+        await asyncio.sleep(0)
         return self._answer()
 
     def _answer(self) -> bytes:
@@ -115,6 +118,31 @@ async def test_a_write_whose_answer_was_lost_is_sent_again_if_it_did_not_happen(
     assert [how for _, _, how in client.asked] == [MERGE_PATCH, MERGE_PATCH, "get", MERGE_PATCH]
 
 
+async def test_what_is_never_answered_is_sent_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim is found unchanged each time, so nothing else keeps it from being sent."""
+    paused: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    failed: list[Exception | str] = [ApiError(500, "InternalError", "etcd"), "7"] * 8
+    client = FakeClient(*failed, "17", "18")
+    write = write_object(cast(Client, client), WRITES[0], lambda: 0.0)
+    assert await write == "17"
+    assert [seconds for seconds in paused if seconds] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+
+
+async def test_a_webhook_that_could_not_be_asked_has_kept_it_from_being_stored() -> None:
+    """Webhooks come before that, so the attempt has failed, and the pod's condition says why."""
+    broken = ApiError(500, "InternalError", 'failed calling webhook "claims.test": connection refused')
+    client = FakeClient("17", broken)
+    answer = await answer_of(client)
+    assert isinstance(answer, PreBindWriteFailed)
+    assert (answer.status, answer.message) == (500, broken.message)
+    assert len(client.asked) == 2
+
+
 async def test_a_patch_that_changes_nothing_asks_whether_it_is_the_same_object() -> None:
     """The API server answers 422 for another one of that name, as a UID can't be changed."""
     client = FakeClient(ApiError(422, "Invalid", "metadata.uid: field is immutable"))
@@ -155,6 +183,19 @@ async def test_an_entry_is_taken_out_of_the_newest_version(first: Exception, new
     assert await taken_out(client) == [TakenOut("default/p", {CLAIM: "10"})]
     sent = [body["metadata"]["resourceVersion"] for _, body, how in client.asked if how != "get"]
     assert sent == ["8", "9"]
+
+
+async def test_pods_that_leave_one_claim_do_so_one_after_the_other() -> None:
+    """All at once, each would be refused as often as others come before it."""
+    client = FakeClient("9", "10", "11", "12")
+    answers: list[Stimulus] = []
+    writer = Writer(cast(Client, client), answers.append, "berth-test")
+    for name in "pqrs":
+        writer.unreserve_write(UnreserveWrite(Decoder().pod(wire.encode(pod(name))), (OUT,)))
+    assert await writer.drain(5.0) == 0
+    assert [body["metadata"]["resourceVersion"] for _, body, _ in client.asked] == ["8", "9", "10", "11"]
+    told = {one.uid: one.written[CLAIM] for one in answers if isinstance(one, TakenOut)}
+    assert told == {"default/p": "9", "default/q": "10", "default/r": "11", "default/s": "12"}
 
 
 async def test_another_object_of_that_name_is_left_alone() -> None:

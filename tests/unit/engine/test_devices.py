@@ -344,6 +344,8 @@ def test_a_claim_of_an_earlier_attempt_is_deleted(harness: Harness) -> None:
     unfinalize, delete = only(said, PostFilterWrite).writes
     assert unfinalize.change == {"metadata": {"finalizers": []}}
     assert delete == Delete(("ResourceClaim", "default", "made"), "claim/made")
+    harness.lose("ResourceClaim", "default", "made", "claim/made")
+    assert only(harness.tick(20) + harness.cycles(), PreBindWrite).writes, "it had no devices, and was in the way"
 
 
 def test_a_class_that_comes_later_serves_an_extended_resource(harness: Harness) -> None:

@@ -12,7 +12,7 @@ from tests.devices import allocated, claim, claiming, device, device_class, reso
 
 from .api import Api
 from .conftest import Harness
-from .test_devices import CLAIM, FINALIZED, WALL, only, write_all
+from .test_devices import CLAIM, FINALIZED, WALL, extended, only, write_all
 
 SLOW = device("d0", _bindingConditions=["Attached"], _bindingFailureConditions=["Broken"])
 TAKEN_OUT = {"status": {"reservedFor": [{"$patch": "delete", "uid": "default/p"}]}}
@@ -35,6 +35,21 @@ def test_a_pod_that_is_not_bound_is_taken_out_of_its_claims(harness: Harness, on
     (patch,) = only(said, UnreserveWrite).writes
     version = one.get(CLAIM)["metadata"]["resourceVersion"]
     assert patch == Patch(CLAIM, "claim/c", version, TAKEN_OUT, "status", strategic=True)
+
+
+def test_the_claim_of_an_earlier_attempt_is_deleted_before_another_one_is_made(harness: Harness) -> None:
+    """What deletes it may be late, and would delete the other one, which has another name besides (seed 920386)."""
+    api = Api(harness, node("n"), device_class(extendedResourceName="test/gpu"))
+    api.put(resource_slice("n", device("d0"), device("d1"), node="n"))
+    api.put(extended())
+    assert only(write_all(harness, api, harness.cycles()), Bind).node == "n"
+    writes = only(harness.bind_failed("default/p"), UnreserveWrite).writes
+    harness.handle(TakingOut("default/p"))
+    said = harness.tick(20) + harness.cycles()
+    assert not [each for each in said if isinstance(each, (Bind, PreBindWrite))]
+    (create,) = only(harness.handle(TakenOut("default/p", {})), PreBindWrite).writes
+    assert create.key not in {write.key for write in writes}
+    harness.lose(*writes[0].key)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["taken out", "refused"])

@@ -267,6 +267,23 @@ def test_a_namespace_has_none_again_for_as_long(busy: Harness) -> None:
     assert [reason for reason, _ in events(busy.cycles())] == ["RoomKept"]
 
 
+def test_room_that_ends_while_it_is_looked_for_anew() -> None:
+    """The search began when the gang had it, and goes on in later turns (beside seed 920275 of the storm)."""
+    for turns in range(30):
+        harness = reserving(Budget(slice=50, longest_slice=50), forSeconds=61)
+        harness.put(*(node(f"n{i}") for i in range(8)))
+        harness.put(*(running(f"p{i}", f"n{i}", lasts=300 + 10 * i) for i in range(8)))
+        waiting(harness, min_count=3)
+        assert harness.engine.cluster.kept_room.by_profile
+        harness.tick(60.5)
+        harness.put(node("tiny", "1"))
+        for _ in range(turns):
+            harness.cycle()
+        harness.tick(0.6)
+        harness.cycles()
+        assert not harness.engine.cluster.kept_room.by_profile
+
+
 def test_a_gang_of_higher_priority_has_it_instead(busy: Harness) -> None:
     waiting(busy)
     busy.put(group("urgent", priority=5))

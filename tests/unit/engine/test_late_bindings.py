@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.instructions import Bind, Failed, Instruction, PostFilterWrite, UnreserveWrite
+from scheduler.engine.instructions import Bind, Failed, Instruction, PostFilterWrite, PreBindWrite, UnreserveWrite
 from scheduler.engine.stimuli import Follows
 from scheduler.model.devices import EXTENDED_RESOURCE_CLAIM
 from scheduler.model.pod_group import NATIVE
@@ -103,6 +103,35 @@ def test_a_claim_that_was_made_for_a_pod(harness: Harness) -> None:
     said = harness.tick(UNKNOWN) + harness.tick(20) + harness.cycles()
     assert "deletion of ResourceClaim completed" in only(said, Failed).message
     assert {write.key[2] for write in only(said, PostFilterWrite).writes} == {"made"}
+
+
+def test_what_this_leader_has_reserved_itself_is_freed_at_once(harness: Harness) -> None:
+    """Nobody else has bound a pod by that."""
+    api = given(harness, cpu="4")
+    harness.engine.takes_over(harness.now, UNKNOWN)
+    api.put(waiting())
+    assert only(write_all(harness, api, harness.cycles()), Bind).node == "n"
+    api.show(CLAIM)
+    assert only(harness.bind_failed("default/p"), UnreserveWrite).writes[0].key == CLAIM
+    api.put(node("n", cpu="100m"))
+    api.put(node("m"))
+    assert only(harness.tick(20) + harness.cycles(), PostFilterWrite).writes[0].key == CLAIM
+
+
+def test_a_claim_that_the_leader_before_made_is_seen_late(harness: Harness) -> None:
+    """The pod may be bound with that one, so none is given to another one."""
+    api = Api(harness, node("n"), device_class(extendedResourceName="test/gpu"))
+    api.put(resource_slice("n", device("d0"), device("d1"), node="n"))
+    harness.engine.takes_over(harness.now, UNKNOWN)
+    api.put(extended())
+    first = only(harness.cycles(), PreBindWrite)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "default/p", "controller": True}
+    meta = {**FINALIZED, "annotations": {EXTENDED_RESOURCE_CLAIM: "true"}, "ownerReferences": [owner]}
+    api.put(claim("theirs", meta=meta, status=allocated(result("d1", "n"), node="n", reserved=["default/p"])))
+    write_all(harness, api, [first])
+    said = api.show(first.writes[0].key)
+    assert "was made for the pod as well" in only(said, Failed).message
+    assert not [one for one in said if isinstance(one, Bind)]
 
 
 @pytest.fixture

@@ -112,6 +112,18 @@ def test_a_victim_that_stays_frees_the_preemptor_to_look_again(harness: Harness)
     assert preempts(harness.cycles()) == [("n1", ["n1-v0"])]
 
 
+def test_victims_that_are_never_removed_cost_an_attempt_for_each_backoff(harness: Harness) -> None:
+    """The API server may refuse each of them, and nothing has changed by that."""
+    full_node(harness, "n1")
+    harness.put(pod("urgent", cpu="800m", priority=100))
+    attempts = 0
+    for _ in range(100):
+        for preempt in [one for one in harness.tick(0.1) + harness.cycles() if isinstance(one, Preempt)]:
+            attempts += 1
+            harness.handle(VictimStays(preempt.victims[0]))
+    assert attempts == 4, "at once, and after backoffs of 1, 2 and 4 s"
+
+
 def test_never_means_never(harness: Harness) -> None:
     """preemptionPolicy Never keeps victims safe and says why."""
     full_node(harness, "n1")
