@@ -194,8 +194,8 @@ class Statuses:
                 newer = await self._version_now(pod)
                 if newer is None:
                     return True
-                if not newer:
-                    break
+                if not newer or newer == version:
+                    break  # its version is not why it was refused
                 version = newer
             except Unreachable as error:
                 log.warning("status not written", **about(pod), error=str(error))

@@ -98,7 +98,10 @@ class ObjectChanges:
             case "Namespace":
                 cluster.drop_namespace(gone.name)
             case kind if kind in DEVICE_KINDS:
+                unshown = cluster.devices.promised_to((gone.namespace, gone.name)) if kind == CLAIM else None
                 device = self._drop_device(gone)
+                if device is None and unshown is not None:
+                    wakes.everyone(queue, ClusterEvent.DEVICE_CLAIM_GONE, now, gone)
                 if isinstance(device, ResourceClaim):
                     self._left_claims.gone(device.key)
                 real = not self._gives_back(device)
@@ -138,7 +141,7 @@ class ObjectChanges:
         """What was there before; a claim whose promise this ends with what it was promised, which is free now."""
         promised = self._promised(thing.key) if isinstance(thing, ResourceClaim) else None
         before = self._cluster.put_device(thing)
-        return before if promised is None or self._cluster.devices.is_unseen(promised.uid) else promised
+        return before if promised is None or self._cluster.devices.promised_to(promised.key) else promised
 
     def _drop_device(self, gone: Gone) -> DeviceKind | None:
         """What was there; a claim with what it was promised."""
@@ -153,7 +156,5 @@ class ObjectChanges:
 
     def _promised(self, key: ClaimKey) -> ResourceClaim | None:
         """A claim that is about to be given something, as if it had that."""
-        devices = self._cluster.devices
-        claim = devices.claims.get(key)
-        flight = None if claim is None else devices.in_flight.get(claim.uid)
+        claim, flight = self._cluster.devices.claims.get(key), self._cluster.devices.promised_to(key)
         return None if claim is None or flight is None else replace(claim, allocation=flight.allocation)

@@ -82,14 +82,20 @@ class PromisedDevices:
         flight = self.in_flight.get(uid)
         return flight is not None and flight.version is None and (group is None or flight.group != group)
 
+    def promised_to(self, key: ClaimKey) -> InFlight | None:
+        """What a claim is given, also one that is being made, and the API did not show yet."""
+        claim = self.claims.get(key)
+        found = None if claim is None else self.in_flight.get(claim.uid)
+        return found or self.in_flight.get(self._to_be_made.get(key, ""))
+
     def is_unseen(self, uid: str) -> bool:
         """Whether a claim is given something that the API did not show yet."""
         return uid in self.in_flight
 
     def unshown(self) -> dict[ClaimKey, str]:
-        """Claims that were written for a pod and that the watch does not show so, with the versions written."""
-        flights = self.in_flight.values()
-        return {one.key: one.version for one in flights if one.key is not None and one.version is not None}
+        """Claims that were written for a pod, or may be, and that the watch does not show so, with the versions written."""
+        flights = ((one.key, one.version or one.doubt) for one in self.in_flight.values())
+        return {key: version for key, version in flights if key is not None and version is not None}
 
     def assume(
         self,
@@ -190,13 +196,15 @@ class PromisedDevices:
         """Nobody needs it any more, but it may be written: over this version of the claim.
 
         `pod`: UID of the pod for which an answer may still come; without one, the claim has changed, and its watch
-        will tell.
+        will tell. So it will of a claim that was being made: that is deleted.
         """
         flight = self.in_flight.get(uid)
         claim = None if flight is None or flight.key is None else self.claims.get(flight.key)
         if flight is None:
             return
-        if not pod and (claim is None or claim.uid != uid or older(version, claim.resource_version)):
+        made = flight.key is not None and flight.key in self._to_be_made  # its UID is not known
+        there = claim is not None and (made or claim.uid == uid)
+        if not pod and (older(version, claim.resource_version) if claim is not None and there else not made):
             self.restore(uid)
             return
         self.in_flight[uid] = flight._replace(doubt=version)

@@ -37,6 +37,28 @@ def test_a_pod_that_is_not_bound_is_taken_out_of_its_claims(harness: Harness, on
     assert patch == Patch(CLAIM, "claim/c", version, TAKEN_OUT, "status", strategic=True)
 
 
+@pytest.mark.parametrize("shown", [False, True])
+def test_a_claim_that_was_being_made_keeps_its_device_until_it_is_gone(harness: Harness, shown: bool) -> None:
+    """The answer was lost, and the claim had changed: by us. Others had the device meanwhile (beside seed 920386)."""
+    api = Api(harness, node("n"), device_class(extendedResourceName="test/gpu"))
+    api.put(resource_slice("n", device("d0"), node="n"))
+    api.put(extended())
+    create = only(harness.cycles(), PreBindWrite)
+    made = create.writes[0].key
+    written = api.write(create)
+    status = only(harness.handle(written), PreBindWrite)
+    if shown:
+        api.show(made)
+    api.write(status)
+    harness.handle(PreBindWriteFailed("default/p", 409, "it has changed", written.written))
+    api.put(extended("q"))
+    assert not [one for one in harness.tick(20) + harness.cycles() if isinstance(one, PreBindWrite)]
+    harness.lose(*made)
+    again = only(harness.tick(20) + harness.cycles(), PreBindWrite)
+    assert again.writes[0].key != made
+    harness.lose(*again.writes[0].key)
+
+
 def test_the_claim_of_an_earlier_attempt_is_deleted_before_another_one_is_made(harness: Harness) -> None:
     """What deletes it may be late, and would delete the other one, which has another name besides (seed 920386)."""
     api = Api(harness, node("n"), device_class(extendedResourceName="test/gpu"))
