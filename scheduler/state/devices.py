@@ -204,9 +204,9 @@ class Devices(PromisedDevices):
                     self.restore(claim.uid)  # it was not written, and other pods of the group may write it
                 else:
                     self._let_go(claim.uid)
-            made = self._to_be_made.get(claim.key)
-            if made is not None and self.in_flight[made].is_over(claim.resource_version):
-                self._let_go(made)
+            number = self._to_be_made.get(claim.key)
+            if number is not None and self.in_flight[number].is_over(claim.resource_version):
+                self._let_go(number)
         return before
 
     def _note_rivals(self, claim: ResourceClaim, before: ResourceClaim | None) -> None:

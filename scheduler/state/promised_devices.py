@@ -93,7 +93,7 @@ class PromisedDevices:
         return uid in self.in_flight
 
     def unshown(self) -> dict[ClaimKey, str]:
-        """Claims that were written for a pod, or may be, and that the watch does not show so, with the versions written."""
+        """Claims that were written for a pod, or may be, and are not shown so, with the versions that were written."""
         flights = ((one.key, one.version or one.doubt) for one in self.in_flight.values())
         return {key: version for key, version in flights if key is not None and version is not None}
 
