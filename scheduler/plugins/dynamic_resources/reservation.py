@@ -116,8 +116,9 @@ def _to_be_made(pod: Pod, extended: ExtendedClaim, devices: Devices) -> Resource
         name = base + "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest)
         if (pod.namespace, name) not in devices.claims:
             break
+    number = f"{_NUMBER}{pod.uid}/{devices.names_given}"
     return ResourceClaim(
-        pod.namespace, name, _NUMBER + pod.uid, "", False, pod.uid, None, (), extended.spec, None, (), (), {}, b""
+        pod.namespace, name, number, "", False, pod.uid, None, (), extended.spec, None, (), (), {}, b""
     )
 
 

@@ -59,6 +59,24 @@ def test_a_claim_that_was_being_made_keeps_its_device_until_it_is_gone(harness: 
     harness.lose(*again.writes[0].key)
 
 
+def test_an_attempt_takes_no_device_that_the_one_before_may_have(harness: Harness) -> None:
+    """Each claim that is being made is known by a number of its own."""
+    api = Api(harness, node("n"), device_class(extendedResourceName="test/gpu"))
+    api.put(resource_slice("n", device("d0"), device("d1"), node="n"))
+    api.put(extended())
+    found = []
+    for _ in range(2):
+        create = only(harness.tick(20) + harness.cycles(), PreBindWrite)
+        written = api.write(create)
+        status = only(harness.handle(written), PreBindWrite)
+        harness.handle(PreBindWriteFailed("default/p", 409, "it has changed", written.written))
+        (patch,) = status.writes
+        found += [one["device"] for one in patch.change["status"]["allocation"]["devices"]["results"]]
+    assert sorted(found) == ["d0", "d1"]
+    for key in list(harness.engine.cluster.devices.unshown()):
+        harness.lose("ResourceClaim", *key)
+
+
 def test_the_claim_of_an_earlier_attempt_is_deleted_before_another_one_is_made(harness: Harness) -> None:
     """What deletes it may be late, and would delete the other one, which has another name besides (seed 920386)."""
     api = Api(harness, node("n"), device_class(extendedResourceName="test/gpu"))
