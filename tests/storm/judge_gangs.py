@@ -204,6 +204,9 @@ class GangJudge:
             return 0
         if any(pod["spec"].get("schedulingGates") or pod["metadata"].get("deletionTimestamp") for pod in pods):
             return 0
+        claims = {f"{unit.namespace}/{name}" for pod in pods for name in claimed(pod)}
+        if any(self._world.server.stored("resourceclaims", claim) is None for claim in claims):
+            return 0
         waiting = Counter(gang_of(pod) for pod in pods)
         lacking = {
             part: max(needed(group) - len(self._bound.get(part, ())), 0)
@@ -220,8 +223,6 @@ class GangJudge:
         taken: Counter[str] = Counter()
         where = {node_of(one) for one in server.objects("pods") if one["metadata"]["uid"] in self._all_bound(unit)}
         together = bool(claimed(pod)) and claimed(pod)[0] != pod["metadata"]["name"]
-        if any(server.stored("resourceclaims", f"{unit.namespace}/{name}") is None for name in claimed(pod)):
-            return 0
         if claimed(pod):
             for claim in server.objects("resourceclaims"):
                 taken.update(pool for pool, _ in given(claim))

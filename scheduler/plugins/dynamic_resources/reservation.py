@@ -206,7 +206,8 @@ def _caught_up(reservation: Reservation, assumed: AssumedPod, devices: Devices, 
     """Before a new leader gives the first devices, wait until the watch shows a write of its own to a claim.
 
     Then it has shown all that earlier leaders have written. A watch that stands still is noticed after a minute only,
-    and the API server refuses nobody a device that another claim has.
+    and the API server refuses nobody a device that another claim has. The first write may be shown by a list, in which
+    others' claims come after it; so there is a second one, which comes after the whole list.
     """
     given = [one for one in reservation.claims if one.allocation is not None]
     if not devices.taken_over or not given:
@@ -217,6 +218,9 @@ def _caught_up(reservation: Reservation, assumed: AssumedPod, devices: Devices, 
     for one in written:
         claim = devices.claims.get(one.key)
         if claim is not None and not older(claim.resource_version, assumed.written[one.object_key]):
+            if not reservation.shown:
+                reservation.shown = True
+                return Wait(seconds, (moved_on(claim),))
             devices.taken_over = False
             return None
     return Wait(seconds, on=frozenset(one.object_key for one in written), expired=UNSHOWN)

@@ -58,6 +58,8 @@ class Reservation(Struct):
     """It was said that the pod waits for devices to get ready."""
     further: bool = False
     """kube-scheduler's search finds no devices on the node: looking further did."""
+    shown: bool = False
+    """The watch has shown a write of a claim, and another one was asked for."""
     paused: bool = False
     """Other schedulers have had time to see what was written."""
     lost: str = ""

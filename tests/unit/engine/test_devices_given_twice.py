@@ -87,6 +87,20 @@ def test_a_new_leader_gives_nothing_before_its_watch_has_caught_up(harness: Harn
     assert writes(said) == []
 
 
+def test_a_list_that_shows_the_write_is_heard_to_its_end(harness: Harness, one: Api) -> None:
+    """What the leader before gave to another claim comes later in it (seed 1005232 of the storm)."""
+    one.put(claim("theirs", meta=FINALIZED))
+    one.store(claim("theirs", meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["other"])))
+    harness.engine.takes_over(harness.now, 145.0)
+    one.put(claiming(pod("p"), "c"))
+    harness.handle(one.write(only(harness.cycles(), PreBindWrite)))
+    (again,) = writes(one.show(CLAIM))
+    assert [write.subresource for write in again.writes if isinstance(write, Patch)] == [""], "no allocation"
+    harness.handle(one.write(again))
+    said = one.show(("ResourceClaim", "default", "theirs"), CLAIM)
+    assert "was given to claim default/theirs" in only(said, Failed).message
+
+
 def test_a_new_leader_whose_watch_has_caught_up_waits_for_nothing(harness: Harness, one: Api) -> None:
     """Once the watch has shown a write of its own to a claim, it has shown all that was written before."""
     one.put(resource_slice("n", device("d0"), device("d1"), node="n"))
@@ -96,6 +110,8 @@ def test_a_new_leader_whose_watch_has_caught_up_waits_for_nothing(harness: Harne
     first = only(harness.cycles(), PreBindWrite)
     answer = harness.handle(one.write(first))
     assert writes(answer) == []
+    (again,) = writes(one.show(CLAIM))
+    assert writes(harness.handle(one.write(again))) == []
     (given,) = writes(one.show(CLAIM))
     assert only(harness.handle(one.write(given)), Bind).node == "n"
     one.put(claiming(pod("q"), "d"))

@@ -129,6 +129,7 @@ def test_a_claim_that_the_leader_before_made_is_seen_late(harness: Harness) -> N
     meta = {**FINALIZED, "annotations": {EXTENDED_RESOURCE_CLAIM: "true"}, "ownerReferences": [owner]}
     api.put(claim("theirs", meta=meta, status=allocated(result("d1", "n"), node="n", reserved=["default/p"])))
     write_all(harness, api, [first])
+    write_all(harness, api, api.show(first.writes[0].key))
     said = api.show(first.writes[0].key)
     assert "was made for the pod as well" in only(said, Failed).message
     assert not [one for one in said if isinstance(one, Bind)]
