@@ -56,6 +56,13 @@ SCENES: dict[str, Plan] = {
         ),
         cast=(DEVICES, GANGS, ZONES),
     ),
+    "refused while leaving": scene(
+        "refused while leaving",
+        at(9.0, "requests", what="patch resourceclaims/status", chance=0.5, seconds=4.0, right=True, after=45.0),
+        at(9.0, "requests", what="create pods/binding", chance=0.5, seconds=4.0, code=403),
+        at(10.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6),
+        cast=(DEVICES,),
+    ),
     "behind small pods": scene("behind small pods", *_that_end(20), _gang(60.0, "r0", 3, 2000), cast=(GANGS, ROOMS)),
     "behind long pods": scene("behind long pods", *_that_end(220, 15), _gang(60.0, "r0", 3, 2000), cast=(GANGS, ROOMS)),
 }

@@ -204,7 +204,7 @@ CAUGHT_BY: dict[str, int | str] = {
     "starts-branches-alone": "branch too large",
     "insists-on-preferences": "one zone if possible",
     "trusts-its-group": "shared claim",
-    "waits-for-no-write": "entry gone late",
+    "waits-for-no-write": "refused while leaving",
     "trusts-earlier-leaders": "late from the dead",
     "lets-allocations-arrive": "allocated by the dead",
     "believes-its-watch": "stale heir5",
