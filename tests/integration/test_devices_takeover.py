@@ -20,8 +20,9 @@ from tests.integration.proxy import Proxy
 from tests.integration.test_two_at_once import SECONDS, TAKEOVER
 
 AddNodes = Callable[..., None]
-WRITTEN = ["PATCH c", "PATCH status", "POST binding"]
-"""What is written for a pod with the claim `c`, in this order: its finalizer, its allocation, and the Binding."""
+WRITTEN = ["PATCH c", "PATCH c", "PATCH status", "POST binding"]
+"""What a new leader writes for the first pod with a claim, `c`, in this order: its finalizer, the claim once more (to
+know that its watch has caught up), its allocation, and the Binding."""
 
 
 class Deadly(Proxy):
@@ -71,7 +72,7 @@ def devices(audited: ControlPlane, audited_namespace: str, add_nodes: AddNodes) 
     made.close()
 
 
-@pytest.mark.parametrize("written", [0, 1, 2])
+@pytest.mark.parametrize("written", [0, 1, 2, 3])
 def test_the_leader_dies_between_the_writes_of_a_claim(
     audited: ControlPlane, audited_namespace: str, harbour: Harbour, devices: Devices, deadly: Deadly, written: int
 ) -> None:
