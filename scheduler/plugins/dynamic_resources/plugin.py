@@ -271,8 +271,9 @@ class DynamicResources(Plugin):
     def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """Any slice or class, a claim that lets go of its devices, and whatever happens to a claim of the pod.
 
-        A claim that was made for a pod keeps it from all nodes as long as it is there, so its end helps; equal pods are
-        asked together. No claim helps a pod whose status does not name all of its own yet: its own change does.
+        A claim that was made for a pod keeps it from all nodes as long as it is there, so its end helps; equal pods of
+        a namespace are asked together, and others are not to pay for who makes such claims. No claim helps a pod whose
+        status does not name all of its own yet: its own change does.
         """
         if not event & ClusterEvent.DEVICE_CLAIM:
             return True
@@ -281,7 +282,9 @@ class DynamicResources(Plugin):
         except ClaimError:
             return False
         if not isinstance(new, ResourceClaim):  # it went, or an assumption did
-            return not isinstance(old, ResourceClaim) or old.allocation is not None or old.owner is not None
+            if not isinstance(old, ResourceClaim) or old.allocation is not None:
+                return True
+            return old.owner is not None and old.namespace == pod.namespace
         before = old if isinstance(old, ResourceClaim) else None
         if before is not None and before.allocation is not None and new.allocation is None:
             return True

@@ -226,6 +226,16 @@ async def test_true_that_waits_is_not_replaced_by_false() -> None:
     assert api.conditions()["PodGroupInitiallyScheduled"][0] == "True"
 
 
+async def test_what_is_refused_though_nothing_is_newer_is_sent_once_and_then_later() -> None:
+    """To send it again at once would be refused again."""
+    api = Api()
+    group = api.group()
+    api.errors = [ApiError(422, "Invalid", "no")] * 3
+    api.say(group, "True", "")
+    await api.done()
+    assert (len(api.asked), api.pauses) == (1, [1.0, 2.0, 4.0])
+
+
 async def test_a_newer_version_is_no_obstacle() -> None:
     api = Api()
     group = api.group()

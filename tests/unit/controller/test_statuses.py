@@ -288,6 +288,26 @@ async def test_not_written(id: str, errors: list[Exception]) -> None:
     assert [name for name, _, _ in api.written()] == ["q"]
 
 
+async def test_a_pod_that_is_always_newer_is_left_for_later() -> None:
+    """Somebody writes it between any two requests of ours."""
+    api = Api()
+    each = api.add(waiting("p"))
+    path, seen = "/api/v1/namespaces/default/pods/p", 0
+    get = api.get
+
+    async def and_changes(path: str, **how: Any) -> bytes:
+        nonlocal seen
+        found, seen = await get(path, **how), seen + 1
+        api.live[path]["metadata"]["resourceVersion"] = f"9{seen}"
+        return found
+
+    api.live[path]["metadata"]["resourceVersion"] = "90"
+    api.get = and_changes  # type: ignore[method-assign]
+    api.statuses.want(each, ("Unschedulable", "no"), None)
+    await api.done()
+    assert (seen, api.answers, api.patches) == (statuses.TRIES, [Unwritten("default/p")], [])
+
+
 @pytest.mark.parametrize("replaced", [False, True], ids=["gone", "replaced"])
 async def test_who_is_gone_needs_no_condition(replaced: bool) -> None:
     """Nor has its successor of the same name to hear of it."""

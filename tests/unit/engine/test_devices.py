@@ -348,6 +348,22 @@ def test_a_claim_of_an_earlier_attempt_is_deleted(harness: Harness) -> None:
     assert only(harness.tick(20) + harness.cycles(), PreBindWrite).writes, "it had no devices, and was in the way"
 
 
+def test_the_end_of_a_claim_without_devices_concerns_its_own_namespace(harness: Harness) -> None:
+    """Anybody may make and delete such claims all day: others do not pay for that."""
+    owner = {"kind": "Pod", "name": "p", "uid": "default/p", "controller": True}
+    meta = {"ownerReferences": [owner], "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}}
+    api = Api(harness, node("n"), device_class(extendedResourceName="test/gpu"), claim("made", meta=meta))
+    theirs = extended("q")
+    theirs["metadata"] |= {"namespace": "elsewhere", "uid": "elsewhere/q"}
+    api.put(theirs)
+    api.put(extended())
+    harness.cycles()
+    harness.lose("ResourceClaim", "default", "made", "claim/made")
+    harness.tick(0)
+    assert place_of(harness) is not Place.UNSCHEDULABLE
+    assert place_of(harness, "elsewhere/q") is Place.UNSCHEDULABLE
+
+
 def test_a_class_that_comes_later_serves_an_extended_resource(harness: Harness) -> None:
     """NodeResourcesFit leaves to devices what no node has, and what it kept is asked again."""
     api = Api(harness, node("n"), resource_slice("n", device("d0"), node="n"))
