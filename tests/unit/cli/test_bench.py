@@ -62,12 +62,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as serving:
         assert serving.stdout is not None
         url = serving.stdout.readline().split()[-1]
-        berth = [str(Path(sys.executable).with_name("berth")), "run", "--kubeconfig", str(kubeconfig)]
+        # No port of its own: these tests run on several Pythons at once, and only one of them could have it.
+        options = ["--kubeconfig", str(kubeconfig), "--secure-port", "0"]
+        berth = [str(Path(sys.executable).with_name("berth")), "run", *options]
         with subprocess.Popen(berth, stderr=log) as scheduling:
             yield url, str(kubeconfig)
+            ended = scheduling.poll()
             scheduling.terminate()
         serving.terminate()
     log.close()
+    assert ended is None, Path(log.name).read_text()
 
 
 def left(url: str, path: str) -> list[str]:
