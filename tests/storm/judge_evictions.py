@@ -60,6 +60,8 @@ class EvictionJudge:
         """Pods that were evicted."""
         self._unhealthy: dict[str, float] = {}
         """Budget → when one of its pods was last lost to something else."""
+        self._taken: dict[str, list[tuple[float, int, int]]] = {}
+        """Node → when pods came and went, and by how much millicores and pods that it has changed then."""
         server = world.server
         for plural, see in (("nodes", self._node), ("pods", self._pod)):
             server.store.collection(server.registry.built_in(plural).collection).listeners[_Hears(see)] = None
@@ -180,7 +182,7 @@ class EvictionJudge:
         )
 
     def _broken(self) -> list[str]:
-        """Pods of owners of which no pod was ever evicted, without a budget, that another node has room for."""
+        """Pods of owners of which no pod was ever evicted, without a budget, that another node has had room for."""
         server, now = self._world.server, self._world.now
         found = []
         for pod in server.objects("pods"):
@@ -193,18 +195,28 @@ class EvictionJudge:
             if any(covers(budget, pod) for budget in server.objects("poddisruptionbudgets")):
                 continue
             for node in server.objects("nodes"):
-                there = [
-                    one for one in server.objects("pods") if node_of(one) == node["metadata"]["name"] and not ended(one)
-                ]
+                name = node["metadata"]["name"]
+                there = [one for one in server.objects("pods") if node_of(one) == name and not ended(one)]
+                used, count = self._most_lately(name, sum(map(cpu_of, there)), len(there))
                 cpu, most = room_of(node)
                 selected = pod["spec"].get("nodeSelector", {}).items() <= node["metadata"]["labels"].items()
                 open_ = node["metadata"]["labels"].get(DISK) == "ssd" and not node["spec"].get("unschedulable")
-                open_ = open_ and not self._judge.spoken_for(node["metadata"]["name"], pod)
+                open_ = open_ and not self._judge.spoken_for(name, pod)
                 alone = not pod["spec"].get("affinity") and pod["spec"]["schedulerName"] == "berth"
-                if open_ and selected and alone and sum(map(cpu_of, there)) + cpu_of(pod) <= cpu and len(there) < most:
+                if open_ and selected and alone and used + cpu_of(pod) <= cpu and count < most:
                     found.append(f"{meta['namespace']}/{meta['name']}")
                     break
         return found
+
+    def _most_lately(self, node: str, used: int, count: int) -> tuple[int, int]:
+        """The most millicores and pods that a node had lately. What becomes free is soon taken by pods that wait."""
+        most = used, count
+        for at, cpu, pods in reversed(self._taken.get(node, ())):
+            if self._world.now - at > KEPT_SECONDS:
+                break
+            used, count = used - cpu, count - pods
+            most = max(most[0], used), max(most[1], count)
+        return most
 
     def restored(self) -> None:
         """The server came back from a backup: labels are what they were then, and nobody is told.
@@ -233,6 +245,13 @@ class EvictionJudge:
 
     def _pod(self, change: Change) -> None:
         old, new = change.old, change.new.obj
+        before = "" if old is None or ended(old.obj) else node_of(old.obj)
+        after = "" if change.type == "DELETED" or ended(new) else node_of(new)
+        if before != after:
+            cpu = cpu_of(new)
+            self._taken.setdefault(before or after, []).append(
+                (self._world.now, cpu if after else -cpu, 1 if after else -1)
+            )
         was = old is not None and healthy(old.obj)
         gone = change.type == "DELETED" or not healthy(new)
         target = any(one.get("reason") == "EvictionByEvictionAPI" for one in new["status"].get("conditions", ()))

@@ -56,6 +56,11 @@ class Entry(Struct, eq=False):
     """Attempts since the last success after which no pod could go on."""
     errors: int = 0
     """Attempts in a row that ended with an error. If there are any, the backoff depends on them."""
+    failed: int = 0
+    """Attempts in a row that gave nodes to pods of which one could not be bound, and came back while others waited. It
+    may be another one each time."""
+    failed_before: int = 0
+    """The same without the last attempt."""
     once_more: bool = False
     """The group is tried although pods are missing. If they still are, it gives up the nodes that are kept for it."""
     overruns: int = 0

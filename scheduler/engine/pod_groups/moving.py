@@ -30,12 +30,17 @@ class GroupsMoved(GroupsAsked):
     """Has each group in the place where it belongs."""
 
     def group_backoff(self, entry: Entry) -> float:
-        """How long a group backs off; the longest backoff grows with the root of the number of its pods."""
+        """How long a group backs off; the longest backoff grows with the root of the number of its pods.
+
+        For pods that could not be bound it is no longer than that of a pod, as others of the group wait with them.
+        """
         if entry.overruns:
             return self._budget.backoff(entry.overruns)
         count = entry.errors or entry.rejections
         longest = self.max_backoff * sqrt(max(len(entry.pods), 1))
-        return float(min(self.initial_backoff * 2 ** min(count - 1, 32), longest)) if count else 0.0
+        together = min(self.initial_backoff * 2 ** min(count - 1, 32), longest) if count else 0.0
+        failed = min(self.initial_backoff * 2 ** min(entry.failed - 1, 32), self.max_backoff) if entry.failed else 0.0
+        return float(max(together, failed))
 
     def _settle(self, entry: Entry, now: float, cause: Cause) -> None:
         """Have the group where it belongs, by whether any of its pods is held."""
@@ -209,7 +214,7 @@ class GroupsMoved(GroupsAsked):
                 self._active.push(entry.order, leader)
             case Place.BACKOFF:
                 self._strict_backoff.push(entry.order, leader)
-                if entry.early and not (entry.errors or entry.overruns):
+                if entry.early and not (entry.errors or entry.failed or entry.overruns):
                     self._early_groups.push(entry.returned_at, leader)
             case _:
                 self._flush.push(entry.order, leader)

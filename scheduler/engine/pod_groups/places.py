@@ -58,14 +58,23 @@ class GroupedPlaces(GroupsMoved):
         """A pod comes, or comes back, to the other waiting pods of its group. `since`: when it had its turn in the
         order of the queue, if it was in another group's entry."""
         entry = self._entries.get(key)
+        longer = False
         if entry is None:
             entry = self._entries[key] = Entry(key, now if since is None else since)
             entry.attempts, entry.returned_at = queued.attempts, queued.returned_at
             entry.errors, entry.rejections = queued.errors, queued.rejections
+        elif queued.errors:
+            # Its binding failed, while others of the group waited: those that have no room, say.
+            before = self.group_backoff(entry)
+            entry.failed = entry.failed_before + 1
+            entry.returned_at = max(entry.returned_at, queued.returned_at)
+            longer = self.group_backoff(entry) > before
         self._add(entry, queued)
         ticket = entry.ticket
         self._ask_about(entry, queued, now)
         self._settle(entry, now, cause)
+        if longer and not entry.trying and entry.place in (Place.ACTIVE, Place.BACKOFF):
+            self._back_off(entry, now, cause)
         if entry.ticket == ticket and queued.entry is entry:
             self._count(entry.place, cause, 1)
             queued.story.note(self._queued(queued, entry, now, cause))
@@ -269,6 +278,9 @@ class GroupedPlaces(GroupsMoved):
             # Permit or Reserve may have refused some of them: these must not come back at once, over and over.
             entry.rejections = max((queued.rejections for queued in came), default=0)
             entry.errors = max((queued.errors for queued in came), default=0)
+            entry.failed_before, entry.failed = entry.failed, 0
+        elif not came:
+            entry.failed = 0
         if ended is not Ended.REJECTED or missed or came:
             self._ask_all_and_wake(entry, now, cause)
             return

@@ -160,3 +160,25 @@ def test_something_happens_while_it_is_tried() -> None:
     assert entry(harness).rejections == 4
     assert next_tick(harness) < SOON
     assert validate(harness.engine.cluster) == []
+
+
+@pytest.mark.parametrize("kept_busy", [False, True], ids=["alone", "beside others"])
+def test_bindings_that_fail_beside_a_pod_that_waits(kept_busy: bool) -> None:
+    """The gang has enough with two pods, whose Bindings fail each time; the third one has no room, and waits."""
+    harness = Harness()
+    harness.handle(Follows(NATIVE, True))
+    harness.put(node("n0", "2"), group(), member("train-0"), member("train-1"), member("train-2"))
+    pauses: list[float] = []
+    tried_at = harness.now
+    while len(pauses) < 7:
+        sent = [one for one in harness.cycles() if isinstance(one, Bind)]
+        if sent:
+            pauses.append(harness.now - tried_at)
+            tried_at = harness.now
+        for one in sent:
+            harness.bind_failed(one.pod.uid, 403)
+        if kept_busy:
+            passes_by(harness)
+        harness.tick(next_tick(harness))
+    assert pauses[1:] == pytest.approx([1.0, 2.0, 4.0, 8.0, 10.0, 10.0], abs=SOON)
+    assert validate(harness.engine.cluster) == []
