@@ -18,6 +18,7 @@ from scheduler.kube.loop import loop_factory
 from scheduler.kube.reviews import Reviews
 from scheduler.telemetry import log as lines
 from scheduler.telemetry.serving import Address, Endpoints, Gate, Serving
+from scheduler.telemetry.unhandled import tell_unhandled
 
 LOST = 1
 SERVE_AFTER = 1.0
@@ -35,6 +36,7 @@ def run_service(service: Coroutine[Any, Any, None]) -> int:
     """
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.get_loop().set_exception_handler(tell_unhandled)
             runner.run(service)
         return 0
     except (LeaseLostError, BaseExceptionGroup) as error:

@@ -25,6 +25,7 @@ from scheduler.telemetry.health import Checks
 from scheduler.telemetry.heartbeat import Heartbeat
 from scheduler.telemetry.instruments import Instrument, Reading, read
 from scheduler.telemetry.listening import listen
+from scheduler.telemetry.unhandled import tell_unhandled
 
 if TYPE_CHECKING:
     from scheduler.telemetry.port import Port
@@ -131,6 +132,7 @@ class Serving:
             # As the main loop is: of uvloop's connections nothing is left, of asyncio's a kilobyte each until the
             # garbage collector looks at what is old, which `collector` allows it once a day.
             with asyncio.Runner(loop_factory=type(main)) as runner:
+                runner.get_loop().set_exception_handler(tell_unhandled)
                 runner.run(self._serve(main))
         except Exception:
             log.exception("serving ended, this is a bug of Berth")

@@ -30,6 +30,7 @@ from scheduler.kube.errors import ApiError, ConfigError, Unreachable
 from scheduler.kube.resources import METADATA_POLICIES
 from scheduler.kube.wire import MALFORMED, Version, list_page, older, read_version
 from scheduler.policy.operator.pulse import STREAM_SECONDS, Pulse
+from scheduler.telemetry.unhandled import tell_unhandled
 
 LOOK_SECONDS = 2.0
 """Between two looks whether MetadataPolicies are served."""
@@ -195,6 +196,7 @@ class Kopf:
         reason = "kopf stopped"
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                self._loop.set_exception_handler(tell_unhandled)
                 runner.run(self._operate())
         except asyncio.CancelledError:
             reason = "kopf was cancelled"
