@@ -22,6 +22,7 @@ from scheduler.kube.listwatch import Phase
 from scheduler.kube.machine import Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import DEVICES, GROUPS, PODS, SCHEDULING, Resource
+from scheduler.model.devices import CLAIM
 from scheduler.model.kinds import Decoder, Modelled
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -90,6 +91,10 @@ class ClusterWatch:
         for reflector in self.reflectors:
             if anew and reflector.resource is PODS:
                 reflector.redeliver()
+
+    async def compare_claims(self, seconds: float) -> bool:
+        """Compare the claims that are known with a list, and repair them; whether that was done in time."""
+        return await next(one for one in self.reflectors if one.resource.called == CLAIM).compare(seconds)
 
     def _reflector(self, client: Client, resource: Resource) -> Reflector[Any]:
         kind, keeping = resource.called, self._originals.keeping

@@ -24,7 +24,7 @@ from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Instruction
-from scheduler.engine.stimuli import Broke, Cycle, Stimulus, Tick
+from scheduler.engine.stimuli import Broke, Compared, Cycle, Stimulus, Tick
 from scheduler.framework.config import Extender, SchedulerConfiguration
 from scheduler.framework.extenders import in_order
 from scheduler.framework.runtime import Framework
@@ -52,6 +52,8 @@ LOOP_TURNS = 4
 """Turns of the event loop after each turn of costly work (`engine/turns.py`). What is under way for other pods needs
 several of them: bytes are received, then decoded, then a pod is decided, then its Binding is sent. With a slice of
 costly work in each of them, a pod would wait for all these slices."""
+COMPARED_SECONDS = 60.0
+"""So long a new leader tries to compare the claims that it knows with a list, before it gives devices all the same."""
 _IDLE_SECONDS = 30.0
 _BUG = "a bug of the scheduler, whose log says more"
 """What a pod is told whose cycle failed; the exception itself would tell its author nothing."""
@@ -113,6 +115,7 @@ class Scheduler:
         self._observe = observe
         self._elector = elector
         self._led = elector is None
+        self._took_over = asyncio.Event()
         name = f"berth-{machine.name}"
         self.writer = Writer(client, self.receive, name, machine=machine, view=lambda: self.sight)
         self.calls = Calls(self.receive)
@@ -145,7 +148,8 @@ class Scheduler:
         Raises LeaseLostError, in a group, when it was the leader and lost the Lease; writes in progress are cancelled.
         """
         async with asyncio.TaskGroup() as tasks:
-            following = [tasks.create_task(work) for work in (*self.watch.work(), self._unshown.run())]
+            works = (*self.watch.work(), self._unshown.run(), self._compare_claims())
+            following = [tasks.create_task(work) for work in works]
             self.blocks.start()
             try:
                 await self._sync()
@@ -165,7 +169,8 @@ class Scheduler:
         async def lead() -> None:
             if self._elector is not None:
                 log.info("leads", identity=self._elector.term.identity)
-                self.writer.overtake(self.engine.takes_over(self._clock(), SETTLED + STALE_SECONDS))
+                self.writer.overtake(self.engine.takes_over(self._clock(), SETTLED + STALE_SECONDS, True))
+                self._took_over.set()
             self._led = True
             self._awake.set()
             await asyncio.wait((loop,))
@@ -248,6 +253,13 @@ class Scheduler:
             placed_pods=len(self.engine.cluster),
         )
         self._synced.set()
+
+    async def _compare_claims(self) -> None:
+        """After another leader, find out which devices it gave, also where the watch of claims has lost events."""
+        await self._took_over.wait()
+        if not await self.watch.compare_claims(COMPARED_SECONDS):
+            log.warning("claims could not be compared with a list; devices are given by what the watch has shown")
+        self.receive(Compared())
 
     async def _apply_inbox(self) -> None:
         """Apply what has arrived, and what follows from it before the first decision."""

@@ -31,6 +31,7 @@ from scheduler.engine.queue import Queue
 from scheduler.engine.scheduling_cycle import SchedulingCycles
 from scheduler.engine.stimuli import (
     Broke,
+    Compared,
     Cycle,
     ExtendersAnswered,
     ExtendersFailed,
@@ -56,6 +57,7 @@ from scheduler.framework.extenders import in_order
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
 from scheduler.framework.verify import Verifier
+from scheduler.model.devices import EVERY_CLAIM
 from scheduler.model.namespaced import SelectingObject
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
@@ -209,14 +211,16 @@ class Engine:
             for pod in self.cluster.pod_groups.waiting_in_trees():
                 self._pods.put(pod, now)
 
-    def takes_over(self, now: float, unknown_seconds: float) -> list[Patch]:
+    def takes_over(self, now: float, unknown_seconds: float, comparing: bool = False) -> list[Patch]:
         """This process leads from now on, and another one has led before: its last writes may not be known yet.
 
         `unknown_seconds`: how long it takes at most until its Bindings are over, and the watch has shown them.
+        `comparing`: no devices are given until `Compared` says that what is known of claims is what there is.
         Returns what is to be written at once, each for itself.
         """
         devices = self.cluster.devices
         devices.taken_over = devices.late_bindings = True
+        devices.uncompared = comparing
         self._bindings_known_at = now + unknown_seconds
         return self.left_claims.begun(self.queue)
 
@@ -271,6 +275,9 @@ class Engine:
             case PostFilterWriteFailed(uid, writes):
                 self.cluster.devices.not_written(one.uid for one in writes if isinstance(one, Patch))
                 self.queue.try_again(uid, now)
+            case Compared():
+                self.cluster.devices.uncompared = False
+                self.binding.changed(EVERY_CLAIM, now)
             case TakingOut(uid):
                 self.cluster.devices.take_out(uid)
             case TakenOut(uid, written):

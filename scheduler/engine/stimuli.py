@@ -35,6 +35,10 @@ class Follows(Struct, frozen=True):
     followed: bool
 
 
+class Compared(Struct, frozen=True):
+    """What is known of claims was compared with a list, after this process began to lead, and repaired."""
+
+
 class OfBindingCycle(Struct, frozen=True):
     """The answer to an instruction of a pod's binding cycle."""
 
@@ -167,6 +171,7 @@ Stimulus = (
     Put
     | Gone
     | Follows
+    | Compared
     | OfBindingCycle
     | ExtendersAnswered
     | ExtendersFailed

@@ -36,7 +36,7 @@ SILENT_SECONDS = 5.0
 """How long a watch from which nothing comes may be behind a list; kube-apiserver's are behind by milliseconds."""
 BEHIND_SECONDS = 30.0
 """How long a watch from which something comes may be behind a list: it may be slow."""
-LOOK_SECONDS = 0.5
+LOOK_SECONDS, HASTY_LOOK_SECONDS = 0.5, 0.05
 SPREAD = 0.25
 """The part of the time between two checks over which the pages of one are spread."""
 ASKED_RATE, ASKED_BURST = 1 / 120, 3
@@ -94,6 +94,7 @@ class CrossCheck:
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
         self._selectors = {word: text for word, text in selectors.items() if text}
         self._asked = Bucket(ASKED_RATE, ASKED_BURST)
+        self._wanted_at: float | None = None
         self._stage = _Stage.WAITING
         self._due: float | None = None
         self._ended = 0.0
@@ -124,6 +125,21 @@ class CrossCheck:
                 return True
         return False
 
+    def want(self, now: float) -> None:
+        """Check now, and again after each repair, until a check that begins from now on has found no difference."""
+        self._wanted_at = now
+        if self._stage is _Stage.WAITING:
+            self._due = now
+
+    def give_up(self) -> None:
+        """Nobody waits for that any more."""
+        self._wanted_at = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether no such check has ended so yet."""
+        return self._wanted_at is not None
+
     def turn(self, now: float) -> Turn:
         """What to do next. After Lost and Back the kind has to be listed again."""
         match self._stage:
@@ -150,7 +166,8 @@ class CrossCheck:
         ready = machine.synced and machine.phase in (Phase.LISTED, Phase.WATCHING)
         if now < self._due or not ready:
             # A kind that is not there has nothing to compare, perhaps for ever: it is not looked at twice a second.
-            return Pause(max(self._due - now, LOOK_SECONDS if machine.synced else RETRY_SECONDS))
+            look = HASTY_LOOK_SECONDS if self.wanted else LOOK_SECONDS
+            return Pause(max(self._due - now, look if machine.synced else RETRY_SECONDS))
         self._stage = _Stage.LISTING
         self._began = self._next_at = now
         self._lists = machine.counts.lists
@@ -191,14 +208,14 @@ class CrossCheck:
                 self._differ[key] = (meta.uid, version)
         self._next = page.metadata.next
         pages = len(known) // PAGE_SIZE + 1
-        self._next_at = now + SPREAD * self._every / pages * (0.5 + self._rng())
+        self._next_at = now if self.wanted else now + SPREAD * self._every / pages * (0.5 + self._rng())
         if not self._next:
             self._stage = _Stage.COMPARING
             self._rest = iter(list(known))
 
     def failed(self, error: ApiError | Unreachable, now: float) -> None:
         """A page did not come. The next check is made soon: what fails may be why events are lost."""
-        if isinstance(error, ApiError) and error.retry_after is None and error.status != 410:
+        if isinstance(error, ApiError) and error.retry_after is None and error.status != 410 and not self.wanted:
             self._end(now)
         else:
             at_least = error.retry_after if isinstance(error, ApiError) else None
@@ -236,16 +253,21 @@ class CrossCheck:
             machine.counts.checks += 1
             machine.heard_at = max(machine.heard_at or 0.0, self._began)
             self._lost_in_row = 0
+            if self._wanted_at is not None and self._began >= self._wanted_at:
+                self._wanted_at = None
             self._end(now)
             return self._wait(now)
         heard = (machine.heard_at or 0.0) > self._began
         left = self._listed_at + (BEHIND_SECONDS if heard else SILENT_SECONDS) - now
         if left > 0 and older(objects.position, self._version):
-            return Pause(min(left, LOOK_SECONDS))
+            return Pause(min(left, HASTY_LOOK_SECONDS if self.wanted else LOOK_SECONDS))
         machine.counts.checks += 1
         machine.counts.lost += lost
         self._lost_in_row += 1
-        self._end(now, self._pace() * min(2 ** (self._lost_in_row - 1), 4))
+        if self.wanted:
+            self._end(now, 0.0 if self._lost_in_row == 1 else RETRY_SECONDS)  # a list has not repaired it
+        else:
+            self._end(now, self._pace() * min(2 ** (self._lost_in_row - 1), 4))
         return Lost(lost)
 
     def _go_over(self) -> bool:
@@ -280,5 +302,5 @@ class CrossCheck:
     def _end(self, now: float, seconds: float | None = None) -> None:
         self._stage = _Stage.WAITING
         self._ended = now
-        self._due = now + (self._pace() if seconds is None else seconds)
+        self._due = now + ((0.0 if self.wanted else self._pace()) if seconds is None else seconds)
         self._seen, self._differ, self._absent, self._rest, self._still = set(), {}, {}, iter(()), iter(())

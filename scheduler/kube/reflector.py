@@ -101,6 +101,7 @@ class Reflector(Generic[T]):
         self._on_trust = on_trust
         self._told_back = 0
         self._nudged = asyncio.Event()
+        self._compared = asyncio.Event()
         self._check: CrossCheck | None = None
         if check_seconds is not None:
             self._check = CrossCheck(
@@ -179,6 +180,25 @@ class Reflector(Generic[T]):
         if self._check is not None and self._check.soon(self._clock()):
             self._nudged.set()
 
+    async def compare(self, seconds: float) -> bool:
+        """Compare what is known with a list now, and list again what differs, until nothing does.
+
+        Whether that was done within so many seconds. A kind that can't be followed, or is never checked, has nothing to
+        compare.
+        """
+        if self._check is None or self.refused is not None:
+            return True
+        self._check.want(self._clock())
+        self._compared.clear()
+        self._nudged.set()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._compared.wait()
+        except TimeoutError:
+            self._check.give_up()
+            return False
+        return True
+
     def stray(self) -> None:
         """Another kind has shown that the server's data is that of a backup: list again, believe nothing known."""
         self._machine.stray()
@@ -222,6 +242,8 @@ class Reflector(Generic[T]):
         while True:
             match check.turn(self._clock()):
                 case Pause(seconds):
+                    if not check.wanted:
+                        self._compared.set()
                     await self._nap(seconds)
                 case FetchPage(query, seconds):
                     try:

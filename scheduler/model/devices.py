@@ -328,4 +328,6 @@ class ResourceClaim(Struct, gc=False, frozen=True, eq=False):
 
 DeviceKind = ResourceClaim | ResourceSlice | DeviceClass | DeviceTaintRule
 CLAIM = "ResourceClaim"
+EVERY_CLAIM = (CLAIM, "", "")
+"""For whoever waits until all claims are known."""
 DEVICE_KINDS = (CLAIM, "ResourceSlice", "DeviceClass", "DeviceTaintRule")

@@ -50,6 +50,8 @@ class Devices(PromisedDevices):
         self.taken_over = False
         """Another process has led before, and the watch of claims has shown no write of ours yet. It may stand still,
         and not have shown which devices that process gave."""
+        self.uncompared = False
+        """Another process has led before, and what is known of claims is being compared with a list of them."""
         self.late_bindings = False
         """What another process has sent before may still bind pods, or did and the watch has not shown it yet. So a pod
         for which a claim is reserved may have a node."""

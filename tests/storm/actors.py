@@ -354,7 +354,10 @@ class Controllers:
             body["spec"] |= {"activeDeadlineSeconds": wanted.lasts, "restartPolicy": "Never"}
         if wanted.promise:
             body["metadata"]["annotations"] = {ANNOTATION: PROMISE}
-            owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": kind, "uid": f"owner/{namespace}/{kind}"}
+            # A namespace that is made again has other controllers than before, of the same names.
+            home = self._server.stored("namespaces", namespace)
+            uid = f"owner/{'' if home is None else home['metadata']['uid']}/{kind}"
+            owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": kind, "uid": uid}
             body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
         if wanted.claims and wanted.claims != "extended":
             claim = name if wanted.claims == "own" else kind

@@ -530,6 +530,33 @@ FOUND: tuple[Found, ...] = (
         ),
     ),
     Found(
+        "a new leader whose watch of claims had lost events, and went on",
+        "it gave two devices once more that the leader before had given (beside seed 1200769)",
+        scene(
+            "lost heir9",
+            at(50.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=6, gated=True),
+            at(62.0, "watch-lines", plural="resourceclaims", how="lost", chance=0.5, seconds=6.0),
+            at(63.0, "ungate"),
+            at(68.5, "kill", who="berth-a", seconds=60.0),
+            at(80.0, "want", namespace="blue", name="d1", cpu=50, claims="own", replicas=6),
+            cast=(DEVICES,),
+        ),
+    ),
+    Found(
+        "the same, and claims can't be listed either for as long as it tries",
+        "no fault: it gave no devices before its watch had shown its own writes",
+        scene(
+            "unlisted heir2",
+            at(30.0, "want", namespace="blue", name="d1", cpu=50, claims="own", replicas=1),
+            at(50.0, "want", namespace="blue", name="d0", cpu=50, claims="own", replicas=10, gated=True),
+            at(61.0, "requests", what="list resourceclaims", chance=1.0, seconds=130.0, code=500),
+            at(62.0, "watch-lines", plural="resourceclaims", how="lost", chance=1.0, seconds=130.0),
+            at(63.0, "ungate"),
+            at(75.0, "kill", who="berth-a", seconds=60.0),
+            cast=(DEVICES,),
+        ),
+    ),
+    Found(
         "a silent watch that is given up while the API server stands still",
         "no fault: the process had closed it, and the judge asked the server, which did not know that (seed 54148)",
         scene(

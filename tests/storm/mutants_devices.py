@@ -50,6 +50,12 @@ def believes_its_watch() -> Iterator[None]:
         yield
 
 
+@mutant("a new leader gives devices before what its watch has lost is found")
+def compares_nothing() -> Iterator[None]:
+    with _knows_all("uncompared"):
+        yield
+
+
 @mutant("a new leader takes back what is reserved for pods that the leader before may have bound")
 def frees_what_is_reserved() -> Iterator[None]:
     with _knows_all("late_bindings"):
@@ -61,7 +67,7 @@ def _knows_all(doubt: str) -> Iterator[None]:
     """A new leader does not have this doubt about the leader before."""
     takes_over = was(Engine, "takes_over")
 
-    def careless(self: Engine, *given: float) -> list[Patch]:
+    def careless(self: Engine, *given: Any) -> list[Patch]:
         writes: list[Patch] = takes_over(self, *given)
         setattr(self.cluster.devices, doubt, False)
         return writes

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from scheduler.framework.binding import NOW, AssumedPod, Create, Delete, ObjectKey, Patch, Wait, Write
-from scheduler.model.devices import CLAIM, EXTENDED_RESOURCE_CLAIM, FINALIZER, ResourceClaim
+from scheduler.model.devices import CLAIM, EVERY_CLAIM, EXTENDED_RESOURCE_CLAIM, FINALIZER, ResourceClaim
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey, PodGroup
@@ -36,6 +36,7 @@ from scheduler.state.promised_devices import older
 
 FURTHER = "kube-scheduler's search finds no devices there, looking further did"
 UNSHOWN = "the watch does not show what was written to claims"
+UNCOMPARED = "it is not known yet which devices the last leader has given"
 PENDING = "BindingConditionsPending"
 """The reason of the event that says what the pod waits for."""
 RESERVED_OVER = "podberth.dev/reserved-over"
@@ -208,10 +209,14 @@ def _caught_up(reservation: Reservation, assumed: AssumedPod, devices: Devices, 
     Then it has shown all that earlier leaders have written. A watch that stands still is noticed after a minute only,
     and the API server refuses nobody a device that another claim has. The first write may be shown by a list, in which
     others' claims come after it; so there is a second one, which comes after the whole list.
+
+    What the watch has lost before is found by comparison: wait for that as well.
     """
     given = [one for one in reservation.claims if one.allocation is not None]
-    if not devices.taken_over or not given:
+    if not given:
         return None
+    if not devices.taken_over:
+        return Wait(seconds, on=frozenset((EVERY_CLAIM,)), expired=UNCOMPARED) if devices.uncompared else None
     written = [one for one in given if one.object_key in assumed.written]
     if not written:
         return Wait(seconds, (moved_on(_there(given[0], devices)),))
@@ -222,7 +227,7 @@ def _caught_up(reservation: Reservation, assumed: AssumedPod, devices: Devices, 
                 reservation.shown = True
                 return Wait(seconds, (moved_on(claim),))
             devices.taken_over = False
-            return None
+            return _caught_up(reservation, assumed, devices, seconds)
     return Wait(seconds, on=frozenset(one.object_key for one in written), expired=UNSHOWN)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.engine.instructions import Bind, DeviceGivenTwice, Failed, Instruction, PreBindWrite, Withdraw
 from scheduler.engine.left_claims import MOST_BEGUN
-from scheduler.engine.stimuli import Bound
+from scheduler.engine.stimuli import Bound, Compared
 from scheduler.framework.binding import Patch
 from tests.builders import node, pod
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
@@ -113,6 +113,38 @@ def test_a_new_leader_whose_watch_has_caught_up_waits_for_nothing(harness: Harne
     (again,) = writes(one.show(CLAIM))
     assert writes(harness.handle(one.write(again))) == []
     (given,) = writes(one.show(CLAIM))
+    assert only(harness.handle(one.write(given)), Bind).node == "n"
+    one.put(claiming(pod("q"), "d"))
+    (given,) = writes(harness.cycles())
+    assert [write.subresource for write in given.writes if isinstance(write, Patch)] == ["status"]
+
+
+def test_a_new_leader_gives_nothing_before_claims_are_compared(harness: Harness, one: Api) -> None:
+    """The watch shows its writes, and has lost what the leader before gave (beside seed 1200769 of the storm)."""
+    one.put(claim("theirs", meta=FINALIZED))
+    one.store(claim("theirs", meta=FINALIZED, status=allocated(result("d0", "n"), node="n", reserved=["other"])))
+    harness.engine.takes_over(harness.now, 145.0, True)
+    one.put(claiming(pod("p"), "c"))
+    harness.handle(one.write(only(harness.cycles(), PreBindWrite)))
+    (again,) = writes(one.show(CLAIM))
+    assert writes(harness.handle(one.write(again))) == []
+    assert writes(one.show(CLAIM)) == [], "the watch has caught up, and what it has lost is not known"
+    said = one.show(("ResourceClaim", "default", "theirs"))
+    assert "was given to claim default/theirs" in only(said, Failed).message
+    assert writes(harness.handle(Compared())) == []
+
+
+def test_once_claims_are_compared_nobody_waits(harness: Harness, one: Api) -> None:
+    """Those that waited for it go on, and others do not wait."""
+    one.put(resource_slice("n", device("d0"), device("d1"), node="n"))
+    one.put(claim("d", meta=FINALIZED))
+    harness.engine.takes_over(harness.now, 145.0, True)
+    one.put(claiming(pod("p"), "c"))
+    harness.handle(one.write(only(harness.cycles(), PreBindWrite)))
+    (again,) = writes(one.show(CLAIM))
+    harness.handle(one.write(again))
+    assert writes(one.show(CLAIM)) == []
+    (given,) = writes(harness.handle(Compared()))
     assert only(harness.handle(one.write(given)), Bind).node == "n"
     one.put(claiming(pod("q"), "d"))
     (given,) = writes(harness.cycles())

@@ -277,3 +277,49 @@ def test_a_check_that_found_nothing_counts_as_heard() -> None:
     world = Checked(A)
     world.run(listing(30, A), until=START + 20.0)
     assert world.watch.heard_at == pytest.approx(START + 12.5)
+
+
+def test_a_check_that_is_wanted_begins_at_once() -> None:
+    """Its pages follow each other at once, and it has ended when nothing differs."""
+    world = Checked(*(thing(f"p{i}", 5) for i in range(3)))
+    world.check.want(world.now)
+    pages = [listing(30, thing(f"p{i}", 5), go_on="t" if i < 2 else "") for i in range(3)]
+    world.run(*pages, until=START + 0.01)
+    assert (len(world.asked), world.check.wanted, world.watch.counts.checks) == (3, False, 1)
+
+
+def test_a_check_that_had_begun_before_is_not_the_wanted_one() -> None:
+    """Its list may be from before; so another one follows it at once."""
+    world = Checked(A)
+    world.run(until=START + 12.5)
+    world.run(until=START + 13.0)  # it asks for a list
+    world.now += 0.5
+    world.check.want(world.now)
+    world.run(listing(30, A), until=world.now + 0.01)
+    assert (len(world.asked), world.check.wanted) == (3, True)
+    world.run(listing(31, A), until=world.now + 0.01)
+    assert not world.check.wanted
+
+
+def test_what_a_wanted_check_finds_is_looked_at_again() -> None:
+    """At once after the first repair, and later if that repairs nothing: a list costs the server something."""
+    world = Checked(A, B)
+    world.hear(bookmark(30))
+    world.check.want(world.now)
+    assert world.run(listing(30, A), listing(30, A), listing(30, A), until=START + 0.1) == [Lost(1), Lost(1)]
+    assert (len(world.asked), world.check.wanted) == (2, True)
+    assert world.run(listing(30, A, B), until=START + RETRY_SECONDS + 0.2) == []
+    assert (len(world.asked), world.check.wanted) == (3, False)
+
+
+def test_a_wanted_check_that_fails_is_made_again_soon() -> None:
+    """An error of the server, which else is left alone until the next check, is tried again in seconds."""
+    world = Checked(A)
+    world.check.want(world.now)
+    world.run(until=START + 0.1)
+    world.check.failed(ApiError(500, "InternalError", "", None), world.now)
+    world.run(listing(30, A), until=START + RETRY_SECONDS + 0.2)
+    assert not world.check.wanted
+    world.check.want(world.now)
+    world.check.give_up()
+    assert not world.check.wanted
