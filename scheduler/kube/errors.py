@@ -28,13 +28,15 @@ class Unreachable(Exception):  # noqa: N818 - it names a state of the world, as 
     """No complete answer came.
 
     `sent` is False only when the request certainly never left (no connection, or a failed TLS handshake), so that a
-    write whose answer was lost is not mistaken for one that never happened. `timed_out` tells silence from a reset.
+    write whose answer was lost is not mistaken for one that never happened. `timed_out` tells silence from a reset,
+    and `heard` whether some of the answer had come by then.
     """
 
-    def __init__(self, message: str, *, sent: bool = True, timed_out: bool = False) -> None:
+    def __init__(self, message: str, *, sent: bool = True, timed_out: bool = False, heard: bool = False) -> None:
         super().__init__(message)
         self.sent = sent
         self.timed_out = timed_out
+        self.heard = heard
 
 
 AnyError = TypeVar("AnyError", bound=BaseException)

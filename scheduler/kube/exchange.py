@@ -213,7 +213,8 @@ class Exchange:
 
     def _late(self, line: Line, answer: asyncio.Future[Response], asked: float, deadline: float) -> None:
         if not answer.done():
-            answer.set_exception(Unreachable(f"no answer in time from {self._authority}", timed_out=True))
+            said = f"no answer in time from {self._authority}"
+            answer.set_exception(Unreachable(said, timed_out=True, heard=line.heard))
         if not line.heard:
             self._distrust(asked)
         # Closing it would tell the server to stop, which may be about to do what it was asked.

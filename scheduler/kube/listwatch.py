@@ -33,6 +33,7 @@ HEALTHY_WATCH = 10.0  # s; a stream that lived so long lets the backoff start af
 REFUSED_PAUSE = 10.0  # s, and up to twice that; 403 and 404 end when a person changes something
 LIST_SECONDS = 30.0  # for a page
 LONGEST_LIST_SECONDS = 300.0  # after time-outs, each of which doubles it; and at once for a list without pages
+UNHEARD_LIST_SECONDS = 60.0  # where nothing of the answer came: kube-apiserver itself gives up by then
 PAGE_BYTES = 16 << 20  # of a page, if its objects are like those of the last one: its outer shell is read in one go
 GROWTH, MOST_GROWTH = 4, 16  # of a page after each 410 between two pages, and how often 500 it may be
 ERRORS_BEFORE_RELIST = 3  # ERROR events in a row without one good event between
@@ -272,7 +273,7 @@ class ListWatch(Generic[T]):
         self.counts.errors += 1
         if isinstance(error, Unreachable):
             if error.timed_out and error.sent and self.phase is Phase.LISTING:  # not where there was no connection
-                self._timed_out()
+                self._timed_out(heard=error.heard)
             self._pause(now)
         elif error.status == 410:
             self._expired(now)
@@ -302,9 +303,9 @@ class ListWatch(Generic[T]):
         self.objects.forget()
         return True
 
-    def _timed_out(self) -> None:
+    def _timed_out(self, *, heard: bool) -> None:
         """A list took too long: the next one has more time. One without pages is not tried again as it was."""
-        self._seconds = min(2 * self._seconds, LONGEST_LIST_SECONDS)
+        self._seconds = min(2 * self._seconds, LONGEST_LIST_SECONDS if heard else UNHEARD_LIST_SECONDS)
         if self._whole:
             self.phase = Phase.EMPTY
             self._scale = MOST_GROWTH

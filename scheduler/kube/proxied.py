@@ -90,7 +90,7 @@ class Proxied:
         try:
             found = await response.read()
         except TimeoutError as error:
-            raise Unreachable("the answer stopped half way", timed_out=True) from error
+            raise Unreachable("the answer stopped half way", timed_out=True, heard=True) from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(described(error)) from error
         return Response(response.status, found, response.headers.get("Retry-After"))

@@ -318,10 +318,15 @@ async def test_a_reset_after_sending_is_unreachable_and_maybe_sent(server: Scrip
     assert len(server.seen) == 1
 
 
-async def test_a_slow_answer_times_out(server: ScriptedServer) -> None:
-    """After the request's own timeout: Unreachable, timed_out, maybe sent."""
+@pytest.mark.parametrize("heard", [False, True])
+async def test_a_slow_answer_times_out(server: ScriptedServer, heard: bool) -> None:
+    """After the request's own timeout: Unreachable, timed_out, maybe sent; and it is told whether some of it came."""
 
-    async def answer(_: web.Request) -> web.StreamResponse:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if heard:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b"{")
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -329,8 +334,7 @@ async def test_a_slow_answer_times_out(server: ScriptedServer) -> None:
     async with server.client() as client:
         with pytest.raises(Unreachable) as caught:
             await client.create("/x", b"{}", timeout=0.5)
-    assert caught.value.timed_out
-    assert caught.value.sent
+    assert (caught.value.timed_out, caught.value.sent, caught.value.heard) == (True, True, heard)
 
 
 @pytest.mark.parametrize("part", [b"", b'{"half":'])

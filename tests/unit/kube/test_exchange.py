@@ -225,7 +225,7 @@ async def test_when_one_connection_is_silent_the_idle_ones_are_not_used(dying: t
     assert pool == CONNECTING
     with pytest.raises(Unreachable) as caught:
         await made.send("POST", message, None, LONG, patience=0.01)
-    assert (caught.value.sent, caught.value.timed_out) == (True, True)
+    assert (caught.value.sent, caught.value.timed_out, caught.value.heard) == (True, True, False)
     for _ in range(pool):
         assert (await made.send("POST", message, None, LONG)).body == b"ok"
     assert server.heard[-pool:] == [pool] * pool

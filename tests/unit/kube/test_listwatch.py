@@ -288,7 +288,7 @@ def test_a_list_without_pages_is_not_asked_for_in_vain_for_ever() -> None:
     action = m.action(400.0)
     assert isinstance(action, FetchPage)
     assert (asked(action)["limit"], action.seconds) == ("16", 60.0)
-    m.failed(Unreachable("no answer in time", timed_out=True), 460.0)
+    m.failed(Unreachable("no answer in time", timed_out=True, heard=True), 460.0)
     again = m.action(500.0)
     assert isinstance(again, FetchPage)
     assert again.seconds == 120.0
@@ -303,13 +303,22 @@ def test_without_a_connection_no_list_was_too_slow() -> None:
     assert m.action(1000.0) == FetchPage("limit=500", 30.0)
 
 
+def test_silence_is_not_waited_for_longer_than_the_server_would() -> None:
+    """A list of which nothing came has a minute at most: when all go unanswered, the end of that is not missed."""
+    m = machine()
+    for now in (0.0, 100.0, 300.0, 600.0):
+        assert isinstance(m.action(now), FetchPage)
+        m.failed(Unreachable("no answer in time", timed_out=True), now)
+    assert m.action(1000.0) == FetchPage("limit=500", 60.0)
+
+
 @pytest.mark.parametrize("status", [403, 404])
 def test_who_refuses_a_list_was_not_too_slow_for_it(status: int) -> None:
     """An answer that is lost after that is missed as soon as ever, and not five minutes later."""
     m = machine()
     for now in (0.0, 100.0, 300.0, 600.0):
         assert isinstance(m.action(now), FetchPage)
-        m.failed(Unreachable("no answer in time", timed_out=True), now)
+        m.failed(Unreachable("no answer in time", timed_out=True, heard=True), now)
     assert m.action(1000.0) == FetchPage("limit=500", 300.0)
     m.failed(ApiError(status, "no"), 1000.0)
     assert m.action(1100.0) == FetchPage("limit=500", 30.0)
