@@ -78,6 +78,8 @@ class Writer:
         self._machine = machine
         self._under_way = UnderWay(machine.monotonic)
         self._in_turn = InTurn(client, machine.wall)
+        self._after_filtering: dict[str, list[tuple[Write, ...]]] = {}
+        """UID of a pod → what is being written after its attempts failed."""
         self._events = Events(client, self.written, clock=machine.monotonic)
         clock = machine.monotonic
         self.bindings = Bindings(client, answer, self._under_way, self._scheduled, clock=clock, view=view)
@@ -113,8 +115,14 @@ class Writer:
         self._under_way.start(self._pre_bind_write(instruction))
 
     def post_filter_write(self, instruction: PostFilterWrite) -> None:
-        """Write for a PostFilter plugin; `answer` gets PostFilterWriteFailed if that fails."""
-        self._under_way.start(self._write_after_filtering(instruction))
+        """Write for a PostFilter plugin; `answer` gets PostFilterWriteFailed if that fails.
+
+        What the attempt before wanted as well may still be under way, and be sent again and again: that is enough.
+        """
+        under_way = self._after_filtering.setdefault(instruction.pod.uid, [])
+        if instruction.writes not in under_way:
+            under_way.append(instruction.writes)
+            self._under_way.start(self._write_after_filtering(instruction))
 
     def unreserve_write(self, instruction: UnreserveWrite) -> None:
         """Write for plugins whose reservation has ended."""
@@ -279,9 +287,15 @@ class Writer:
         self._answer(PreBindWritten(pod.uid, written))
 
     async def _write_after_filtering(self, instruction: PostFilterWrite) -> None:
-        left = await self._write_on(instruction, "not written after filtering", {})
+        uid = instruction.pod.uid
+        try:
+            left = await self._write_on(instruction, "not written after filtering", {})
+        finally:
+            self._after_filtering[uid].remove(instruction.writes)
+            if not self._after_filtering[uid]:
+                del self._after_filtering[uid]
         if left:
-            self._answer(PostFilterWriteFailed(instruction.pod.uid, left))
+            self._answer(PostFilterWriteFailed(uid, left))
 
     async def _take_out(self, instruction: UnreserveWrite) -> None:
         written: dict[ObjectKey, str] = {}

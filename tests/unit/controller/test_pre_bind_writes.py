@@ -225,6 +225,21 @@ async def test_what_a_post_filter_plugin_could_not_write_is_told(
     assert told == ([PostFilterWriteFailed("default/p", left)] if left else [])
 
 
+async def test_what_is_being_written_after_filtering_is_not_written_beside_itself() -> None:
+    """An attempt wants what the one before wanted, which is not answered yet (seed 1406650 of the storm)."""
+    client = FakeClient("9", "10", "11", "12", "13", "14")
+    told: list[Stimulus] = []
+    writer = Writer(cast(Client, client), told.append, "berth-test")
+    for name, writes in (("p", WRITES), ("p", WRITES), ("q", WRITES[:1]), ("p", WRITES[1:])):
+        writer.post_filter_write(PostFilterWrite(Decoder().pod(wire.encode(pod(name))), writes))
+    assert await writer.drain(5.0) == 0
+    assert len(client.asked) == len(WRITES) + 2, "another pod's, and other writes of the same pod"
+    writer.post_filter_write(PostFilterWrite(Decoder().pod(wire.encode(pod("p"))), WRITES))
+    assert await writer.drain(5.0) == 0
+    assert len(client.asked) == 2 * len(WRITES) + 2, "it was answered"
+    assert told == []
+
+
 @pytest.mark.parametrize(
     ("first", "said"),
     [
