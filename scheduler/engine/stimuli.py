@@ -36,7 +36,10 @@ class Follows(Struct, frozen=True):
 
 
 class Compared(Struct, frozen=True):
-    """What is known of claims was compared with a list, after this process began to lead, and repaired."""
+    """After this process began to lead, what is known of claims was compared with a list, and repaired.
+
+    Or that took too long, and nobody waits for it any more.
+    """
 
 
 class OfBindingCycle(Struct, frozen=True):

@@ -37,6 +37,7 @@ SILENT_SECONDS = 5.0
 BEHIND_SECONDS = 30.0
 """How long a watch from which something comes may be behind a list: it may be slow."""
 LOOK_SECONDS, HASTY_LOOK_SECONDS = 0.5, 0.05
+"""Between two looks whether the watch has come as far as the list; the shorter one where somebody waits for that."""
 SPREAD = 0.25
 """The part of the time between two checks over which the pages of one are spread."""
 ASKED_RATE, ASKED_BURST = 1 / 120, 3
@@ -95,6 +96,7 @@ class CrossCheck:
         self._selectors = {word: text for word, text in selectors.items() if text}
         self._asked = Bucket(ASKED_RATE, ASKED_BURST)
         self._wanted_at: float | None = None
+        """Since when somebody waits for a check that begins from then on and finds no difference."""
         self._stage = _Stage.WAITING
         self._due: float | None = None
         self._ended = 0.0

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scheduler.service.run import run_service
+from scheduler.telemetry.unhandled import MOST_TEXT
 
 # As uvloop 0.22 says it.
 CUT = RuntimeError("unable to perform operation on <TCPTransport closed=True reading=False 0x1>; the handler is closed")
@@ -65,7 +66,9 @@ def test_a_task_that_nobody_waited_for(capfd: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_context_without_an_error() -> None:
-    """A message alone is told, without a traceback."""
+    """It is told without a traceback, and of which task it speaks, at no great length."""
     with capture_logs() as said:
-        run_service(_tells({"message": "a task was destroyed but it is pending"}))
-    assert [(line["where"], line["exc_info"]) for line in said] == [("a task was destroyed but it is pending", None)]
+        run_service(_tells({"message": "a task was destroyed but it is pending", "task": "x" * 1000}))
+    (line,) = said
+    assert (line["where"], line["exc_info"]) == ("a task was destroyed but it is pending", None)
+    assert line["about"] == {"task": "'" + "x" * (MOST_TEXT - 1)}
