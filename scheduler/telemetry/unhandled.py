@@ -21,5 +21,5 @@ def tell_unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
     if "protocol" in context and isinstance(error, RuntimeError) and "the handler is closed" in str(error):
         log.warning("a connection was cut while it was written to", where=where, reason=str(error))
     else:
-        about = {key: repr(value)[:MOST_TEXT] for key, value in context.items() if key not in ("message", "exception")}
+        about = {key: str(value)[:MOST_TEXT] for key, value in context.items() if key not in ("message", "exception")}
         log.error("an error that nobody waited for, this is a bug of Berth", where=where, about=about, exc_info=error)

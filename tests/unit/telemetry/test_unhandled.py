@@ -71,4 +71,4 @@ def test_a_context_without_an_error() -> None:
         run_service(_tells({"message": "a task was destroyed but it is pending", "task": "x" * 1000}))
     (line,) = said
     assert (line["where"], line["exc_info"]) == ("a task was destroyed but it is pending", None)
-    assert line["about"] == {"task": "'" + "x" * (MOST_TEXT - 1)}
+    assert line["about"] == {"task": "x" * MOST_TEXT}
