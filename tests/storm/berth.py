@@ -15,6 +15,7 @@ from scheduler.controller.candidacy import lease_annotations
 from scheduler.controller.comparer import Comparer
 from scheduler.controller.reload import Loaded, Reloader
 from scheduler.controller.scheduler import Scheduler
+from scheduler.engine.instructions import Bind
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.kube.machine import Machine
@@ -76,6 +77,11 @@ class Berth(Process):
     comparer: Comparer | None = None
     _loaded = 0
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.decided: dict[str, float] = {}
+        """UID of a pod → when it was decided last that it is to be bound (the world's time), in any of its lives."""
+
     def reload(self) -> None:
         """SIGHUP, with the other configuration in the file."""
         self._loaded = 1 - self._loaded
@@ -85,6 +91,15 @@ class Berth(Process):
     def _terminate(self) -> None:
         if self.scheduler is not None:
             self.scheduler.stop()
+
+    def _note_decisions(self, scheduler: Scheduler) -> None:
+        post = scheduler.carries[Bind]
+
+        def noted(bind: Bind) -> None:
+            self.decided[bind.pod.uid] = self._timeline.now
+            post(bind)
+
+        scheduler.carries[Bind] = noted
 
     def _load(self) -> Loaded:
         longest = LONGEST_BACKOFFS[self._loaded]
@@ -99,6 +114,7 @@ class Berth(Process):
             scheduler = Scheduler(client, frameworks, config, seed=1, elector=elector, machine=machine)
             scheduler.watchdog = _NoWatchdog()  # type: ignore[assignment]
             scheduler.blocks = _NoBlocks()  # type: ignore[assignment]
+            self._note_decisions(scheduler)
             self.scheduler, self.client = scheduler, client
             self.reloader = _Reloader(scheduler, elector, config, __file__, self._load)
             self.comparer = Comparer(client, scheduler)

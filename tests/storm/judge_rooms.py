@@ -123,21 +123,26 @@ class RoomJudge:
         for berth, room in self._rooms():
             if berth is not who or node not in room.names or not self.kept_from(node, new):
                 continue
-            if self._ends(new, room, world.now):
+            if self._ends(new, room):
                 continue
-            there = [pod for pod in pods if node_of(pod) == node and not self._ends(pod, room, world.now)]
+            there = [pod for pod in pods if node_of(pod) == node and not self._ends(pod, room)]
             gang = [pod for pod in pods if room.planned.get(pod["metadata"]["uid"]) == node and not node_of(pod)]
             cpu, most = room_of(found)
             left = cpu - sum(map(cpu_of, [*there, *gang])), most - len(there) - len(gang)
             if 0 <= left[0] < cpu_of(new) or 0 <= left[1] < 1:
                 judge.say("R2", f"{who.user} bound {uid} to {node}, where room is kept for {room.group}")
 
-    def _ends(self, pod: JsonObject, room: KeptRoom, starts: float) -> bool:
-        """Whether a pod is gone when the gang is to start; `starts`: when it does, if it has not started."""
-        if pod["metadata"]["uid"] in room.draining:
+    def _ends(self, pod: JsonObject, room: KeptRoom) -> bool:
+        """Whether a pod is gone when the gang is to start.
+
+        One that has not started counts from its decision: how long the API server holds a Binding up nobody knows then.
+        """
+        world, uid = self._world, pod["metadata"]["uid"]
+        if uid in room.draining:
             return True
         seconds = pod["spec"].get("activeDeadlineSeconds")
         if room.until is None or seconds is None:
             return False
-        end = end_of(self._world, pod) or starts + float(seconds)
+        decided = max((berth.decided[uid] for berth in world.berths if uid in berth.decided), default=world.now)
+        end = end_of(world, pod) or decided + float(seconds)
         return end <= room.until - EPOCH + RIGHT_SECONDS
