@@ -567,4 +567,15 @@ FOUND: tuple[Found, ...] = (
             cast=(POLICIES,),
         ),
     ),
+    Found(
+        "lists with a version that nobody gave",
+        "no fault: kopf began its watch where a list said, which was a proxy's; it was told 410, and the next list said"
+        " the same (seed 1609153)",
+        scene(
+            "false lists1",
+            at(50.0, "compact"),
+            at(52.0, "requests", what="list metadatapolicies", chance=1.0, seconds=100.0, code=200, strange=True),
+            cast=(POLICIES,),
+        ),
+    ),
 )

@@ -335,6 +335,8 @@ def requests(world: World, rng: Random, what: str, chance: float, seconds: float
         if asked.user.startswith(OURS) and asked.what.startswith(what) and rng.random() < chance:
             world.hit(effect)
             if wrong.strange and not (wrong.page and rng.random() < 0.5):
+                if asked.what.startswith("list "):
+                    world.judge.watches.misled(asked.user)
                 return replace(wrong, body=strange_body(asked, rng))
             return wrong
         return None

@@ -52,6 +52,11 @@ class WatchJudge:
         for who in [who for who in self._forgotten if who[0].partition(".")[0] == process]:
             del self._forgotten[who]
 
+    def misled(self, user: str) -> None:
+        """A process got a list that the server has not given: it may have been told any version there."""
+        for who in [who for who in self._forgotten if who[0] == user.partition(" ")[0]]:
+            del self._forgotten[who]
+
     def restored(self) -> None:
         """The past is another one, in which the server has forgotten nothing yet; versions come again."""
         self._forgotten.clear()
