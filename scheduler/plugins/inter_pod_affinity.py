@@ -125,9 +125,9 @@ class InterPodAffinity(Plugin, Followed):
         if self._ignore_existing and not preferred:
             return None
         existing = cluster.incidence.existing_terms(pod)
-        if not (preferred or existing.preferred or existing.hard):
+        sums = existing.preferred
+        if not (preferred or sums or existing.hard):
             return None
-        sums: list[ByTopology] = [*existing.preferred.values()]
         if preferred:
             # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
             for by_key in preferred.by_sign:

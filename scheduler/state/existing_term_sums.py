@@ -1,5 +1,7 @@
 """Sums of the placed pods' terms that select a pod: how many pods have these terms, per value of a topology key."""
 
+from enum import IntEnum
+
 from scheduler.state.column import Codes, Ints
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
@@ -13,17 +15,39 @@ HARD = 1 << 20
 """The weight of required affinity, which scores with the plugin's hardPodAffinityWeight."""
 
 
+class Kind(IntEnum):
+    """What a term of a placed pod wants of the pod that it selects; each kind is added up by itself.
+
+    So is what attracts, apart from what repels: placed pods that do as much of both count, though they add up to
+    nothing.
+    """
+
+    REPELS = 0
+    HARD = 1
+    ATTRACTS = 2
+    AVOIDS = 3
+
+
+def kind_of(weight: int) -> Kind:
+    """The kind of a term with this weight."""
+    if weight in (REPELS, HARD):
+        return Kind.REPELS if weight == REPELS else Kind.HARD
+    return Kind.ATTRACTS if weight > 0 else Kind.AVOIDS
+
+
 class ExistingTermSums:
     """Sums for pods that the same terms select. Placed pods are counted by the set of terms that they have."""
 
     def __init__(self, by: bytes) -> None:
         """`by`: the numbers of the terms (`marks`)."""
-        self.repelled: dict[str, ByTopology] = {}
+        self.repelled: dict[str, ByTopology]
         """Pods that keep it away (required anti-affinity), each as often as its terms do."""
-        self.hard: dict[str, ByTopology] = {}
+        self.hard: dict[str, ByTopology]
         """Pods that must have it near (required affinity)."""
-        self.preferred: dict[str, ByTopology] = {}
-        """Weights of pods that would rather have it near, or away."""
+        self.attracted: dict[str, ByTopology]
+        """Weights of pods that would rather have it near."""
+        self.avoided: dict[str, ByTopology]
+        """Weights, below 0, of pods that would rather have it away."""
         self.by = by
         """The numbers of the terms that mean the pod."""
         self.users = 0
@@ -32,11 +56,17 @@ class ExistingTermSums:
         """The version of the counts that was seen last."""
         self.sets = 0
         """How many sets were seen."""
-        self._parts: list[tuple[Weights, ByTopology]] = []
+        self._parts: list[tuple[Weights, ByTopology]]
         """What each set counts for, and the sum that it counts in."""
-        self._by_sum: dict[int, Weights] = {}
+        self._by_sum: dict[int, Weights]
         self._keys = -1
         self._relabels = -1
+        self.begin()
+
+    @property
+    def preferred(self) -> list[ByTopology]:
+        """Weights of pods that would rather have it near, or away."""
+        return [*self.attracted.values(), *self.avoided.values()]
 
     @property
     def repels(self) -> bool:
@@ -83,30 +113,31 @@ class ExistingTermSums:
 
     def begin(self) -> None:
         """Forget all sums."""
-        self.repelled, self.hard, self.preferred = {}, {}, {}
+        self.repelled, self.hard, self.attracted, self.avoided = {}, {}, {}, {}
         self._parts, self._by_sum = [], {}
         self.version = -1
 
     def weigh(self, key: str, weight: int, of: int, nodes: Nodes) -> None:
         """A set has one more term that selects the pod."""
-        weights = self._part(key, weight if weight in (REPELS, HARD) else None, nodes)
+        kind = kind_of(weight)
+        weights = self._part(key, kind, nodes)
         if weights is not None:
-            weights.set(of, weights.get(of) + (1 if weight in (REPELS, HARD) else weight))
+            weights.set(of, weights.get(of) + (1 if kind in (Kind.REPELS, Kind.HARD) else weight))
 
-    def weigh_all(self, key: str, kind: int | None, sets: Codes, each: Ints | Codes, nodes: Nodes) -> None:
-        """Do what `weigh` does for many terms at once; `kind` None: terms with a weight."""
+    def weigh_all(self, key: str, kind: Kind, sets: Codes, each: Ints | Codes, nodes: Nodes) -> None:
+        """Do what `weigh` does for many terms of one kind at once."""
         weights = self._part(key, kind, nodes)
         if weights is not None:
             weights.add_each(sets, each)
 
-    def weigh_each(self, key: str, kind: int | None, each: Ints, nodes: Nodes) -> None:
+    def weigh_each(self, key: str, kind: Kind, each: Ints, nodes: Nodes) -> None:
         """Do what `weigh_all` does; `each` has what every set counts for, by its number."""
         weights = self._part(key, kind, nodes)
         if weights is not None:
             weights.add_array(each)
 
-    def _part(self, key: str, kind: int | None, nodes: Nodes) -> Weights | None:
-        sums = self.repelled if kind == REPELS else self.hard if kind == HARD else self.preferred
+    def _part(self, key: str, kind: Kind, nodes: Nodes) -> Weights | None:
+        sums = (self.repelled, self.hard, self.attracted, self.avoided)[kind]
         found = sums.get(key)
         if found is None:
             column = nodes.topology(key)

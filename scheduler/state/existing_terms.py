@@ -15,7 +15,7 @@ from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.effort import Effort
-from scheduler.state.existing_term_sums import HARD, REPELS, ExistingTermSums
+from scheduler.state.existing_term_sums import HARD, REPELS, ExistingTermSums, Kind
 from scheduler.state.marks import NONE, numbers, pack, unpack
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
@@ -212,10 +212,10 @@ class ExistingTerms:
         whole = self.sets.whole[sets]
         for key in self._keys_on_nodes():
             of_key = whole & (keys == self.sets.key_codes[key])
-            for kind in _KINDS:
+            for kind in Kind:
                 which = of_key & _of_kind(weights, kind)
                 if which.any():
-                    each = weights[which] * times[which] if kind is None else times[which]
+                    each = weights[which] * times[which] if kind >= Kind.ATTRACTS else times[which]
                     sums.weigh_all(key, kind, sets[which], each, self._nodes)
         return 10 + len(terms) // 100
 
@@ -224,7 +224,7 @@ class ExistingTerms:
         cost = 10
         state = self.sets.sets_born.count, self._nodes.key_changes
         if self._parts is None or self._parts[0] != state:
-            parts = [self._part(key, kind) for key in self._keys_on_nodes() for kind in _KINDS]
+            parts = [self._part(key, kind) for key in self._keys_on_nodes() for kind in Kind]
             self._parts = state, [part for part in parts if len(part.terms)]
             cost += len(self.sets.index) // 60
         which = unpack(sums.by, len(self.sets.index))
@@ -237,14 +237,15 @@ class ExistingTerms:
             cost += len(part.terms) // 200
         return cost
 
-    def _part(self, key: str, kind: int | None) -> "_Part":
+    def _part(self, key: str, kind: Kind) -> "_Part":
         in_sets = self.sets.in_sets.everywhere()
         weights = self.sets.weights[in_sets.numbers]
         which = self.sets.whole[in_sets.rows] & (in_sets.counts != 0)
         which &= self.sets.keys[in_sets.numbers] == self.sets.key_codes[key]
         which &= _of_kind(weights, kind)
         terms, sets, times = in_sets.at(which)
-        return _Part(key, kind, terms, sets, times * weights[which] if kind is None else times.astype(np.int64))
+        each = times * weights[which] if kind >= Kind.ATTRACTS else times.astype(np.int64)
+        return _Part(key, kind, terms, sets, each)
 
     def _keys_on_nodes(self) -> list[str]:
         """Label keys that terms name and nodes have."""
@@ -256,19 +257,22 @@ class _Part(NamedTuple):
     """All terms of one topology key and kind, of sets that count: parallel arrays."""
 
     key: str
-    kind: int | None
-    """REPELS, HARD, or None for terms with a weight."""
+    kind: Kind
     terms: Codes
     sets: Codes
     each: Ints
     """What the term counts for in the set."""
 
 
-_KINDS = (REPELS, HARD, None)
-
-
-def _of_kind(weights: Ints, kind: int | None) -> Bools:
-    which: Bools = weights == kind if kind is not None else (weights != REPELS) & (weights != HARD)
+def _of_kind(weights: Ints, kind: Kind) -> Bools:
+    """Which terms are of this kind, by their weights (`kind_of`)."""
+    which: Bools
+    if kind is Kind.REPELS:
+        which = weights == REPELS
+    elif kind is Kind.HARD:
+        which = weights == HARD
+    else:
+        which = weights < 0 if kind is Kind.AVOIDS else (weights > 0) & (weights != HARD)
     return which
 
 

@@ -120,13 +120,8 @@ def _by_topology(
     key: str,
     placed: list[tuple[Pod, int]],
     weight: Callable[[Pod], int],
-    *,
-    signed: bool = False,
 ) -> Iterator[str]:
-    """Numbers per value of the topology key, from the pods that count; None: there is no sum, so nothing may count.
-
-    `signed`: weights may cancel each other out.
-    """
+    """Numbers per value of the topology key, from the pods that count; None: there is no sum, so nothing may count."""
     objects = cluster.nodes.objects
     should: Counter[str] = Counter()
     total = 0
@@ -149,8 +144,7 @@ def _by_topology(
     yield from _differ(where, "the last count", kept.by_code().tolist()[-1], 0)
     by_row = [should.get(node.labels.get(key, ""), 0) if node and key in node.labels else 0 for node in objects]
     yield from _differ(where, f"counts by row per {key}", kept.by_row(cluster.nodes.rows).tolist(), by_row)
-    if total or not signed:
-        yield from _differ(where, "total", bool(kept.total), bool(total))
+    yield from _differ(where, "total", bool(kept.total), bool(total))
 
 
 def _on_rows(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
@@ -222,7 +216,8 @@ def _towards(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
         kinds: tuple[tuple[dict[str, ByTopology], Callable[[int], int]], ...] = (
             (existing.repelled, lambda weight: int(weight == REPELS)),
             (existing.hard, lambda weight: int(weight == HARD)),
-            (existing.preferred, lambda weight: 0 if weight in (REPELS, HARD) else weight),
+            (existing.attracted, lambda weight: 0 if weight in (REPELS, HARD) else max(weight, 0)),
+            (existing.avoided, lambda weight: min(weight, 0)),
         )
         for sums, wanted in kinds:
             keys = {term.topology_key for other, _ in placed for term, weight in _carried_by(other) if wanted(weight)}
@@ -235,9 +230,7 @@ def _towards(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
                         if term.topology_key == key and _carried_means(cluster, term, pod.namespace, pod.labels)
                     )
 
-                yield from _by_topology(
-                    cluster, where, sums.get(key), key, placed, weight, signed=sums is existing.preferred
-                )
+                yield from _by_topology(cluster, where, sums.get(key), key, placed, weight)
 
 
 def _like(namespace: str, labels: Mapping[str, str], placed: list[tuple[Pod, int]]) -> Pod | None:
