@@ -108,19 +108,21 @@ class Exchange:
         if line is None and self._connecting >= CONNECTING:
             line = await self._freed(context, latest - began)
         reused = line is not None
-        if line is None:
-            line = await self._connect(context, latest - self._clock())
-        if within is not None and self._clock() > latest:
-            self._put_back(line, context)  # this process stood still while it waited
-            raise Unreachable("not sent: its time is over", sent=False, timed_out=True)
-        if on_send is not None:
-            try:
-                on_send()
-            except BaseException:
-                self._put_back(line, context)
-                raise
+        left = acted = False
         while True:
+            if line is None:
+                line = await self._connect(context, latest - self._clock(), acted=acted)
+            if within is not None and self._clock() > latest:
+                self._put_back(line, context)  # this process stood still while it waited
+                raise Unreachable("not sent: its time is over", sent=acted, timed_out=True)
+            if on_send is not None and not left:
+                try:
+                    on_send()
+                except BaseException:
+                    self._put_back(line, context)
+                    raise
             answer = line.ask(message)
+            left, acted = True, verb != "GET"
             asked = self._clock()
             until = deadline if patience is None else min(asked + patience, deadline)
             loop = asyncio.get_running_loop()
@@ -132,8 +134,7 @@ class Exchange:
                 # but who can tell, so only what may be done twice is.
                 if not (reused and verb in _IDEMPOTENT and not line.heard) or error.timed_out:
                     raise
-                reused = False
-                line = await self._connect(context, latest - self._clock())
+                reused, line = False, None
                 continue
             except asyncio.CancelledError:
                 line.close()
@@ -292,10 +293,14 @@ class Exchange:
                 waiting.set_result(None)
                 return
 
-    async def _connect(self, context: ssl.SSLContext | None, seconds: float) -> Line:
+    async def _connect(self, context: ssl.SSLContext | None, seconds: float, *, acted: bool = False) -> Line:
+        """A new connection; `acted`: for a request by which the server may have acted already. Raises Unreachable."""
         self._connecting += 1
         try:
             return await self._handshake(context, seconds)
+        except Unreachable as error:
+            error.sent = acted
+            raise
         finally:
             self._connecting -= 1
             self._pass_on(None, context)

@@ -28,6 +28,8 @@ class Gated(Exchange):
         super().__init__(url, None, lambda: time.monotonic() + self.stood_still)
         self.stood_still = 0.0
         self.begun = 0
+        self.hung_up: int | None = None
+        """How many requests the server has read without an answer, closing the connection; None: it answers."""
         self.released = asyncio.Semaphore(0)
         self.refused = False
         self._create = asyncio.get_running_loop().create_connection
@@ -40,10 +42,10 @@ class Gated(Exchange):
             raise ConnectionRefusedError("refused")
         return await self._create(*args, **more)
 
-    def ask(self, within: float | None = None) -> asyncio.Task[Response]:
+    def ask(self, within: float | None = None, verb: str = "GET") -> asyncio.Task[Response]:
         """A request under way."""
-        message = self.message("GET", "/x", "", None, "")
-        return asyncio.ensure_future(self.send("GET", message, None, LONG, within))
+        message = self.message(verb, "/x", "", None, "")
+        return asyncio.ensure_future(self.send(verb, message, None, LONG, within))
 
 
 @pytest.fixture
@@ -51,7 +53,11 @@ async def gated(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Gated]:
     """One with a server that answers at once."""
 
     async def say(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        if made.hung_up is None:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        else:
+            made.hung_up += 1
+            writer.close()
 
     raw = Raw(say)
     server = await asyncio.start_server(raw.serve, "127.0.0.1", 0)
@@ -174,6 +180,36 @@ async def test_who_waited_for_too_long_is_not_sent(gated: Gated) -> None:
         await turned
     assert not caught.value.sent
     await asyncio.gather(*asked)
+
+
+async def test_what_was_not_answered_is_not_sent_again_when_its_time_is_over(gated: Gated) -> None:
+    """The server closes an idle connection as it is used; while another one is made, this process stands still."""
+    gated.released.release()
+    assert (await gated.ask()).status == 200
+    gated.hung_up = 0
+    asked = gated.ask(within=5.0, verb="DELETE")
+    await until(lambda: gated.begun == 2)
+    gated.stood_still = 10.0
+    gated.released.release()
+    with pytest.raises(Unreachable, match="its time is over") as caught:
+        await asked
+    assert caught.value.sent, "the server may have acted the first time"
+    assert gated.hung_up == 1
+
+
+@pytest.mark.parametrize(("verb", "acted"), [("DELETE", True), ("PUT", True), ("GET", False)])
+async def test_what_may_have_been_done_is_told_so_when_it_can_not_be_sent_again(
+    gated: Gated, verb: str, acted: bool
+) -> None:
+    """The connection is closed instead of an answer, and no other one can be made."""
+    gated.released.release()
+    assert (await gated.ask()).status == 200
+    gated.hung_up, gated.refused = 0, True
+    gated.released.release()
+    with pytest.raises(Unreachable, match="refused") as caught:
+        await gated.ask(verb=verb)
+    assert caught.value.sent is acted
+    assert gated.hung_up == 1
 
 
 class Dying:
