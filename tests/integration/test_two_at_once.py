@@ -99,11 +99,17 @@ def test_leader_is_frozen(audited: ControlPlane, audited_namespace: str, pair: P
     recorded(audited, audited_namespace, PODS)
     # When it goes on it has bindings of its own under way, and reads of new pods before it reads that they are bound.
     audited.api.create_many(pods_path(audited_namespace), [pod(f"late-{i}", pair.name) for i in range(20)])
-    before = len(recorded(audited, audited_namespace, PODS + 20))
+    before = recorded(audited, audited_namespace, PODS + 20)
     pair.first.resume()
     wait_for("the ex-leader to end", lambda: not pair.first.running, START)
     assert pair.first.stop() == 1
-    assert len(checks.bindings(audited, audited_namespace)) == before
+    later = [entry for entry in checks.bindings(audited, audited_namespace) if entry not in before]
+    for entry in later:
+        print(f"arrived after all were bound: {entry}")
+    # SIGSTOP may meet it between the question whether it still leads and the system call that sends: one write then
+    # arrives with SIGCONT. The API server refuses what is in it, as the pods are bound.
+    assert {entry["responseStatus"]["code"] for entry in later} <= {409}
+    assert len(later) <= SLOW["burst"]
     checks.bound_once_each(audited, audited_namespace, audited.api.list(pods_path(audited_namespace)))
     assert pair.first.lines("leads no longer, ends so that a new process can stand by")
     pair.second.end()
