@@ -220,7 +220,11 @@ class Soak:
             "berth evictor": used(self._evictor)["descriptors"],
             self.berth.name: used(self.berth)["descriptors"],
         }
-        return {name: {**one, "descriptors": descriptors[name]} for name, one in found.items()}
+        kept = {name: {**one, "descriptors": descriptors[name]} for name, one in found.items()}
+        for name, one in kept.items():
+            numbers = (f"{key} {value}" for key, value in one.items() if isinstance(value, int))
+            print(f"kept by {name}: {'  '.join(numbers)}", flush=True)
+        return kept
 
     def _sample(self, when: str) -> dict[str, Any]:
         for process in (self.berth, self._evictor):

@@ -46,6 +46,7 @@ async def keep_promises(
             client,
             listen=listen,
             endpoints=Endpoints(ready=post.ready(), notes=post.notes, instruments=post.instruments),
+            beside=(memory.trim_each_minute,),
             lease=f"{namespace}/{lease}",
             profiles=list(frameworks),
             observe=settings.observe,
