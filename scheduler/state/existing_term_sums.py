@@ -16,16 +16,20 @@ HARD = 1 << 20
 
 
 class Kind(IntEnum):
-    """What a term of a placed pod wants of the pod that it selects; each kind is added up by itself.
+    """What a term of a placed pod wants of the pod that it selects. Each kind is added up by itself.
 
-    So is what attracts, apart from what repels: placed pods that do as much of both count, though they add up to
+    Preferences are two kinds, by their sign: pods that attract as much as they avoid count, though they add up to
     nothing.
     """
 
     REPELS = 0
+    """Required anti-affinity."""
     HARD = 1
+    """Required affinity."""
     ATTRACTS = 2
+    """Preferred affinity; this kind and the next count by their weights."""
     AVOIDS = 3
+    """Preferred anti-affinity."""
 
 
 def kind_of(weight: int) -> Kind:
