@@ -58,7 +58,8 @@ class Devices(PromisedDevices):
         self.kept_for: set[str] = set()
         """UIDs of pods for which a claim was not freed because of `late_bindings`."""
         self.reserved_here: set[tuple[ClaimKey, str]] = set()
-        """Claims that this process has reserved, each with the UID of the pod, as long as there are `late_bindings`."""
+        """Claims that this process has reserved, each with the UID of the pod, or of the group, for which it did so, as
+        long as there are `late_bindings`."""
         self.salt = ""
         """Tells the names that this process gives to claims from those of others."""
         self.names_given = 0

@@ -282,7 +282,9 @@ def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
             continue
         reserved = [] if claim is None else [msgspec.json.decode(raw) for raw in claim.raw_reserved_for]
         there = () if claim is None else claim.reserved_for
-        status: dict[str, Any] = {"reservedFor": [*reserved, *consumers(one, reservation, pod, devices, there)]}
+        added = list(consumers(one, reservation, pod, devices, there))
+        status: dict[str, Any] = {"reservedFor": [*reserved, *added]}
+        one.asked_for = tuple(consumer["uid"] for consumer in added)
         version = latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
         one.over = version
         if one.document is not None and (claim is None or claim.allocation is None):

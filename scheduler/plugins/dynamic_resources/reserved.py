@@ -31,6 +31,8 @@ class ReservedClaim(Struct):
     """What a claim asks for that has to be created first."""
     over: str | None = None
     """The resourceVersion on which the allocation is being written; None: no write was asked for yet."""
+    asked_for: tuple[str, ...] = ()
+    """UIDs of those for whom that write reserves the claim, and for whom it was not reserved before."""
     is_written: bool = False
     """The API has the allocation."""
     shared: bool = False

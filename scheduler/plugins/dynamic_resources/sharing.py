@@ -39,7 +39,7 @@ def part(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Non
             devices.users.moved_on.add(one.uid)
         reserved = version is not None and one.over is not None and latest(one.over, version) != one.over
         if devices.late_bindings and reserved and not one.found:
-            devices.reserved_here.add((one.key, assumed.pod.uid))
+            devices.reserved_here.update((one.key, uid) for uid in one.asked_for)
         if one.shared:
             if version is not None:
                 devices.note_written(one.key, one.uid, version)

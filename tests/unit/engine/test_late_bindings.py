@@ -9,14 +9,18 @@ from scheduler.engine.instructions import Bind, Failed, Instruction, PostFilterW
 from scheduler.engine.stimuli import Follows
 from scheduler.model.devices import EXTENDED_RESOURCE_CLAIM
 from scheduler.model.pod_group import NATIVE
+from scheduler.plugins.dynamic_resources.reserved import NOTHING
 from scheduler.state.validate import validate
 from tests.builders import configuration, node, pod, profile
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 
 from .api import Api
 from .conftest import Harness
-from .test_claims_of_groups import GROUP, held
+from .test_claims_of_groups import GROUP, SHARED, held, reserved
+from .test_claims_of_groups import cluster as gang_of_two
 from .test_devices import CLAIM, FINALIZED, extended, only, write_all
+from .test_gangs import bound
+from .test_gangs_that_share import carry_out, writes
 
 UNKNOWN = 145.0
 """Seconds for which the earlier leader's Bindings are not known."""
@@ -156,3 +160,44 @@ def test_what_is_reserved_for_a_group(gangs: Harness, other: bool) -> None:
     (write,) = only(said, PostFilterWrite).writes
     assert (write.key[2], write.change["status"]["reservedFor"]) == ("shared", None)
     assert api.get(("ResourceClaim", "default", "shared"))["status"]["reservedFor"] == [GROUP]
+
+
+@pytest.mark.parametrize("gate", [True, False], ids=["for the group", "for each pod"])
+def test_what_this_leader_has_reserved_for_a_gang_is_freed_at_once(gate: bool) -> None:
+    """One pod has written the claim for all; nobody else has bound a pod by that."""
+    harness = Harness(configuration(profile(DynamicResources={"featureGates": {"DRAWorkloadResourceClaims": gate}})))
+    harness.handle(Follows(NATIVE, True))
+    harness.engine.takes_over(harness.now, UNKNOWN)
+    api = gang_of_two(harness)
+    said = harness.cycles()
+    writer = writes(said)[0].pod.uid
+    assert sorted(bound(carry_out(api, harness, said))) == ["w0", "w1"]
+    users = reserved(api)
+    assert [one["uid"] for one in users] == (["train"] if gate else ["default/w0", "default/w1"])
+    for number in range(2):
+        harness.bind_failed(f"default/w{number}")
+    if not gate:  # the pod that has written it is taken out, the other one not yet
+        api.edit(SHARED, status={"reservedFor": [one for one in users if one["uid"] != writer]})
+    api.put(node("n", cpu="100m"))
+    api.put(node("m"))
+    (write,) = only(harness.tick(20) + harness.cycles(), PostFilterWrite).writes
+    assert (write.key, write.change) == (SHARED, {"status": NOTHING})
+    assert validate(harness.engine.cluster) == []
+
+
+def test_what_a_pod_of_a_gang_has_found_reserved_is_not_freed(harness: Harness) -> None:
+    """The leader before may have bound that one. That this leader has reserved the claim for the other says nothing."""
+    harness.handle(Follows(NATIVE, True))
+    harness.engine.takes_over(harness.now, UNKNOWN)
+    status = allocated(result("d0", "n"), node="n", reserved=["default/w0"])
+    api = gang_of_two(harness, there=claim("shared", meta=FINALIZED, status=status))
+    said = carry_out(api, harness, harness.cycles())
+    assert sorted(bound(said)) == ["w0", "w1"]
+    assert [one["uid"] for one in reserved(api)] == ["default/w0", "default/w1"]
+    for number in range(2):
+        harness.bind_failed(f"default/w{number}")
+    api.edit(SHARED, status={"reservedFor": reserved(api)[:1]})
+    api.put(node("n", cpu="100m"))
+    api.put(node("m"))
+    assert frees(harness.tick(20) + harness.cycles()) == []
+    assert frees(harness.tick(UNKNOWN) + harness.tick(20) + harness.cycles()) != []
