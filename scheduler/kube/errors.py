@@ -27,9 +27,9 @@ class ConfigError(Exception):
 class Unreachable(Exception):  # noqa: N818 - it names a state of the world, as `Added` does
     """No complete answer came.
 
-    `sent` is False only when the request certainly never left (no connection, or a failed TLS handshake), so that a
-    write whose answer was lost is not mistaken for one that never happened. `timed_out` tells silence from a reset,
-    and `heard` whether some of the answer had come by then.
+    `sent` is False only when the server has certainly not acted: there was no connection, the TLS handshake failed, or
+    it is a read that could not be sent a second time. So a write whose answer was lost is not taken for one that never
+    happened. `timed_out` tells silence from a reset, and `heard` whether some of the answer had come by then.
     """
 
     def __init__(self, message: str, *, sent: bool = True, timed_out: bool = False, heard: bool = False) -> None:

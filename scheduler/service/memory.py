@@ -30,7 +30,7 @@ def give_back(large: int) -> None:
 def trim() -> None:
     """Give back the pages in which nothing is in use any more, wherever they lie; does nothing where it is not glibc.
 
-    Some 0.3 ms for each MB that is free, in which nothing else in the process can allocate.
+    Takes 0.3 to 0.5 ms for each MB that is free, in which nothing else in the process can allocate.
     """
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:

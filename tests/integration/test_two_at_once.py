@@ -107,7 +107,8 @@ def test_leader_is_frozen(audited: ControlPlane, audited_namespace: str, pair: P
     for entry in later:
         print(f"arrived after all were bound: {entry}")
     # SIGSTOP may meet it between the question whether it still leads and the system call that sends: one write then
-    # arrives with SIGCONT. The API server refuses what is in it, as the pods are bound.
+    # arrives with SIGCONT. It holds no more Bindings than may be sent at once, and the API server refuses them, as the
+    # pods are bound.
     assert {entry["responseStatus"]["code"] for entry in later} <= {409}
     assert len(later) <= SLOW["burst"]
     checks.bound_once_each(audited, audited_namespace, audited.api.list(pods_path(audited_namespace)))
