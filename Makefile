@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check unit controlplane browser vectors reference manifests schemas chart-versions sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-ceiling bench-trace bench-scale hostile storm soak older
+.PHONY: help setup demo tour test check unit controlplane browser vectors reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-ceiling bench-trace bench-scale hostile storm soak older
 
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Berth needs Python 3.11 or newer; set PYTHON=… (found %s)" % sys.version.split()[0])'
@@ -27,7 +27,7 @@ demo: $(STAMP) ## A guided tour: a small cluster, real HTTP, the real scheduler,
 tour: $(STAMP) ## One pod through the code, for newcomers: every stop with file, line and what happened there
 	@$(BIN)/python -m bench.tour
 
-test: $(STAMP) controlplane browser ## Everything CI runs: all tests on the image's Python where it is here, the fast ones on the others
+test: $(STAMP) controlplane e2e-programs browser ## Everything CI runs: all tests on the image's Python where it is here, the fast ones on the others
 	@$(BIN)/python -m tests.parts
 
 check: $(STAMP) ## Lint, types and layers
@@ -45,6 +45,12 @@ controlplane: $(STAMP) ## Build etcd, kube-apiserver, kube-scheduler, kubectl, H
 
 browser: $(STAMP) ## Get a Chromium for the tests of pages, once; nothing on the machine changes
 	@$(BIN)/python -m tests.browser.install || test $$? -eq 3
+
+e2e-programs: $(STAMP) controlplane ## Build Kubernetes' end-to-end tests, controller manager and kwok from their Go modules, once
+	@$(BIN)/python -m tests.e2e.build || test $$? -eq 3
+
+e2e: $(STAMP) e2e-programs ## Kubernetes' own end-to-end tests, with kube-scheduler and with Berth: make e2e SUITE=predicates,dra ALONE=1 RECORD=1
+	@$(BIN)/python -m tests.e2e $(if $(SUITE),--suites $(SUITE)) $(if $(ALONE),--berth-alone) $(if $(RECORD),--record)
 
 evictor-scale: $(STAMP) controlplane ## The evictor at its goal: 2,000 nodes, 20,000 pods, a real API server (some minutes)
 	@BERTH_EVICTOR_NODES=2000 $(BIN)/pytest -q -s tests/integration/test_evictor.py -k relabel

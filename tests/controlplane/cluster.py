@@ -33,6 +33,9 @@ USERS: Mapping[str, Sequence[str]] = {ADMIN: ("system:masters",), KUBE_SCHEDULER
 
 # What kube-apiserver is told to have pod groups; kube-scheduler has its gate GenericWorkload.
 POD_GROUPS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true")
+# Admission that no test wants without a kubelet, which makes nodes ready, and a controller manager, which makes service
+# accounts.
+NEEDS_CONTROLLERS = ("ServiceAccount", "TaintNodesByCondition")
 # Bindings and evictions with their bodies (which pod UID, to which node); of all else that it happened.
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -214,7 +217,8 @@ class Cluster:
 class ControlPlane(Cluster):
     """etcd and kube-apiserver on loopback, with handles for faults: `pause`, `resume`, `kill`, `start`.
 
-    There is no kubelet and no controller manager: nothing makes nodes ready, ends pods or empties namespaces.
+    There is no kubelet and no controller manager: nothing makes nodes ready, ends pods or empties namespaces. Whoever
+    adds both gives `without_admission=()`, so that all admission plugins are on that are on by default.
     """
 
     owned = True
@@ -225,6 +229,7 @@ class ControlPlane(Cluster):
         users: Mapping[str, Sequence[str]] = USERS,
         apiserver_args: Sequence[str] = (),
         etcd_args: Sequence[str] = (),
+        without_admission: Sequence[str] = NEEDS_CONTROLLERS,
     ) -> None:
         directory = Path(tempfile.mkdtemp(prefix="berth-controlplane-"))
         warden.sweep(directory)
@@ -233,10 +238,14 @@ class ControlPlane(Cluster):
         certificate = directory / "apiserver" / "apiserver.crt"  # made by the server, and kept over its restarts
         super().__init__(f"https://127.0.0.1:{port}", {"token": self.tokens[ADMIN]}, certificate, directory)
         self.audit_log = directory / "audit.log"
+        self.service_account_key = directory / "service-accounts.key"
         self._write_secrets(users)
         self.etcd = Process("etcd", self._etcd_command(etcd_args), directory / "etcd.log")
+        without = [f"--disable-admission-plugins={','.join(without_admission)}"] if without_admission else []
         self.apiserver = Process(
-            "kube-apiserver", self._apiserver_command(port, audit, apiserver_args), directory / "kube-apiserver.log"
+            "kube-apiserver",
+            self._apiserver_command(port, audit, [*without, *apiserver_args]),
+            directory / "kube-apiserver.log",
         )
         self.apiserver.url = self.url
         self.processes = [self.etcd, self.apiserver]
@@ -302,7 +311,7 @@ class ControlPlane(Cluster):
             for user, groups in users.items()
         ]
         (self.directory / "tokens.csv").write_text("\n".join(rows) + "\n")
-        (self.directory / "service-accounts.key").write_text(_ec_private_key())
+        self.service_account_key.write_text(_ec_private_key())
         (self.directory / "audit-policy.yaml").write_text(yaml.safe_dump(AUDIT_POLICY))
 
     def _etcd_command(self, more: Sequence[str]) -> list[str | Path]:
@@ -319,7 +328,6 @@ class ControlPlane(Cluster):
         ]
 
     def _apiserver_command(self, port: int, audit: bool, more: Sequence[str]) -> list[str | Path]:
-        key = self.directory / "service-accounts.key"
         auditing = [f"--audit-policy-file={self.directory / 'audit-policy.yaml'}", f"--audit-log-path={self.audit_log}"]
         return [
             self.tool("kube-apiserver"),
@@ -331,10 +339,8 @@ class ControlPlane(Cluster):
             f"--cert-dir={self.directory / 'apiserver'}",
             f"--token-auth-file={self.directory / 'tokens.csv'}",
             "--authorization-mode=RBAC",
-            # No kubelet makes nodes ready, no controller makes service accounts.
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-            f"--service-account-key-file={key}",
-            f"--service-account-signing-key-file={key}",
+            f"--service-account-key-file={self.service_account_key}",
+            f"--service-account-signing-key-file={self.service_account_key}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.96.0.0/16",
             # Tests measure schedulers, not the server's patience with them.

@@ -30,6 +30,8 @@ class Program:
     """What besides go.mod and go.sum makes it another program; compiled themselves where there are no packages."""
     tags: str = "selinux,notest,grpcnotrace"
     linker: str = "-s -w"
+    tests: bool = False
+    """The tests of the one package are compiled into a command, as `go test -c` does."""
     long: str = "about a minute on 2 cores"
 
     @property
@@ -61,17 +63,19 @@ class Program:
         packages = self.packages or tuple(map(str, self.sources))
         # Two steps, as only the first may blame the network.
         listed = self._run(
-            [go, "list", "-deps", *self.flags[:3], *packages],
+            [go, "list", "-deps", *(["-test"] if self.tests else []), *self.flags[:3], *packages],
             "downloading Go modules",
             "{said} modules",
             golang.download_failure,
         )
         # Files are one command, which Go would name after the first of them.
-        output = f"{partial}/" if self.packages else f"{partial}/{self.name}"
+        output = f"{partial}/" if self.packages and not self.tests else f"{partial}/{self.name}"
+        # `go test -c` does not say how far it is.
+        verb, done = (["test", "-c"], "") if self.tests else (["build", "-v"], "{packages:,} packages of ")
         self._run(
-            [go, "build", "-v", *self.flags, "-o", output, *packages],
+            [go, *verb, *self.flags, "-o", output, *packages],
             f"building {self.name}",
-            f"{{packages:,}} packages of at most {len(listed):,}",
+            f"{done}at most {len(listed):,}{' packages' if self.tests else ''}",
             golang.failure,
         )
         say(f"Built in {_clock(time.monotonic() - began)}, kept in {self.place()}")
