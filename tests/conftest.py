@@ -20,6 +20,7 @@ from tests.controlplane import build, namespaces
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.existing import ExistingCluster
 from tests.controlplane.once import BuildError, UnreachableError
+from tests.e2e import build as end_to_end
 from tests.parts.places import may_be_real
 
 GIVEN = os.environ.get("BERTH_TEST_KUBECONFIG")
@@ -61,7 +62,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             session.config.stash[BUILT] = _built(build.binaries)
         makers = {name: tool.command for name, tool in TOOLS.items()}
         makers |= {"chromium": installed_chromium, "axe": installed_axe}
-        makers["garbage_collector"] = build.GARBAGE_COLLECTOR.command
+        makers |= {"garbage_collector": build.GARBAGE_COLLECTOR.command, "end_to_end_tests": end_to_end.built}
         wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         session.config.stash[COMMANDS] = {name: _built(make) for name, make in makers.items() if name in wanted}
 
@@ -136,6 +137,8 @@ axe = _command("axe")
 """The script that finds what keeps people from using a page."""
 garbage_collector = _command("garbage_collector")
 """kube-controller-manager's; its only option is --kubeconfig."""
+end_to_end_tests = _command("end_to_end_tests")
+"""Kubernetes' own, for ginkgo."""
 
 
 @pytest.fixture(scope="session")

@@ -10,118 +10,18 @@ import argparse
 import datetime
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
-from contextlib import ExitStack
 
-from tests.controlplane.build import ROOT
 from tests.controlplane.once import BuildError, UnreachableError, say
-from tests.controlplane.process import Process
 from tests.e2e import results
-from tests.e2e.build import COMMANDS, TESTS
-from tests.e2e.cluster import NODES, SCHEDULERS, WholeCluster
-from tests.e2e.suites import SUITES, Suite
-
-PLACE = ROOT / "build" / "e2e"
-"""Reports and logs, for who wants to know why a test failed."""
-_SAY_SECONDS = 30.0
-_GRACE_MINUTES = 3
-"""Minutes that ginkgo has for its report, after the suite's own time is over."""
-
-
-class Run:
-    """One suite on one cluster, as a process of ginkgo's."""
-
-    def __init__(self, suite: Suite, scheduler: str, cluster: WholeCluster) -> None:
-        self.scheduler = scheduler
-        self._cluster = cluster
-        self._minutes = suite.minutes
-        name = f"{suite.name}-{scheduler}"
-        self._report = PLACE / f"{name}.xml"
-        self._report.unlink(missing_ok=True)
-        log = PLACE / f"{name}.log"
-        log.unlink(missing_ok=True)
-        self._process = Process(
-            f"ginkgo {name}",
-            [
-                COMMANDS.built() / "ginkgo",
-                f"--procs={suite.processes}",
-                f"--focus={suite.focus}",
-                f"--skip={suite.skipped}",
-                f"--timeout={suite.minutes}m",
-                "--no-color",
-                f"--junit-report={self._report.name}",
-                f"--output-dir={PLACE}",
-                TESTS.command(),
-                "--",
-                f"--kubeconfig={cluster.kubeconfig}",
-                f"--kubectl-path={cluster.kubectl}",
-                "--provider=skeleton",
-                f"--num-nodes={NODES}",
-                "--disable-log-dump",
-                "--dump-logs-on-failure=false",
-            ],
-            log,
-        )
-        self._process.start()
-        self._began = time.monotonic()
-
-    @property
-    def ended(self) -> bool:
-        """It has ended; a run of which ginkgo itself does not see the end is ended."""
-        if self._process.running and time.monotonic() - self._began > 60 * (self._minutes + _GRACE_MINUTES):
-            self.kill()
-        if self._process.running:
-            self._cluster.check()
-        return not self._process.running
-
-    @property
-    def done(self) -> int:
-        """The number of tests that have ended, as far as ginkgo shows it."""
-        return self._process.log.read_text(errors="replace").count("•")
-
-    def results(self) -> dict[str, results.Result]:
-        """Return the results of the tests that were run."""
-        return results.read(self._report)
-
-    def kill(self) -> None:
-        """End it, and what it started."""
-        self._process.kill()
-
-
-def run(suites: Sequence[Suite], schedulers: Sequence[str]) -> dict[str, list[results.Row]]:
-    """Run the suites, each with all schedulers at the same time, each on a cluster of its own; the rows by suite."""
-    found = {}
-    for gated in sorted({suite.gated for suite in suites}):
-        with ExitStack() as stack:
-            clusters = {name: stack.enter_context(WholeCluster(name, gated, PLACE)) for name in schedulers}
-            for suite in (suite for suite in suites if suite.gated == gated):
-                found[suite.name] = _run(suite, clusters)
-                print(results.summary(suite.name, found[suite.name]), flush=True)
-    return found
-
-
-def _run(suite: Suite, clusters: dict[str, WholeCluster]) -> list[results.Row]:
-    runs = [Run(suite, name, cluster) for name, cluster in clusters.items()]
-    said = time.monotonic()
-    try:
-        while not all(one.ended for one in runs):
-            time.sleep(0.2)
-            if time.monotonic() - said > _SAY_SECONDS:
-                said = time.monotonic()
-                say(f"{suite.name}: " + ", ".join(f"{one.done} tests with {one.scheduler}" for one in runs))
-    finally:
-        for one in runs:
-            one.kill()
-    by_scheduler = {one.scheduler: one.results() for one in runs}
-    kube = by_scheduler.get("kube-scheduler")
-    return results.rows(results.recorded(suite.focus, suite.skipped) if kube is None else kube, by_scheduler["berth"])
+from tests.e2e.cluster import SCHEDULERS
+from tests.e2e.run import PLACE, run
+from tests.e2e.suites import ALL, SUITES
 
 
 def main() -> int:
     """Run, and print the table; exit code 1 if a test fails with Berth alone, 3 if what is wanted can't be had."""
     parser = argparse.ArgumentParser(prog="python -m tests.e2e", description=__doc__)
-    parser.add_argument("--suites", default=",".join(SUITES), help=f"of {', '.join(SUITES)}; all by default")
+    parser.add_argument("--suites", default=",".join(ALL), help=f"of {', '.join(SUITES)}; all but ci by default")
     parser.add_argument("--berth-alone", action="store_true", help="take kube-scheduler's results from the record")
     parser.add_argument("--record", action="store_true", help="keep the results in tests/e2e/record.json")
     given = parser.parse_args()
@@ -130,7 +30,6 @@ def main() -> int:
         parser.error(f"no suite is called {unknown[0]}; there are {', '.join(SUITES)}")
     if given.berth_alone and given.record:
         parser.error("--record wants both schedulers")
-    PLACE.mkdir(parents=True, exist_ok=True)
     schedulers = ["berth"] if given.berth_alone else list(SCHEDULERS)
     try:
         found = run([SUITES[name] for name in given.suites.split(",")], schedulers)

@@ -70,6 +70,8 @@ SUITES = {
         ),
     )
 }
+ALL = tuple(name for name in SUITES if name != "ci")
+"""Suites that together have each test once."""
 GATES = ("GenericWorkload", "DRAWorkloadResourceClaims")
 """What is off by default and Berth has; for kube-apiserver, kube-controller-manager and kube-scheduler."""
 VERSIONS = ("scheduling.k8s.io/v1beta1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")

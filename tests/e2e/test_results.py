@@ -13,7 +13,7 @@ PASSED, FAILED, TIMED_OUT = Result("passed", 3.4), Result("failed", 9.0), Result
 REPORT = """<testsuites><testsuite>
 <testcase name="[SynchronizedBeforeSuite]" status="passed" time="0.2"/>
 <testcase name="[It] [sig-scheduling] Filters works [Serial] [sig-scheduling, Serial]" status="passed" time="3.4"/>
-<testcase name="[It] [sig-scheduling] Filters is slow [sig-scheduling]" status="timedout" time="600"><failure/></testcase>
+<testcase name="[It] [sig-scheduling] Filters is slow [sig-x]" status="timedout" time="600"><failure/></testcase>
 <testcase name="[It] [sig-apps] Job runs" status="skipped" time="0"/>
 </testsuite></testsuites>"""
 

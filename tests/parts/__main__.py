@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 
 from tests.parts.lanes import run
 from tests.parts.part import Part
-from tests.parts.places import HOSTILE, MIDDLE, REAL, STORM, WHOLE
+from tests.parts.places import END_TO_END, HOSTILE, MIDDLE, REAL, STORM, WHOLE
 from tests.pythons.find import find, of_the_image, tried
 
 OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -102,9 +102,10 @@ def main() -> int:
         for half, files in halves(sorted(Path(WHOLE).glob("test_*.py")))
     )
     alone = Part("other tests on real processes", [*PYTEST, "-m", "real", *map(str, REAL)], LOGS / "alone.log")
+    kubernetes = Part("Kubernetes' end-to-end tests", [*PYTEST, "-m", "real", str(END_TO_END)], LOGS / "e2e.log")
     versions = [of_version(version, place) for version, place in others.items() if place is not None]
     # A lane that is free takes the next of the others, so at the end four of them share the cores.
-    failed = run([[first], [second, alone], [check], []], say, [*versions, *on_this_version()])
+    failed = run([[first], [second, alone], [check], [kubernetes]], say, [*versions, *on_this_version()])
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     minutes, cpu = (time.monotonic() - began) / 60, (used.ru_utime + used.ru_stime) / 60
     say(f"\n{'Something failed' if failed else 'All passed'}: {minutes:.0f} min, {cpu:.0f} min of CPU.")

@@ -8,6 +8,8 @@ WHOLE = PurePath("tests/integration")
 """Of the tests on real processes, these take longest and mostly wait: they run in two halves at the same time."""
 REAL = tuple(PurePath("tests", folder) for folder in ("chart", "contract", "differential", "image"))
 """The other folders with tests on real processes. All others are not even read for these."""
+END_TO_END = PurePath("tests/e2e")
+"""Kubernetes' own tests, which mostly wait, too."""
 STORM = PurePath("tests/storm")
 HOSTILE = PurePath("tests/unit/bench")
 MIDDLE = tuple(PurePath("tests/unit", folder) for folder in ("engine", "framework", "plugins", "state"))
@@ -15,4 +17,4 @@ MIDDLE = tuple(PurePath("tests/unit", folder) for folder in ("engine", "framewor
 
 def may_be_real(file: PurePath) -> bool:
     """Whether a test on real processes in this file, named from the root of the repository, is in one of the parts."""
-    return any(file.is_relative_to(folder) for folder in (WHOLE, *REAL))
+    return any(file.is_relative_to(folder) for folder in (WHOLE, END_TO_END, *REAL))

@@ -8,12 +8,14 @@ from pathlib import Path, PurePath
 import pytest
 
 from tests.parts.__main__ import BY_CHANCE, OF_THEIR_OWN, on_this_version
-from tests.parts.places import REAL, WHOLE, may_be_real
+from tests.parts.places import END_TO_END, REAL, WHOLE, may_be_real
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("folder", [*(one for folders in OF_THEIR_OWN.values() for one in folders), *REAL, WHOLE])
+@pytest.mark.parametrize(
+    "folder", [*(one for folders in OF_THEIR_OWN.values() for one in folders), *REAL, WHOLE, END_TO_END]
+)
 def test_folders_are_there(folder: PurePath) -> None:
     """With tests in them."""
     assert list((ROOT / folder).glob("test_*.py"))
