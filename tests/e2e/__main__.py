@@ -10,12 +10,16 @@ import argparse
 import datetime
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 
+from tests.controlplane.build import ROOT
 from tests.controlplane.once import BuildError, UnreachableError, say
 from tests.e2e import results
 from tests.e2e.cluster import SCHEDULERS
 from tests.e2e.run import PLACE, run
 from tests.e2e.suites import ALL, SUITES
+
+PAGE = ROOT / "docs" / "recorded-e2e.md"
 
 
 def main() -> int:
@@ -42,14 +46,15 @@ def main() -> int:
     return _tell(found, given.record)
 
 
-def _tell(found: dict[str, list[results.Row]], record: bool) -> int:
+def _tell(found: Mapping[str, Sequence[results.Row]], record: bool) -> int:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    today = datetime.date.today().isoformat()
+    runs = [results.Recorded(suite, today, commit.stdout.strip(), those) for suite, those in found.items()]
     every = [row for those in found.values() for row in those]
-    print("\n".join(results.table(every)))
-    for suite, those in found.items():
-        print(results.summary(suite, those))
+    print("\n".join([*results.table(every), "", *results.summary(runs)]))
     if record:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-        results.record(found, datetime.date.today().isoformat(), commit.stdout.strip())
+        results.record(runs)
+        PAGE.write_text(results.page(results.recorded()))
     faults = [row for row in every if row.fault]
     nothing = [suite for suite, those in found.items() if not those]
     for row in faults:

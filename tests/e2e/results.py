@@ -1,13 +1,14 @@
-"""Results of Kubernetes' end-to-end tests: ginkgo's reports, the record of a whole run, and the table of both."""
+"""Results of Kubernetes' end-to-end tests: ginkgo's reports, the record of whole suites, and the tables of both."""
 
 from __future__ import annotations
 
 import json
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 RECORD = Path(__file__).with_name("record.json")
 PASSED = "passed"
@@ -43,6 +44,16 @@ class Row:
         return self.kube.status == PASSED and self.berth.status != PASSED
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A suite as it was run on a day, with a commit of Berth."""
+
+    suite: str
+    date: str
+    commit: str
+    rows: Sequence[Row]
+
+
 def read(report: Path) -> dict[str, Result]:
     """Return the results of the tests that were run, by a JUnit report of ginkgo's; none if there is no report."""
     if not report.exists():
@@ -63,29 +74,39 @@ def rows(kube: Results, berth: Results) -> list[Row]:
     return [Row(test, kube.get(test, NOT_RUN), berth.get(test, NOT_RUN)) for test in sorted(kube.keys() | berth.keys())]
 
 
-def recorded(focus: str, skip: str, path: Path = RECORD) -> dict[str, Result]:
+def record(found: Iterable[Recorded], path: Path = RECORD) -> None:
+    """Write these suites into the record; others stay as they are."""
+    kept = {run.suite: run for run in (*recorded(path), *found)}
+    document = {
+        run.suite: {
+            "date": run.date,
+            "commit": run.commit,
+            "results": {row.test: [_written(row.kube), _written(row.berth)] for row in run.rows},
+        }
+        for run in kept.values()
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def recorded(path: Path = RECORD) -> list[Recorded]:
+    """Return the suites of the record; none if there is no record."""
+    document = json.loads(path.read_text()) if path.exists() else {}
+    return [
+        Recorded(
+            suite, run["date"], run["commit"], [Row(test, *map(_read, two)) for test, two in run["results"].items()]
+        )
+        for suite, run in document.items()
+    ]
+
+
+def of_kube_scheduler(focus: str, skip: str, path: Path = RECORD) -> dict[str, Result]:
     """Return what the record has of kube-scheduler, of the tests that ginkgo would choose by these expressions."""
     return {
-        test: Result(*columns["kube-scheduler"])
-        for suite in json.loads(path.read_text())["suites"].values()
-        for test, columns in suite.items()
-        if re.search(focus, test) and not re.search(skip, test) and "kube-scheduler" in columns
+        row.test: row.kube
+        for run in recorded(path)
+        for row in run.rows
+        if row.kube != NOT_RUN and re.search(focus, row.test) and not re.search(skip, row.test)
     }
-
-
-def record(found: Mapping[str, Iterable[Row]], date: str, commit: str, path: Path = RECORD) -> None:
-    """Write these suites into the record, with the date and commit of each; others stay as they are."""
-    kept = json.loads(path.read_text()) if path.exists() else {"runs": {}, "suites": {}}
-    for suite, those in found.items():
-        kept["runs"][suite] = {"date": date, "commit": commit}
-        kept["suites"][suite] = {
-            row.test: {
-                "kube-scheduler": [row.kube.status, round(row.kube.seconds)],
-                "berth": [row.berth.status, round(row.berth.seconds)],
-            }
-            for row in those
-        }
-    path.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 def table(those: Iterable[Row]) -> Iterator[str]:
@@ -96,6 +117,33 @@ def table(those: Iterable[Row]) -> Iterator[str]:
         yield f"|{_mark(row)} | {row.kube} | {row.berth} | {row.test} |"
 
 
+def summary(runs: Iterable[Recorded]) -> Iterator[str]:
+    """Yield the lines of a table in Markdown: how many tests of each suite pass with each."""
+    yield "| suite | tests | pass with kube-scheduler | pass with Berth | date | commit |"
+    yield "| --- | ---: | ---: | ---: | --- | --- |"
+    for run in runs:
+        kube = sum(row.kube.status == PASSED for row in run.rows)
+        berth = sum(row.berth.status == PASSED for row in run.rows)
+        yield f"| {run.suite} | {len(run.rows)} | {kube} | {berth} | {run.date} | {run.commit} |"
+
+
+def page(runs: Sequence[Recorded]) -> str:
+    """Return the page that shows a record, `docs/recorded-e2e.md`."""
+    parts = [_INTRODUCTION, *summary(runs)]
+    for run in runs:
+        parts += ["", f"## {run.suite}", "", *table(run.rows)]
+    return "\n".join(parts) + "\n"
+
+
+_INTRODUCTION = """\
+# Kubernetes' own end-to-end tests, recorded
+
+`make e2e RECORD=1` runs the tests of Kubernetes 1.37 that a scheduler decides, with kube-scheduler and with Berth as
+the default scheduler, and writes this page. [Here](../tests/e2e/README.md) is how, and what is left out. The cores were
+busy, so the seconds say nothing about speed.
+"""
+
+
 def _mark(row: Row) -> str:
     if row.fault:
         return " **differs**"
@@ -104,12 +152,10 @@ def _mark(row: Row) -> str:
     return ""
 
 
-def summary(suite: str, those: Iterable[Row]) -> str:
-    """Return one line: how many tests of a suite passed with each."""
-    listed = list(those)
-    kube, berth = (sum(getattr(row, who).status == PASSED for row in listed) for who in ("kube", "berth"))
-    seconds = [sum(getattr(row, who).seconds for row in listed) for who in ("kube", "berth")]
-    return (
-        f"{suite}: {len(listed)} tests; {kube} pass with kube-scheduler ({seconds[0]:.0f} s),"
-        f" {berth} with Berth ({seconds[1]:.0f} s)."
-    )
+def _written(result: Result) -> list[Any]:
+    return [result.status, round(result.seconds)]
+
+
+def _read(written: list[Any]) -> Result:
+    status, seconds = written
+    return Result(status, float(seconds))

@@ -90,7 +90,8 @@ def run(suites: Sequence[Suite], schedulers: Sequence[str]) -> dict[str, list[re
             clusters = {name: stack.enter_context(WholeCluster(name, gated, PLACE)) for name in schedulers}
             for suite in (suite for suite in suites if suite.gated == gated):
                 found[suite.name] = _run(suite, clusters)
-                print(results.summary(suite.name, found[suite.name]), flush=True)
+                passed = sum(row.berth.status == results.PASSED for row in found[suite.name])
+                say(f"{suite.name}: {passed} of {len(found[suite.name])} tests pass with Berth")
     return found
 
 
@@ -108,4 +109,6 @@ def _run(suite: Suite, clusters: dict[str, WholeCluster]) -> list[results.Row]:
             one.kill()
     by_scheduler = {one.scheduler: one.results() for one in runs}
     kube = by_scheduler.get("kube-scheduler")
-    return results.rows(results.recorded(suite.focus, suite.skipped) if kube is None else kube, by_scheduler["berth"])
+    return results.rows(
+        results.of_kube_scheduler(suite.focus, suite.skipped) if kube is None else kube, by_scheduler["berth"]
+    )

@@ -6,7 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.results import NOT_RUN, Result, Row, read, record, recorded, rows, summary, table
+from tests.e2e.__main__ import PAGE
+from tests.e2e.results import (
+    NOT_RUN,
+    Recorded,
+    Result,
+    Row,
+    of_kube_scheduler,
+    page,
+    read,
+    record,
+    recorded,
+    rows,
+    summary,
+    table,
+)
 
 PASSED, FAILED, TIMED_OUT = Result("passed", 3.4), Result("failed", 9.0), Result("timedout", 600.0)
 
@@ -50,18 +64,26 @@ def test_tests_that_one_scheduler_did_not_run_have_a_row() -> None:
     """By name, so that two runs can be compared."""
     found = rows({"b": PASSED, "a": PASSED}, {"b": PASSED, "c": FAILED})
     assert found == [Row("a", PASSED, NOT_RUN), Row("b", PASSED, PASSED), Row("c", NOT_RUN, FAILED)]
-    assert summary("s", found) == "s: 3 tests; 2 pass with kube-scheduler (7 s), 1 with Berth (12 s)."
     assert list(table(found))[2:] == [
         "| **differs** | passed 3 s | not run 0 s | a |",
         "| | passed 3 s | passed 3 s | b |",
         "| fails with both | not run 0 s | failed 9 s | c |",
     ]
+    assert list(summary([Recorded("s", "2026-01-01", "aaaa", found)]))[2:] == ["| s | 3 | 2 | 1 | 2026-01-01 | aaaa |"]
 
 
 def test_the_record_keeps_what_was_not_run_again(tmp_path: Path) -> None:
     """And it gives kube-scheduler's results of the tests that ginkgo would choose."""
     path = tmp_path / "record.json"
-    record({"old": [Row("[sig-x] old", PASSED, PASSED)]}, "2026-01-01", "aaaa", path)
-    record({"new": rows({"[sig-x] new": PASSED, "[sig-x] new one": FAILED}, {})}, "2026-01-02", "bbbb", path)
-    assert recorded("sig-x", "one", path) == {"[sig-x] old": Result("passed", 3), "[sig-x] new": Result("passed", 3)}
-    assert recorded("old", "^$", path) == {"[sig-x] old": Result("passed", 3)}
+    old = Recorded("old", "2026-01-01", "aaaa", [Row("[sig-x] old", Result("passed", 3), NOT_RUN)])
+    new = Recorded("new", "2026-01-02", "bbbb", rows({"[sig-x] new": FAILED, "[sig-x] new one": FAILED}, {}))
+    record([old, Recorded("new", "2026-01-01", "aaaa", [])], path)
+    record([new], path)
+    assert recorded(path) == [old, new]
+    assert of_kube_scheduler("sig-x", "one", path) == {"[sig-x] old": Result("passed", 3), "[sig-x] new": FAILED}
+    assert of_kube_scheduler("old", "^$", path) == {"[sig-x] old": Result("passed", 3)}
+
+
+def test_the_page_shows_the_record() -> None:
+    """`make e2e RECORD=1` writes both."""
+    assert PAGE.read_text() == page(recorded())
