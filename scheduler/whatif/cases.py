@@ -1,6 +1,7 @@
 """Answers to vectors: one scheduling question as JSON in, kube-scheduler's own categories of answer out."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,9 @@ from scheduler.plugins.registry import registry
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.limit import limited
 from scheduler.whatif.world import World
+
+known_plugins = cache(registry)
+"""Looked up once: a case takes less time than a look through all installed packages."""
 
 
 class Asked(NamedTuple):
@@ -48,7 +52,7 @@ def asked(case: Mapping[str, Any], parse_config: Any) -> Asked:
     if not (isinstance(text, str | None) and isinstance(objects, list | None) and isinstance(incoming, dict)):
         raise ObjectError("case: expected {id, config: text, objects: a list, pod: an object}")
     config = decode(parse_config(text)) if text else default_configuration()
-    frameworks = build(config, registry())
+    frameworks = build(config, known_plugins())
     world = World(Decoder(annotated(frameworks)))
     world.add_all(each for each in objects or () if isinstance(each, dict))
     pod = world.decode({**incoming, "kind": "Pod"})

@@ -1,43 +1,26 @@
-"""Every vector's answer is ours: cases as kube-scheduler 1.37's own plugins answered them.
+"""Every vector's answer is ours: cases as kube-scheduler 1.37's own plugins answered them, compared in every field."""
 
-`own.jsonl` is always there; the large sets are read from `BERTH_VECTORS` or `../shared/vectors` beside the repository.
-"""
+from __future__ import annotations
 
-import gzip
 import json
-import os
-from pathlib import Path
 
 import pytest
 
 from scheduler.whatif.cases import answer
-from tests.conformance.comparison import Case, described
+from tests.conformance.comparison import described
+from tests.conformance.vectors import FAMILIES, Vector, family, own
 
-HERE = Path(__file__).parent
-FOLDER = Path(os.environ.get("BERTH_VECTORS", HERE.parents[2] / "shared" / "vectors"))
-FAMILIES = (
-    *("nodeaffinity", "taints", "resources", "ports", "podaffinity", "podaffinityscore", "images"),
-    *("spread", "spreadscore", "volumes", "preemption", "nominated", "mixed"),
-)
+RECORDED = [vector for name in FAMILIES for vector in family(name)]
 
 
-def differences(case: Case) -> list[str]:
-    return described(case, answer(case, json.loads), case["want"])
+@pytest.mark.parametrize("vector", [*own(), *RECORDED], ids=lambda vector: vector.id)
+def test_a_vector_agrees(vector: Vector) -> None:
+    """In every field that both sides say."""
+    case = json.loads(vector.line)
+    assert described(case, answer(case, json.loads), case["want"]) == []
 
 
-OWN = [json.loads(line) for line in (HERE / "own.jsonl").read_text().splitlines()]
-
-
-@pytest.mark.parametrize("case", OWN, ids=lambda case: case["id"])
-def test_our_own_vectors_agree(case: Case) -> None:
-    """Each was a difference from the real plugins once, or guards one of the ten traps."""
-    assert differences(case) == []
-
-
-@pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no vectors: {FOLDER} is not there (BERTH_VECTORS names another)")
-@pytest.mark.parametrize("family", FAMILIES)
-def test_family_agrees(family: str) -> None:
-    """All cases of a family, compared in every field."""
-    with gzip.open(FOLDER / f"{family}.jsonl.gz", "rt") as lines:
-        found = [line for case in map(json.loads, lines) for line in differences(case)]
-    assert found == []
+def test_all_are_there() -> None:
+    """As many as docs/equal.md says, each with a name of its own."""
+    assert len(FAMILIES) == 15
+    assert len({vector.id for vector in RECORDED}) == len(RECORDED) == 1315

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 
 import pytest
 
+from tests.conformance import vectors
 from tests.conformance.comparison import Case, described
-from tests.conformance.test_vectors import FAMILIES as KNOWN
-from tests.conformance.test_vectors import FOLDER, OWN
 from tests.differential import fuzz, hints
 from tests.differential.client import Oracle
 from tests.differential.generate.families import FAMILIES
@@ -21,37 +19,35 @@ SEEDS = range(1000, 1004)
 ASKED = 3
 
 
-def wrong(oracle: Oracle, vectors: list[Case]) -> list[str]:
-    """Where the oracle's answers are not those written in the vectors.
+def wrong(oracle: Oracle, cases: list[Case]) -> list[str]:
+    """Where the oracle's answers are not those written in the cases.
 
     A case that differs is asked again: kube-scheduler's dry runs of preemption end a moment after enough candidates are
     found, so on a busy machine there may be one more.
     """
     lines: list[str] = []
     for _ in range(ASKED):
-        answers = oracle.answers({key: value for key, value in vector.items() if key != "want"} for vector in vectors)
+        answers = oracle.answers({key: value for key, value in case.items() if key != "want"} for case in cases)
         told = [
-            described(vector, vector["want"], answer.get("want", answer))
-            for vector, answer in zip(vectors, answers, strict=True)
+            described(case, case["want"], answer.get("want", answer))
+            for case, answer in zip(cases, answers, strict=True)
         ]
         lines = [line for told_of in told for line in told_of]
-        vectors = [vector for vector, told_of in zip(vectors, told, strict=True) if told_of]
-        if not vectors:
+        cases = [case for case, told_of in zip(cases, told, strict=True) if told_of]
+        if not cases:
             break
     return lines
 
 
 def test_our_own_vectors(oracle: Oracle) -> None:
     """What the fast tests compare with is what the plugins say."""
-    assert wrong(oracle, OWN + FOUND) == []
+    assert wrong(oracle, [json.loads(vector.line) for vector in vectors.own()] + FOUND) == []
 
 
-@pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no vectors: {FOLDER} is not there (BERTH_VECTORS names another)")
-@pytest.mark.parametrize("family", KNOWN)
+@pytest.mark.parametrize("family", vectors.FAMILIES)
 def test_a_family_of_vectors(family: str, oracle: Oracle) -> None:
     """Answers that another program made from the same plugins."""
-    with gzip.open(FOLDER / f"{family}.jsonl.gz", "rt") as lines:
-        assert wrong(oracle, [json.loads(line) for line in lines]) == []
+    assert wrong(oracle, [json.loads(vector.line) for vector in vectors.family(family)]) == []
 
 
 @pytest.mark.parametrize("family", FAMILIES)

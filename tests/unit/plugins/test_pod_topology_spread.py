@@ -5,8 +5,9 @@ import pytest
 
 from scheduler.framework.events import ClusterEvent
 from scheduler.plugins.pod_topology_spread.domains import Spread
+from scheduler.plugins.pod_topology_spread.weights import distinct, rounded
 from tests.builders import Object, node, pod
-from tests.unit.plugins.small import a_node, a_pod, cluster, plugin
+from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, scored
 
 NODES = [node("a1", zone="a"), node("b1", zone="b")]
 
@@ -86,3 +87,46 @@ def test_nodes_that_went_take_no_part() -> None:
     fresh = cluster(*NODES, *placed[:1])
     rows = [np.array([row for row, _ in one.nodes.live()], dtype=np.intp) for one in (there, fresh)]
     assert made.score(asks, there, rows[0]).tolist() == made.score(asks, fresh, rows[1]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("skew", "placed", "raw", "stretched"),
+    [
+        # Three zones: each pod weighs ln(3 + 2) = 1.6094, and maxSkew - 1 is added. Normalised: 100 (max + min - s) // max.
+        (1, [10, 3, 0], [16, 5, 0], [0, 68, 100]),  # 16.094, 4.828, 0
+        (4, [10, 3, 0], [19, 8, 3], [15, 73, 100]),  # 19.094, 7.828, 3
+        (2, [1, 1, 1], [3, 3, 3], [100, 100, 100]),  # 2.609
+    ],
+    ids=str,
+)
+def test_score_by_hand(skew: int, placed: list[int], raw: list[int], stretched: list[int]) -> None:
+    """By kube-scheduler's formula, scoreForCount and topologyNormalizingWeight in podtopologyspread/scoring.go."""
+    nodes = [node(name, zone=name) for name in "abc"]
+    there = [pod(f"{on}{i}", labels={"app": "db"}, on=on) for on, n in zip("abc", placed, strict=True) for i in range(n)]
+    asks = spread({"matchLabels": {"app": "db"}}, whenUnsatisfiable="ScheduleAnyway", maxSkew=skew)
+    made = plugin("PodTopologySpread")
+    assert scored(made, asks, *nodes, *there) == dict(zip("abc", raw, strict=True))
+    assert normalized(made, asks, *nodes, *there) == dict(zip("abc", stretched, strict=True))
+
+
+def test_two_constraints_are_rounded_together() -> None:
+    """Two zones weigh ln 4 = 1.386, three hosts ln 5 = 1.609; one by one, a1 would have 6 + 6 and a2 6 + 3."""
+    nodes = [node("a1", zone="a"), node("a2", zone="a"), node("b1", zone="b")]
+    asks = spread({"matchLabels": {"app": "db"}}, whenUnsatisfiable="ScheduleAnyway")
+    (one,) = asks["spec"]["topologySpreadConstraints"]
+    asks["spec"]["topologySpreadConstraints"] = [one, one | {"topologyKey": "kubernetes.io/hostname", "maxSkew": 2}]
+    for document in nodes:
+        document["metadata"]["labels"]["kubernetes.io/hostname"] = document["metadata"]["name"]
+    placed = [pod(name, labels={"app": "db"}, on=on) for name, on in zip("wxyz", ("a1", "a1", "a1", "a2"), strict=True)]
+    # 4 × 1.386 + 3 × 1.609 + 1 = 11.37, 4 × 1.386 + 1.609 + 1 = 8.15, and 1: maxSkew 2 adds 1 everywhere.
+    assert scored(plugin("PodTopologySpread"), asks, *nodes, *placed) == {"a1": 11, "a2": 8, "b1": 1}
+
+
+def test_halves_are_rounded_up() -> None:
+    """As Go's math.Round does for what is not negative; Python's own round takes the even one."""
+    assert rounded(np.array([0.0, 0.49, 0.5, 1.5, 2.5, 2.51, 7.99])).tolist() == [0, 0, 1, 2, 3, 3, 8]
+
+
+def test_no_label_is_one_more_domain() -> None:
+    """The code of a row without the label is -1."""
+    assert (distinct(np.array([0, 2, 2])), distinct(np.array([-1, 0, 2, -1]))) == (2, 3)

@@ -1,0 +1,222 @@
+"""A pytest session that is collected once and forks: once to learn which tests run which lines, then for each mutant.
+
+A child of a warm process needs no imports and no collection. It puts the mutant's code into the functions that are
+there, runs the tests that run the changed line, and ends with the first that fails.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import pickle
+import resource
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from tests.mutants.mutations import Mutant, compiled, replaced
+
+PLAIN = (
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "-m",
+    "not real",
+    "--capture=no",
+    "--randomly-seed=1",
+    "--randomly-dont-reorganize",
+)
+LONGEST = 10.0
+"""Seconds of CPU that a test may take to be run on mutants."""
+BUDGET = 20.0
+"""Seconds that tests of one mutant take where the code is right; those that take longest are left out."""
+KEPT = Path(sys.prefix) / "mutants"
+"""Maps of what tests run; `make clean` removes them with the virtual environment."""
+MEMORY = 4 << 30
+
+
+class Covered(NamedTuple):
+    """What tests run, by the number of the test."""
+
+    seconds: list[float]
+    lines: dict[tuple[str, int], int]
+    """(file, line) → its tests, as bits."""
+    failed: list[str]
+
+    def tests(self, path: str, line: int) -> list[int]:
+        """The tests that run the line, the quickest first, as many as there is time for."""
+        bits = self.lines.get((path, line), 0)
+        found = sorted((n for n in range(len(self.seconds)) if bits >> n & 1), key=self.seconds.__getitem__)
+        spent, chosen = 0.0, []
+        for n in found:
+            spent += self.seconds[n]
+            if self.seconds[n] > LONGEST or spent > BUDGET:
+                break
+            chosen.append(n)
+        return chosen
+
+
+class Warm:
+    """The session that is collected, and what was learned from its tests."""
+
+    def __init__(self, items: Sequence[pytest.Item], source: Path) -> None:
+        self._items = items
+        self._source = f"{source}{os.sep}"
+        self._functions = defaultdict[tuple[str, str, int], list[FunctionType]](list)
+        gc.unfreeze()  # what tests/conftest.py froze is not listed
+        for found in gc.get_objects():
+            if isinstance(found, FunctionType) and found.__code__.co_filename.startswith(self._source):
+                self._functions[_place(found.__code__)].append(found)
+        gc.freeze()
+        self._killers = defaultdict[str, list[int]](list)
+        kept = KEPT / f"{self._digest()}.map"
+        if not kept.exists():
+            KEPT.mkdir(exist_ok=True)
+            kept.write_bytes(self._in_child(self._learn)[1])
+        self.covered: Covered = pickle.loads(kept.read_bytes())
+
+    def killer(self, mutant: Mutant, source: str) -> str | None:
+        """The test that fails with the mutant, or what else ended it; None if it survives.
+
+        Raises ValueError if the mutant can't be put into functions that are there, as they close over other names.
+        """
+        path = self._source + mutant.path
+        tests = self.covered.tests(path, mutant.line)
+        first = [n for n in self._killers[mutant.path] if n in tests]
+        order = first + [n for n in tests if n not in first]
+        changed = [*replaced(compiled(source, path, None), compiled(source, path, mutant))]
+        seconds = 1 + 10 * sum(self.covered.seconds[n] for n in order)
+        status, said = self._in_child(lambda: self._first_failure(changed, order), seconds)
+        if os.WIFSIGNALED(status):
+            return f"ended by signal {os.WTERMSIG(status)}"
+        if os.WEXITSTATUS(status):
+            raise ValueError(f"{mutant.name}: not judged, a child ended with code {os.WEXITSTATUS(status)}")
+        failed: int | None = pickle.loads(said)
+        if failed is None:
+            return None
+        self._killers[mutant.path] = [failed, *(n for n in self._killers[mutant.path] if n != failed)][:10]
+        return self._items[failed].nodeid
+
+    def _digest(self) -> str:
+        """Of all that the map depends on."""
+        found = hashlib.sha256("\n".join(item.nodeid for item in self._items).encode())
+        for file in sorted({item.path for item in self._items} | {*Path(self._source).rglob("*.py")}):
+            found.update(file.read_bytes())
+        return found.hexdigest()
+
+    def _first_failure(self, changed: Sequence[tuple[CodeType, CodeType]], order: Sequence[int]) -> int | None:
+        for old, new in changed:
+            for function in self._functions.get(_place(old), ()):
+                if function.__code__ == old:
+                    function.__code__ = new
+        return next((n for n, fails in self._run(order) if fails), None)
+
+    def _run(self, order: Sequence[int]) -> Iterator[tuple[int, bool]]:
+        """Run these tests, one after the other: (its number, whether it fails)."""
+        for n, then in zip(order, [*order[1:], None], strict=False):
+            item = self._items[n]
+            reports = runtestprotocol(item, log=False, nextitem=None if then is None else self._items[then])
+            yield n, any(report.failed for report in reports)
+
+    def _learn(self) -> Covered:
+        """Run all tests once and note the lines. Python 3.11 can't say: there, every test counts for every line."""
+        lines, hits = defaultdict[tuple[str, int], int](int), set[tuple[str, int]]()
+        watch = getattr(sys, "monitoring", None)
+        if watch is None:
+            lines = defaultdict(lambda: (1 << len(self._items)) - 1)
+        else:
+            watch.use_tool_id(watch.COVERAGE_ID, "mutants")
+            watch.register_callback(watch.COVERAGE_ID, watch.events.LINE, self._noting(hits, watch.DISABLE))
+            watch.set_events(watch.COVERAGE_ID, watch.events.LINE)
+        seconds, failed = [], []
+        began = time.process_time()
+        for n, fails in self._run(range(len(self._items))):
+            seconds.append(time.process_time() - began)
+            failed += [self._items[n].nodeid] if fails else []
+            for hit in hits:
+                lines[hit] |= 1 << n
+            hits.clear()
+            if watch is not None:
+                watch.restart_events()
+            began = time.process_time()
+        return Covered(seconds, dict(lines), failed)
+
+    def _noting(self, hits: set[tuple[str, int]], done: object) -> Callable[[CodeType, int], object]:
+        def note(code: CodeType, line: int) -> object:
+            if code.co_filename.startswith(self._source):
+                hits.add((code.co_filename, line))
+            return done
+
+        return note
+
+    def _in_child(self, work: Callable[[], Any], seconds: float | None = None) -> tuple[int, bytes]:
+        """How a child ended, and what it came to, pickled. Without output, and within limits."""
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, 1)
+                if seconds is not None:
+                    os.dup2(nowhere, 2)
+                    limit = int(seconds) + 1
+                    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
+                    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+                with os.fdopen(write, "wb") as out:
+                    out.write(pickle.dumps(work()))
+                os._exit(0)
+            except BaseException as error:  # noqa: BLE001 a child says why it ends, and never returns
+                os.write(2, f"{error!r}\n".encode())
+            finally:
+                os._exit(1)
+        os.close(write)
+        with os.fdopen(read, "rb") as out:
+            said = out.read()
+        return os.waitpid(pid, 0)[1], said
+
+
+class Session:
+    """The plugin: tests are collected, and instead of running them, `work` is done."""
+
+    def __init__(self, work: Callable[[Warm], None], source: Path) -> None:
+        self._work = work
+        self._source = source
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self) -> None:
+        """Generated cases are the same each time, and nobody needs the smallest one that fails."""
+        from hypothesis import Phase, settings  # not before pytest, which wants to rewrite what plugins assert
+
+        settings.register_profile(
+            "mutants", settings.default, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
+        )
+        settings.load_profile("mutants")
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Nothing else is run."""
+        if session.testsfailed:
+            raise session.Failed("tests can't be collected")
+        self._work(Warm(session.items, self._source))
+        return True
+
+
+def run(tests: Sequence[str], source: Path, work: Callable[[Warm], None]) -> None:
+    """Collect the tests and do the work.
+
+    Raises ValueError if pytest can't.
+    """
+    code = pytest.main([*PLAIN, *tests], plugins=[Session(work, source)])
+    if code:
+        raise ValueError(f"pytest ended with {code}")
+
+
+def _place(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
