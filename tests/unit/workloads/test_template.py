@@ -29,6 +29,12 @@ def test_rendered(text: str, index: int, want: str) -> None:
     assert rendered == {want: {"list": [want]}}
 
 
+def test_numbers() -> None:
+    """A text that is an `$int` place alone becomes a number, any other stays text."""
+    made = Template({"port": "$int(8000 + i)", "text": "a $int(1)", "name": "$(i)"}, WORDS, NUMBERS).render(3)
+    assert json.loads(made) == {"port": 8003, "text": "a $int(1)", "name": "3"}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
