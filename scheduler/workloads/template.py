@@ -36,7 +36,11 @@ class TemplateError(ValueError):
 
 def check(document: Any) -> None:
     """Raises TemplateError when a place of this document can't be filled in."""
-    Template(document, dict.fromkeys(WORDS, ""), dict.fromkeys(NUMBERS, 1)).render(0)
+    made = Template(document, dict.fromkeys(WORDS, ""), dict.fromkeys(NUMBERS, 1)).render(0)
+    try:
+        msgspec.json.decode(made)
+    except msgspec.DecodeError:
+        raise TemplateError(f"$int(): expected arithmetic in it, not {' or '.join(WORDS)}") from None
 
 
 class Template:

@@ -43,6 +43,7 @@ def test_numbers() -> None:
         pytest.param("$(1.5 + i)", "$(1.5 + i): expected", id="a fraction"),
         pytest.param("$(i % 0)", "$(i % 0): division by zero", id="division by zero"),
         pytest.param("$(i +)", "$(i +): expected", id="half an expression"),
+        pytest.param("$int(run)", "$int(): expected arithmetic", id="a word is no number"),
         pytest.param("$(open)", "$(open): expected", id="a builtin is no name"),
     ],
 )
