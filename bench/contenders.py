@@ -6,7 +6,7 @@ import compileall
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -20,6 +20,8 @@ from tests.controlplane.wait import wait_for
 from tests.integration.berth import Berth, configuration
 from tests.integration.component import environment
 
+NOTHING = Workload(name="nothing", about="", steps=[])
+"""A workload without steps."""
 START = 120.0
 """Seconds that a start may take on a busy machine."""
 _ROOT = Path(__file__).parents[1]
@@ -30,12 +32,25 @@ TOPOLOGY = "TopologyAwareWorkloadScheduling"
 """A gate that kube-scheduler has, and Berth's profiles have plugins for."""
 
 
-def profile_for(gates: Sequence[str]) -> Object:
-    """What a profile of Berth has beside its name to do what these gates of kube-scheduler do."""
-    if TOPOLOGY not in gates:
-        return {}
-    enabled = [{"name": name} for name in ("TopologyPlacementGenerator", "PodGroupPodsCount")]
-    return {"plugins": {"multiPoint": {"enabled": enabled}}}
+GROUP_CLAIMS = "DRAWorkloadResourceClaims"
+"""A gate that kube-scheduler has, and Berth's plugin DynamicResources."""
+
+
+def profile_for(workload: Workload) -> Object:
+    """What a profile of Berth has beside its name: the workload's, and what does as kube-scheduler's gates do."""
+    found, gates = _plugin_config(workload), workload.gates
+    if TOPOLOGY in gates:
+        enabled = [{"name": name} for name in ("TopologyPlacementGenerator", "PodGroupPodsCount")]
+        found["plugins"] = {"multiPoint": {"enabled": enabled}}
+    if GROUP_CLAIMS in gates:
+        args = {"featureGates": {GROUP_CLAIMS: True}}
+        found.setdefault("pluginConfig", []).append({"name": "DynamicResources", "args": args})
+    return found
+
+
+def _plugin_config(workload: Workload) -> Object:
+    made = [{"name": one.name, "args": one.args} for one in workload.plugin_config]
+    return {"pluginConfig": made} if made else {}
 
 
 class Contender(ABC):
@@ -48,8 +63,8 @@ class Contender(ABC):
     def __init__(self, cluster: Cluster, home: Path) -> None:
         self.cluster = cluster
         self.home = home
-        self.gates: tuple[str, ...] = ()
-        """Feature gates that the workload needs."""
+        self.workload = NOTHING
+        """What it is started for."""
         self._started = 0
 
     @property
@@ -95,7 +110,7 @@ class BerthContender(Contender):
         place = self.place("home")
         place.mkdir()
         kubeconfig = self.cluster.kubeconfig(place / "kubeconfig", self.cluster.scheduler_token())
-        profile = {"schedulerName": self.scheduler_name, **profile_for(self.gates)}
+        profile = {"schedulerName": self.scheduler_name, **profile_for(self.workload)}
         started = Berth(place, self.scheduler_name, kubeconfig, configuration(self.scheduler_name, profiles=[profile]))
         started.start()
         return started
@@ -120,8 +135,9 @@ class KubeScheduler(Contender):
     config: ClassVar[Object] = {}
 
     def start(self) -> Process:
-        name, gates = self.scheduler_name, self.gates
-        return self.cluster.start_kube_scheduler(config=self.config, scheduler_name=name, gates=gates)
+        profile = {"schedulerName": self.scheduler_name, **_plugin_config(self.workload)}
+        config = {**self.config, "profiles": [profile]}
+        return self.cluster.start_kube_scheduler(config=config, gates=self.workload.gates)
 
     def decisions(self, process: Process) -> Mapping[float, float]:
         certificate = next(Path(word.removeprefix("--cert-dir=")) for word in process.argv if "--cert-dir=" in word)

@@ -16,6 +16,7 @@ import msgspec
 from bench.contenders import profile_for
 from bench.crowd import crowd, rendered
 from bench.rehearsed_claims import KIND, Claims
+from scheduler.apiserver.patch import strategic
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Instruction, PreBindWrite, Preempt
 from scheduler.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Stimulus, Tick
@@ -27,7 +28,19 @@ from scheduler.model.pod_group import NATIVE, NATIVE_KIND
 from scheduler.plugins.registry import registry
 from scheduler.whatif import claim_templates
 from scheduler.workloads import objects
-from scheduler.workloads.workload import Churn, CreateNamespaces, CreateNodes, CreateObjects, CreatePods, Workload
+from scheduler.workloads.template import merged
+from scheduler.workloads.workload import (
+    Barrier,
+    Churn,
+    CreateNamespaces,
+    CreateNodes,
+    CreateObjects,
+    CreatePods,
+    DeletePods,
+    Stage,
+    UpdateAny,
+    Workload,
+)
 
 NAME = "bench"
 _HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
@@ -52,10 +65,13 @@ class Rehearsal:
 
     def __init__(self, workload: Workload, placed: int) -> None:
         """`placed`: pods on the nodes before the measured ones, in all."""
-        document = {"profiles": [{"schedulerName": NAME, **profile_for(workload.gates)}]}
+        document = {"profiles": [{"schedulerName": NAME, **profile_for(workload)}]}
         self.engine = Engine(build(decode({**_HEAD, **document}), registry()))
-        self.shapes = 0
-        """How many shapes the measured pods had."""
+        self._taken: list[Timed] = []
+        self._shapes: set[object] = set()
+        self._there: dict[tuple[str, str, str], dict[str, Any]] = {}
+        """What came, by kind, namespace and name, where a step changes or deletes something."""
+        self._keeps = any(step.update_any or step.delete_pods for step in workload.steps)
         self.came = 0
         """How many measured pods came."""
         self._decoder = Decoder()
@@ -72,34 +88,91 @@ class Rehearsal:
         self._set_up(placed)
 
     def run(self, count: int) -> list[Timed]:
-        """Decide `count` measured pods, and any others that the workload has come meanwhile.
+        """Decide `count` pods of each measured step, and any others that the workload has come meanwhile.
 
         A decision that finds no node is among them, with what preemption it leads to.
         """
-        taken: list[Timed] = []
-        shapes = set()
-        if self.gang > 1:
-            count = max(count // self.gang, 1) * self.gang
-        for i, pod in zip(range(count), self._measured(), strict=False):
-            shapes.add(pod.shape)
-            self.came += 1
-            self._unbound.add(pod.uid)
-            for churn in self._churns:
-                every = max(1, round(churn.interval * _RATE))
-                if i % every == 0:
-                    self._churn(churn, i // every)
+        for number, step in [*enumerate(self._workload.steps)][self._workload.lasting :]:
+            match step.operation:
+                case CreatePods() as pods:
+                    self._come(number, pods, count if pods.measured else pods.count)
+                case UpdateAny() as update:
+                    self._update(update, count if update.measured else update.count)
+                case DeletePods() as unwanted:
+                    self._delete(unwanted)
+                case Churn() as churn:
+                    self._churns.append(churn)
+                case Barrier(stage_requirement=Stage.SCHEDULED):
+                    self._settle()
+                case CreateNodes() | CreateObjects() as made:
+                    self._make(made)
+                    self._cycles()
+        self._settle()
+        return self._taken
+
+    def _come(self, number: int, pods: CreatePods, count: int) -> None:
+        """So many pods of a step come, each is decided, and churn goes on beside those that are measured."""
+        if pods.gang is not None:
+            count = max(count // pods.gang, 1) * pods.gang
+            self._groups(number, pods, pods.gang)
+        for i, pod in zip(range(count), self._pods(number, pods), strict=False):
+            if pods.measured:
+                self._shapes.add(pod.shape)
+                self.came += 1
+                for churn in self._churns:
+                    every = max(1, round(churn.interval * _RATE))
+                    if i % every == 0:
+                        self._churn(churn, i // every)
+            if pods.waits:
+                self._unbound.add(pod.uid)
             self._handle(Put(pod))
-            taken += self._cycles()
-        self.shapes = len(shapes)
-        while self._late:
-            self._confirm(self._late.popleft())
+            self._cycles()
+
+    def _settle(self) -> None:
+        """Time goes on until all pods that somebody waits for are bound."""
         for _ in range(_PATIENCE):
+            while self._late:
+                self._confirm(self._late.popleft())
             if not self._unbound:
-                return taken
+                return
             self._now += 1.0
             self._handle(Tick())
-            taken += self._cycles()
+            self._cycles()
         raise RuntimeError(f"{self._workload.name}: {len(self._unbound)} pods found no node")
+
+    def _update(self, update: UpdateAny, count: int) -> None:
+        kind = update.object["kind"]
+        for raw in self._rendered(self._within(update.object, update.namespace), count):
+            change = msgspec.json.decode(raw)
+            key = (kind, change["metadata"].get("namespace", ""), change["metadata"]["name"])
+            self._show(key, strategic(kind, self._there[key], change))
+
+    def _delete(self, unwanted: DeletePods) -> None:
+        while self._late:
+            self._confirm(self._late.popleft())
+        for key, document in list(self._there.items()):
+            meta = document["metadata"]
+            labels = meta.get("labels", {}).items()
+            if key[:2] != ("Pod", f"{NAME}-{unwanted.namespace}") or not unwanted.label_selector.items() <= labels:
+                continue
+            if meta.get("finalizers"):
+                self._show(key, merged(document, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}))
+            else:
+                uid = self._pod(msgspec.json.encode(self._there.pop(key))).uid
+                self._unbound.discard(uid)
+                self._handle(Gone(*key, uid))
+                self._cycles()
+
+    def _show(self, key: tuple[str, str, str], document: dict[str, Any]) -> None:
+        """The watch brings an object that has changed."""
+        self._there[key] = document
+        self._handle(Put(self._decoded(key[0], msgspec.json.encode(document))))
+        self._cycles()
+
+    @property
+    def shapes(self) -> int:
+        """How many shapes the measured pods had."""
+        return len(self._shapes)
 
     @property
     def gang(self) -> int:
@@ -111,17 +184,15 @@ class Rehearsal:
         steps = enumerate(step.create_pods for step in self._workload.steps)
         return next((number, pods) for number, pods in steps if pods is not None and pods.measured)
 
-    def _cycles(self) -> list[Timed]:
-        taken = []
+    def _cycles(self) -> None:
         while self.engine.has_work:
             wall, cpu = time.perf_counter(), time.thread_time()
             done = self.engine.handle(Cycle(), self._now)
             spent = time.thread_time() - cpu
-            taken.append(Timed(1000 * spent, 1000 * (time.perf_counter() - wall)))
+            self._taken.append(Timed(1000 * spent, 1000 * (time.perf_counter() - wall)))
             self._follow(done)
             while len(self._late) > _LAG:
                 self._confirm(self._late.popleft())
-        return taken
 
     def _handle(self, stimulus: Stimulus) -> None:
         self._now += 0.001
@@ -145,6 +216,9 @@ class Rehearsal:
         for stimulus in self._claims.seen(bind.pod):
             self._handle(stimulus)
         self._handle(Put(msgspec.structs.replace(bind.pod, node_name=bind.node)))
+        if self._keeps:
+            kept = self._there["Pod", bind.pod.namespace, bind.pod.name]
+            kept["spec"]["nodeName"] = bind.node
         if self._steady is not None:
             self._leaving.append(bind.pod)
             if len(self._leaving) > self._steady:
@@ -162,30 +236,33 @@ class Rehearsal:
 
     def _set_up(self, placed: int) -> None:
         bound = 0
-        for number, step in enumerate(self._workload.steps):
+        for number, step in enumerate(self._workload.steps[: self._workload.lasting]):
             match step.operation:
-                case CreateNodes() as nodes:
-                    document = objects.node(nodes.node, nodes.allocatable)
-                    for raw in self._rendered(document, nodes.count):
-                        self._handle(Put(self._decoder.node(raw)))
                 case CreateNamespaces() as made:
                     self._spread[made.name] = made.count
                     name = f"{NAME}-{made.name}-$(i)"
                     document = {"metadata": {"name": name, "labels": made.labels}}
                     for raw in self._rendered(document, made.count):
                         self._handle(Put(self._decoder.namespace(raw)))
-                case CreateObjects() as other:
-                    self._objects(other)
-                case CreatePods(measured=False) as pods:
-                    bound += pods.count if pods.bound else 0
+                case CreatePods() as pods:
+                    bound += pods.count
+                    if pods.gang is not None:
+                        self._groups(number, pods, pods.gang)
                     for pod in self._pods(number, pods):
                         self._handle(Put(pod))
-                case Churn() as churn:
-                    self._churns.append(churn)
+                case CreateNodes() | CreateObjects() as made:
+                    self._make(made)
         for raw in crowd(max(0, placed - bound), self._workload.nodes, NAME, _CROWD):
             self._handle(Put(self._decoder.pod(raw)))
         while self.engine.queue.has_pending_work:  # as `berth run` does before it is synced
             self._handle(Tick())
+
+    def _make(self, made: CreateNodes | CreateObjects) -> None:
+        if isinstance(made, CreateObjects):
+            self._objects(made)
+            return
+        for raw in self._rendered(objects.node(made.node, made.allocatable), made.count):
+            self._handle(Put(self._known("Node", raw)))
 
     def _objects(self, made: CreateObjects) -> None:
         if made.object["kind"] == "PriorityClass":
@@ -200,21 +277,17 @@ class Rehearsal:
                 case kind if kind == KIND:
                     self._handle(self._claims.put(raw))
                 case kind:
-                    self._handle(Put(self._decoded(kind, raw)))
-
-    def _measured(self) -> Iterator[Pod]:
-        for number, step in enumerate(self._workload.steps):
-            if step.create_pods is not None and step.create_pods.measured:
-                if step.create_pods.gang is not None:
-                    self._groups(number, step.create_pods, step.create_pods.gang)
-                yield from self._pods(number, step.create_pods)
+                    self._handle(Put(self._known(kind, raw)))
 
     def _groups(self, number: int, pods: CreatePods, gang: int) -> None:
         """The pod groups of a step: all of them are there before the first pod."""
         self._handle(Follows(NATIVE, True))
         document = self._within(objects.group(number, gang, pods.group), pods.namespace)
+        document["metadata"]["uid"] = f"{document['metadata']['namespace']}/{document['metadata']['name']}"
         for raw in self._rendered(document, pods.count // gang):
-            self._handle(Put(self._decoder.of_kind(NATIVE_KIND)(raw)))
+            claims, named = self._claims.before_group(raw)
+            for stimulus in (*claims, Put(self._decoder.of_kind(NATIVE_KIND)(named))):
+                self._handle(stimulus)
 
     def _pods(self, number: int, pods: CreatePods) -> Iterator[Pod]:
         document = objects.pod(f"pod-{number}-$(i)", "nobody" if pods.bound else NAME, pods.pod, pods.requests)
@@ -225,7 +298,10 @@ class Rehearsal:
         namespace = pods.namespace or f"{pods.namespaces}-$(i % {self._spread[pods.namespaces or '']})"
         document = self._within(document, namespace)
         if not any(claim_templates.templated(document["spec"])):
-            yield from map(self._pod, self._rendered(document, pods.count))
+            for raw in self._rendered(document, pods.count):
+                pod = self._known("Pod", raw)
+                assert isinstance(pod, Pod)
+                yield pod
             return
         document["metadata"]["uid"] = f"{document['metadata']['namespace']}/{document['metadata']['name']}"
         for raw in self._rendered(document, pods.count):
@@ -260,6 +336,14 @@ class Rehearsal:
                 old = self._decoded(kind, one[0])
                 self._handle(Gone(kind, getattr(old, "namespace", ""), old.name, getattr(old, "uid", "")))
             self._handle(Put(self._decoded(kind, one[-1])))
+
+    def _known(self, kind: str, raw: bytes) -> Modelled:
+        """An object as it comes, which is kept if a step may change it."""
+        if self._keeps:
+            document = msgspec.json.decode(raw)
+            meta = document["metadata"]
+            self._there[kind, meta.get("namespace", ""), meta["name"]] = document
+        return self._decoded(kind, raw)
 
     def _decoded(self, kind: str, raw: bytes) -> Modelled:
         return self._pod(raw) if kind == "Pod" else self._decoder.of_kind(kind)(raw)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from scheduler.framework.binding import Create, ObjectKey, Patch
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.whatif import claim_templates
-from scheduler.whatif.claim_templates import templated
+from scheduler.whatif.claim_templates import Templated, templated
 
 KIND = "ResourceClaim"
 Document = dict[str, Any]
@@ -28,6 +28,10 @@ class Claims:
         self._templates: dict[tuple[str, str], Document] = {}
         self._there: dict[ObjectKey, Document] = {}
         self._of_pod: dict[str, list[ObjectKey]] = {}
+        self._written: dict[str, list[ObjectKey]] = {}
+        """By pod, what was written and not shown yet."""
+        self._of_groups: dict[tuple[str, str], set[Templated]] = {}
+        """The claims that the pods of a group share."""
         self._version = 0
 
     def learn(self, raw: bytes) -> None:
@@ -42,21 +46,31 @@ class Claims:
     def before(self, raw: bytes) -> tuple[list[Stimulus], bytes]:
         """The claims for a pod that is about to come, and the pod, which names them in its status."""
         document: Document = msgspec.json.decode(raw)
-        meta, spec = document["metadata"], document["spec"]
-        made = [
-            claim_templates.claim(
-                self._templates[meta["namespace"], each.template],
-                each,
-                pod=meta["name"],
-                namespace=meta["namespace"],
-                uid=meta["uid"],
-            )
-            for each in templated(spec)
-        ]
-        document["status"] = {"resourceClaimStatuses": claim_templates.status(meta["name"], spec)}
-        keys = [self._stored(each) for each in made]
+        meta, group = document["metadata"], document["spec"].get("schedulingGroup", {}).get("podGroupName", "")
+        shared = self._of_groups.get((meta["namespace"], group), set())
+        keys = self._made(document, [each for each in templated(document["spec"]) if each not in shared])
+        for each in shared.intersection(templated(document["spec"])):
+            document["status"]["resourceClaimStatuses"].append(claim_templates.named(group, each))
         self._of_pod.setdefault(meta["uid"], []).extend(keys)
         return [self._shown(key) for key in keys], msgspec.json.encode(document)
+
+    def before_group(self, raw: bytes) -> tuple[list[Stimulus], bytes]:
+        """The same for a pod group, whose pods share its claims."""
+        document: Document = msgspec.json.decode(raw)
+        meta, asked = document["metadata"], set(templated(document["spec"]))
+        self._of_groups[meta["namespace"], meta["name"]] = asked
+        keys = self._made(document, asked, of_group=True)
+        return [self._shown(key) for key in keys], msgspec.json.encode(document)
+
+    def _made(self, owner: Document, asked: Iterable[Templated], of_group: bool = False) -> list[ObjectKey]:
+        """Make the claims that a pod or a pod group asks for by templates, and name them in its status."""
+        meta = owner["metadata"]
+        own = {"owner": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"], "of_group": of_group}
+        owner["status"] = {"resourceClaimStatuses": [claim_templates.named(meta["name"], each) for each in asked]}
+        return [
+            self._stored(claim_templates.claim(self._templates[meta["namespace"], each.template], each, **own))
+            for each in asked
+        ]
 
     def write(self, instruction: PreBindWrite) -> PreBindWritten:
         """What the API server would answer; its watch is not as quick."""
@@ -67,15 +81,17 @@ class Claims:
                 document = {**write.document, "metadata": {**write.document["metadata"], **_named(write.key)}}
                 written[self._stored(document)] = self._now()
                 self._of_pod.setdefault(instruction.pod.uid, []).append(write.key)
+                self._written.setdefault(instruction.pod.uid, []).append(write.key)
             elif isinstance(write, Patch) and kind == KIND:
                 written[self._stored(merge(self._there[write.key], write.change))] = self._now()
+                self._written.setdefault(instruction.pod.uid, []).append(write.key)
             else:
                 written[write.key] = "1"
         return PreBindWritten(instruction.pod.uid, written)
 
     def seen(self, pod: Pod) -> Iterator[Stimulus]:
-        """The watch shows what was written to the claims of a pod."""
-        yield from map(self._shown, self._of_pod.get(pod.uid, ()))
+        """The watch shows what was written to claims for a pod."""
+        yield from map(self._shown, self._written.pop(pod.uid, ()))
 
     def ended(self, pod: Pod) -> Iterator[Stimulus]:
         """A pod is gone, and its claims go."""

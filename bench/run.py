@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.contenders import Contender
+from bench.contenders import NOTHING, Contender
 from scheduler.kube.client import Client
 from scheduler.kube.config import from_kubeconfig
 from scheduler.kube.loop import loop_factory
@@ -60,7 +60,9 @@ class Runner:
 
     async def _run(self, workload: Workload, contenders: Sequence[Contender], times: int) -> list[Row]:
         connection = from_kubeconfig([str(self._kubeconfig)], None)
-        nodes = msgspec.json.encode([step.create_nodes for step in workload.steps if step.create_nodes])
+        nodes = msgspec.json.encode(
+            [step.create_nodes for step in workload.steps[: workload.lasting] if step.create_nodes]
+        )
         rows = []
         async with Client(connection, qps=-1, timeout=120.0) as client:
             kept = self._nodes is not None and self._nodes[0] == nodes
@@ -77,7 +79,7 @@ class Runner:
                 for contender in (*contenders,) * times:
                     if mode in contender.modes and contender.measures(workload):
                         self._say(f"{workload.name}, {mode}: {contender.title}")
-                        contender.gates = workload.gates
+                        contender.workload = workload
                         rows.append(await self._measure(client, driver, workload, mode, contender))
                         await driver.clear()
             await driver.tear_down(keep_nodes=True)
@@ -139,7 +141,4 @@ class Runner:
         return sum([await count(client, EVENTS.path(namespace)) for namespace in driver.measured_namespaces])
 
     async def _drop_nodes(self, client: Client, run: str) -> None:
-        await Driver(client, _NOTHING, run).tear_down()
-
-
-_NOTHING = Workload(name="nothing", about="", steps=[])
+        await Driver(client, NOTHING, run).tear_down()

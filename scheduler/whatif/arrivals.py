@@ -198,7 +198,9 @@ class Batch:
                     f"there is no ResourceClaimTemplate {namespace}/{each.template}: claims are not made from it"
                 )
             elif (namespace, name) not in self._world.cluster.devices.claims:
-                made = claim_templates.claim(template, each, pod=pod, namespace=namespace, uid=f"new/{namespace}/{pod}")
+                made = claim_templates.claim(
+                    template, each, owner=pod, namespace=namespace, uid=f"new/{namespace}/{pod}"
+                )
                 made["metadata"] |= {"uid": f"new/{namespace}/{name}", "resourceVersion": "1"}
                 claim = self._world.decode(made)
                 assert isinstance(claim, ResourceClaim)

@@ -37,16 +37,18 @@ def claim_name(pod: str, name: str) -> str:
     return f"{pod[: len(pod) * (_LONGEST - 1) // len(whole)]}-{name[: len(name) * (_LONGEST - 1) // len(whole)]}"
 
 
-def claim(template: Object, asked: Templated, *, pod: str, namespace: str, uid: str) -> dict[str, Any]:
-    """The ResourceClaim for a pod of this name and UID. `template`: the whole ResourceClaimTemplate."""
+def claim(
+    template: Object, asked: Templated, *, owner: str, namespace: str, uid: str, of_group: bool = False
+) -> dict[str, Any]:
+    """The ResourceClaim for a pod or a pod group of this name and UID. `template`: the whole ResourceClaimTemplate."""
     spec = template.get("spec") or {}
     given = spec.get("metadata") or {}
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": True}
+    api_version, kind = ("scheduling.k8s.io/v1beta1", "PodGroup") if of_group else ("v1", "Pod")
     metadata: dict[str, Any] = {
-        "name": claim_name(pod, asked.name),
+        "name": claim_name(owner, asked.name),
         "namespace": namespace,
         "annotations": {**(given.get("annotations") or {}), _POD_CLAIM_NAME: asked.name},
-        "ownerReferences": [owner],
+        "ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": owner, "uid": uid, "controller": True}],
     }
     if given.get("labels"):
         metadata["labels"] = dict(given["labels"])
@@ -60,7 +62,12 @@ def claim(template: Object, asked: Templated, *, pod: str, namespace: str, uid: 
 
 def status(pod: str, spec: Object) -> list[dict[str, str]]:
     """`status.resourceClaimStatuses` of the pod once all its claims are made."""
-    return [{"name": each.name, "resourceClaimName": claim_name(pod, each.name)} for each in templated(spec)]
+    return [named(pod, each) for each in templated(spec)]
+
+
+def named(owner: str, asked: Templated) -> dict[str, str]:
+    """The entry of `status.resourceClaimStatuses` for a claim that was made for this pod or pod group."""
+    return {"name": asked.name, "resourceClaimName": claim_name(owner, asked.name)}
 
 
 def described(template: Object) -> str:

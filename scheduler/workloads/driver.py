@@ -6,8 +6,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from scheduler.kube.client import Client
+import msgspec
+
+from scheduler.kube.client import STRATEGIC_MERGE_PATCH, Client
 from scheduler.kube.resources import NAMESPACES, NODES, POD_GROUPS, PODS, Resource
 from scheduler.kube.wire import partial
 from scheduler.whatif import claim_templates
@@ -23,13 +26,21 @@ from scheduler.workloads.workload import (
     CreateNodes,
     CreateObjects,
     CreatePods,
+    DeletePods,
     Mode,
+    Operation,
+    Stage,
+    UpdateAny,
     Workload,
 )
-from scheduler.workloads.writes import create_all, delete_labelled, delete_one, names
+from scheduler.workloads.writes import create_all, delete_labelled, delete_one, for_each, items, names
 
+_PASSING = f"{LABEL}-passing"
+"""On what is made beside a scheduler: it goes with the run's pods. What was made for all schedulers stays."""
 _CHURNED = f"{LABEL}-churn"
-"""On what churn makes, nodes among it: these go with the run's pods, the workload's own nodes stay."""
+"""On what churn makes: nobody waits for it."""
+_LOOKS = 0.5
+"""Seconds between two looks at which pods are attempted, but at least four times as long as a look takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +92,33 @@ class Driver:
 
     async def set_up(self) -> None:
         """Make what lasts: nodes, namespaces, objects, pods that are created bound. What is there is left alone."""
-        for number, step in enumerate(self._workload.steps):
-            match step.operation:
-                case CreateNodes() as nodes if self._pool == self._run:
-                    document = objects.node(nodes.node, nodes.allocatable)
-                    await self._create(nodes.count, document, NODES.path())
-                case CreateNamespaces() as namespaces:
-                    self._spread[namespaces.name] = namespaces.count
-                    for i in range(namespaces.count):
-                        await self._namespace(f"{namespaces.name}-{i}", namespaces.labels)
-                case CreateObjects() as made:
-                    if made.namespace is not None:
-                        await self._namespace(made.namespace)
-                    await self._objects(made)
-                case CreatePods(bound=True) as pods:
-                    await self._pods(number, pods, "nobody")
+        for number, step in enumerate(self._workload.steps[: self._workload.lasting]):
+            await self._make(number, step.operation)
         self._set_up = True
 
-    async def _objects(self, made: CreateObjects) -> None:
+    async def _make(self, number: int, operation: Operation, passing: bool = False) -> None:
+        """Carry out a step that needs no scheduler. `passing`: one runs, and what is made goes when it ends."""
+        match operation:
+            case CreateNodes() as nodes if passing or self._pool == self._run:
+                document = objects.node(nodes.node, nodes.allocatable)
+                await self._create(nodes.count, _marked(document, passing), NODES.path(), again=not passing)
+            case CreateNamespaces() as namespaces:
+                self._spread[namespaces.name] = namespaces.count
+                for i in range(namespaces.count):
+                    await self._namespace(f"{namespaces.name}-{i}", namespaces.labels)
+            case CreateObjects() as made:
+                if made.namespace is not None:
+                    await self._namespace(made.namespace)
+                await self._objects(made, passing)
+            case CreatePods() as pods:
+                if pods.gang is not None:
+                    await self._groups(number, pods, pods.gang)
+                await self._pods(number, pods, "nobody")
+
+    async def _objects(self, made: CreateObjects, passing: bool) -> None:
         """Create the objects of one step. Their status is written afterwards, since no create takes it."""
         kind, status = made.object["kind"], made.object.get("status")
-        document = objects.other(made.object, "")
+        document = _marked(objects.other(made.object, ""), passing)
         path = self._path(KINDS[kind], made.namespace)
         template = self._template(document, made.count)
         if kind == claim_templates.KIND and self._claims is not None and made.namespace is not None:
@@ -115,7 +132,7 @@ class Driver:
                 await self._client.patch(f"{path}/{name}/status", statuses.render(index))
 
         posts = ((path, template.render(i)) for i in range(made.count))
-        await create_all(self._client, posts, again=True, then=write_status)
+        await create_all(self._client, posts, again=not passing, then=write_status)
 
     async def measure(
         self,
@@ -138,9 +155,10 @@ class Driver:
                 await start()
             churns: list[Churn] = []
             expected: set[Key] = set()
-            for number, step in enumerate(self._workload.steps):
+            steps = [*enumerate(self._workload.steps)][self._workload.lasting :]
+            for number, step in steps:
                 match step.operation:
-                    case CreatePods(bound=False) as pods:
+                    case CreatePods() as pods:
                         if pods.gang is not None:
                             await self._groups(number, pods, pods.gang)
                         if pods.measured and not wanted and mode is Mode.STREAM:
@@ -158,8 +176,18 @@ class Driver:
                         background.start(self._churn(churn, scheduler_name, background))
                     case Churn() as churn:
                         churns.append(churn)
+                    case Barrier(stage_requirement=Stage.ATTEMPTED) if mode is Mode.STREAM:
+                        await self._wait_attempted(scheduler_name, check)
                     case Barrier() if mode is Mode.STREAM:
                         await bindings.wait(_all_in(bindings, expected), self._workload.patience, check)
+                    case UpdateAny() as update:
+                        await self._update(update)
+                    case DeletePods(waits=True) as unwanted:
+                        await self._delete(unwanted)
+                    case DeletePods() as unwanted:
+                        background.start(self._delete(unwanted))
+                    case CreateNodes() | CreateObjects() as made:
+                        await self._make(number, made, passing=True)
             if mode is Mode.BACKLOG:
                 started = time.monotonic()
                 for churn in churns:
@@ -176,23 +204,48 @@ class Driver:
 
     async def clear(self) -> None:
         """Remove what `measure` made, and make again what the scheduler removed."""
+        label = f"{LABEL}={self._run}"
         for step in self._workload.steps:
             match step.operation:
                 case CreatePods(bound=False) as pods:
                     for namespace in self._namespaces_of(pods):
-                        path = PODS.path(self._name(namespace))
-                        await delete_labelled(self._client, path, f"{LABEL}={self._run}")
+                        await self._remove_pods(namespace)
                         if pods.gang is not None:
-                            path = POD_GROUPS.path(self._name(namespace))
-                            await delete_labelled(self._client, path, f"{LABEL}={self._run}")
-                case Churn() as churn:
-                    await self._clear_churn(churn)
+                            await delete_labelled(self._client, POD_GROUPS.path(self._name(namespace)), label)
+        for kind, made_in in self._passing():
+            await delete_labelled(self._client, self._path(kind, made_in), f"{_PASSING}={self._run}")
         await self._clear_claims()
         for number, step in enumerate(self._workload.steps):
             match step.operation:
                 case CreatePods(bound=True) as pods if self._evicts:
                     there = {key for namespace in self._namespaces_of(pods) for key in await self._there(namespace)}
                     await self._pods(number, pods, "nobody", without=there)
+
+    async def _remove_pods(self, namespace: str) -> None:
+        """Remove the pods of a namespace, with the finalizers that the workload gave them."""
+        path, label = PODS.path(self._name(namespace)), f"{LABEL}={self._run}"
+        await delete_labelled(self._client, path, label)
+        made = [step.create_pods.pod for step in self._workload.steps if step.create_pods]
+        if not any("finalizers" in each.get("metadata", {}) for each in made):
+            return
+
+        async def let_go(name: str) -> None:
+            await self._client.patch(f"{path}/{name}", _NO_FINALIZERS)
+
+        await for_each(await names(self._client, path, label), let_go)
+
+    def _passing(self) -> list[tuple[Resource, str | None]]:
+        """The collections of what was made beside a scheduler."""
+        found: dict[tuple[Resource, str | None], None] = {}
+        for step in self._workload.steps[self._workload.lasting :]:
+            match step.operation:
+                case CreateNodes():
+                    found[NODES, None] = None
+                case CreateObjects() as made:
+                    found[KINDS[made.object["kind"]], made.namespace] = None
+                case Churn() as churn:
+                    found |= {(KINDS[each["kind"]], churn.namespace): None for each in churn.objects}
+        return list(found)
 
     async def tear_down(self, *, keep_nodes: bool = False) -> None:
         """Remove everything of the run: pods, objects, nodes, namespaces."""
@@ -202,7 +255,8 @@ class Driver:
         kinds += [POD_GROUPS for s in self._workload.steps if s.create_pods and s.create_pods.gang is not None]
         kinds += [KINDS[o["kind"]] for s in self._workload.steps if s.churn for o in s.churn.objects]
         for namespace in sorted(self._namespaces):
-            for kind in dict.fromkeys([PODS, *(kind for kind in kinds if kind.namespaced)]):
+            await self._remove_pods(namespace)
+            for kind in dict.fromkeys(kind for kind in kinds if kind.namespaced):
                 await delete_labelled(self._client, kind.path(self._name(namespace)), label)
         for kind in dict.fromkeys(kind for kind in kinds if not kind.namespaced and kind is not NODES):
             await delete_labelled(self._client, kind.path(), label)
@@ -292,13 +346,14 @@ class Driver:
             await self._namespace(namespace)
             if pods.measured and self._name(namespace) not in self._measured:
                 self._measured.append(self._name(namespace))
-        name = f"pod-{number}-"
-        document = objects.pod(f"{name}$(i)", scheduler_name, pods.pod, pods.requests)
+        document = objects.pod(f"pod-{number}-$(i)", scheduler_name, pods.pod, pods.requests)
         if pods.bound:
             document["spec"]["nodeName"] = "$(pool)-node-$(i % nodes)"
         if pods.gang is not None:
             document = objects.in_group(document, number, pods.gang)
-        keys = [(self._name(namespaces[i % len(namespaces)]), f"{name}{i}") for i in range(pods.count)]
+        named = [self._name(namespace) for namespace in namespaces]
+        name = self._template(document["metadata"]["name"], pods.count)
+        keys = [(named[i % len(named)], msgspec.json.decode(name.render(i), type=str)) for i in range(pods.count)]
         return keys, self._template(document, pods.count)
 
     async def _groups(self, number: int, pods: CreatePods, gang: int) -> None:
@@ -306,16 +361,29 @@ class Driver:
         for namespace in self._namespaces_of(pods):
             await self._namespace(namespace)
             path = POD_GROUPS.path(self._name(namespace))
-            await self._create(pods.count // gang, objects.group(number, gang, pods.group), path)
+            document = objects.group(number, gang, pods.group)
+            await self._create(pods.count // gang, document, path, then=self._follow_group)
+
+    async def _follow_group(self, _index: int, answer: bytes) -> None:
+        if self._claims is not None:
+            await self._claims.follow_group(answer)
 
     async def _there(self, namespace: str) -> list[Key]:
         """The pods of a namespace."""
         name = self._name(namespace)
         return [(name, each) for each in await names(self._client, PODS.path(name), f"{LABEL}={self._run}")]
 
-    async def _create(self, count: int, document: Mapping[str, object], path: str) -> None:
+    async def _create(
+        self,
+        count: int,
+        document: Mapping[str, object],
+        path: str,
+        *,
+        again: bool = True,
+        then: Callable[[int, bytes], Awaitable[None]] | None = None,
+    ) -> None:
         made = self._template(document, count)
-        await create_all(self._client, ((path, made.render(i)) for i in range(count)), again=True)
+        await create_all(self._client, ((path, made.render(i)) for i in range(count)), again=again, then=then)
 
     def _template(self, document: object, count: int) -> Template:
         words = {"run": self._run, "pool": self._pool}
@@ -325,7 +393,8 @@ class Driver:
         """Until the measured pods are bound."""
         await self._namespace(churn.namespace)
         mark = {"metadata": {"labels": {_CHURNED: "true"}}}
-        documents = [merged(objects.other(each, scheduler_name), mark) for each in churn.objects]
+        each_made = [objects.other(each, scheduler_name) for each in churn.objects]
+        documents = [_marked(merged(each, mark), passing=True) for each in each_made]
         paths = [self._path(KINDS[each["kind"]], churn.namespace) for each in documents]
         templates = [self._template(each, 1) for each in documents]
         due, i = time.monotonic(), 0
@@ -341,13 +410,44 @@ class Driver:
             i += 1
             due += churn.interval
 
-    async def _clear_churn(self, churn: Churn) -> None:
-        for kind in dict.fromkeys(each["kind"] for each in churn.objects):
-            resource = KINDS[kind]
-            if resource is NODES:
-                await delete_labelled(self._client, NODES.path(), _CHURNED)
-            else:
-                await delete_labelled(self._client, self._path(resource, churn.namespace), f"{LABEL}={self._run}")
+    async def _update(self, update: UpdateAny) -> None:
+        """Change the objects of one step: themselves or a subresource, and then their status."""
+        document = {key: value for key, value in update.object.items() if key not in ("kind", "apiVersion")}
+        name = self._template(document["metadata"]["name"], update.count)
+        status = document.pop("status", None)
+        base = self._path(KINDS[update.object["kind"]], update.namespace)
+        parts = [(update.subresource, document)] + ([] if status is None else [("status", {"status": status})])
+        changes = [(f"/{part}" if part else "", self._template(each, update.count)) for part, each in parts]
+
+        async def work(i: int) -> None:
+            path = f"{base}/{msgspec.json.decode(name.render(i))}"
+            for suffix, change in changes:
+                await self._client.patch(f"{path}{suffix}", change.render(i), STRATEGIC_MERGE_PATCH)
+
+        await for_each(range(update.count), work, update.rate)
+
+    async def _delete(self, unwanted: DeletePods) -> None:
+        """Delete the pods of one step that are there when it begins."""
+        path = PODS.path(self._name(unwanted.namespace))
+        labels = {LABEL: self._run, **unwanted.label_selector}
+        there = await names(self._client, path, ",".join(f"{key}={value}" for key, value in labels.items()))
+        await for_each(there, lambda name: delete_one(self._client, f"{path}/{name}"), unwanted.rate)
+
+    async def _wait_attempted(self, scheduler_name: str, check: Callable[[], None]) -> None:
+        """Until the scheduler has bound each pod of the run, or said that it fits nowhere (or is gated)."""
+        until = time.monotonic() + self._workload.patience
+        chosen = {
+            "labelSelector": f"{LABEL}={self._run},!{_CHURNED}",
+            "fieldSelector": f"spec.nodeName=,spec.schedulerName={scheduler_name}",
+        }
+        began = 0.0
+        while began < until:
+            check()
+            began = time.monotonic()
+            pending = [_pending.decode(raw) async for raw in items(self._client, PODS.path(), **chosen)]
+            if all(any(one.type == "PodScheduled" for one in pod.status.conditions) for pod in pending):
+                return
+            await asyncio.sleep(max(_LOOKS, 4 * (time.monotonic() - began)))
 
     async def _namespace(self, name: str, labels: dict[str, str] | None = None) -> None:
         if name not in self._namespaces:
@@ -367,6 +467,26 @@ class Driver:
 
     def _name(self, namespace: str) -> str:
         return f"{self._run}-{namespace}"
+
+
+def _marked(document: dict[str, Any], passing: bool) -> dict[str, Any]:
+    return merged(document, {"metadata": {"labels": {_PASSING: "$(run)"}}}) if passing else document
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] = []
+
+
+class _Pending(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_pending = msgspec.json.Decoder(_Pending)
+_NO_FINALIZERS = msgspec.json.encode({"metadata": {"finalizers": None}})
 
 
 def _all_in(bindings: Bindings, keys: set[Key]) -> Callable[[], bool]:

@@ -1,5 +1,7 @@
 """API objects with places to fill in: `$(run)`, `$(pool)`, and whole-number arithmetic such as `$(50 + i % 3000)`.
 
+Text stays text, but a text that is `$int(8000 + i)` and nothing else becomes a number.
+
 A template is encoded once and cut at its places, so that the five thousandth pod costs as little as the second.
 """
 
@@ -14,6 +16,7 @@ from typing import Any
 import msgspec
 
 _PLACE = re.compile(r"\$\(([^()]*)\)")
+_NUMBER = re.compile(r'"\$int(\([^()]*\))"')
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -33,7 +36,11 @@ class TemplateError(ValueError):
 
 def check(document: Any) -> None:
     """Raises TemplateError when a place of this document can't be filled in."""
-    Template(document, dict.fromkeys(WORDS, ""), dict.fromkeys(NUMBERS, 1)).render(0)
+    made = Template(document, dict.fromkeys(WORDS, ""), dict.fromkeys(NUMBERS, 1)).render(0)
+    try:
+        msgspec.json.decode(made)
+    except msgspec.DecodeError:
+        raise TemplateError(f"$int(): expected arithmetic in it, not {' or '.join(WORDS)}") from None
 
 
 class Template:
@@ -41,7 +48,7 @@ class Template:
 
     def __init__(self, document: Any, words: Mapping[str, str], numbers: Mapping[str, int]) -> None:
         """Raises TemplateError."""
-        pieces = _PLACE.split(msgspec.json.encode(document).decode())
+        pieces = _PLACE.split(_NUMBER.sub(r"$\1", msgspec.json.encode(document).decode()))
         self._numbers = numbers
         self._pieces: list[str | ast.expr] = [pieces[0]]
         for i in range(1, len(pieces), 2):

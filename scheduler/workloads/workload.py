@@ -34,16 +34,27 @@ class Mode(StrEnum):
     STREAM = "stream"
 
 
+class Stage(StrEnum):
+    """How far a pod is: bound (Scheduled), or bound or told why not (Attempted)."""
+
+    SCHEDULED = "Scheduled"
+    ATTEMPTED = "Attempted"
+
+
 class Strict(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """Unknown fields are errors."""
 
 
 class CreateNodes(Strict, frozen=True):
-    """Standard nodes (4 CPU, 32Gi, 110 pods, ten zones) with `node` merged over them."""
+    """Standard nodes (4 CPU, 32Gi, 110 pods, ten zones) with `node` merged over them.
+
+    `scales`: whether there are more of them in a larger cluster.
+    """
 
     count: int
     node: Document = {}
     allocatable: dict[str, str | int] = {}
+    scales: bool = True
 
 
 class CreateNamespaces(Strict, frozen=True):
@@ -90,6 +101,33 @@ class CreatePods(Strict, frozen=True):
     group: Document = {}
 
 
+class UpdateAny(Strict, frozen=True):
+    """Merge `object` over objects that are there, by its kind and name; `rate` a second, or as fast as they are taken.
+
+    Its `status` is merged over their status, anything else over what `subresource` names, or the objects themselves.
+    `measured`: there are as many of them as of what is measured.
+    """
+
+    count: int
+    object: Document
+    namespace: str | None = None
+    subresource: str | None = None
+    rate: float | None = None
+    measured: bool = False
+
+
+class DeletePods(Strict, frozen=True):
+    """Delete the pods of a namespace that have all these labels; `rate` a second, or as fast as they are taken.
+
+    `waits`: whether the steps after it wait for that.
+    """
+
+    namespace: str
+    label_selector: dict[str, str] = {}
+    rate: float | None = None
+    waits: bool = True
+
+
 class Churn(Strict, frozen=True):
     """Create these objects every `interval` seconds until the measured pods are bound.
 
@@ -103,10 +141,22 @@ class Churn(Strict, frozen=True):
 
 
 class Barrier(Strict, frozen=True):
-    """Wait until all pods that somebody waits for, created so far, are bound."""
+    """Wait until all pods that somebody waits for, created so far, are bound.
+
+    With `stageRequirement: Attempted`: until all pods that were created so far are bound, or known not to fit.
+    """
+
+    stage_requirement: Stage = Stage.SCHEDULED
 
 
-Operation = CreateNodes | CreateNamespaces | CreateObjects | CreatePods | Churn | Barrier
+class PluginConfig(Strict, frozen=True):
+    """Arguments of one plugin of the schedulers that are started."""
+
+    name: str
+    args: Document
+
+
+Operation = CreateNodes | CreateNamespaces | CreateObjects | CreatePods | UpdateAny | DeletePods | Churn | Barrier
 
 
 class Step(Strict, frozen=True):
@@ -116,6 +166,8 @@ class Step(Strict, frozen=True):
     create_namespaces: CreateNamespaces | None = None
     create_objects: CreateObjects | None = None
     create_pods: CreatePods | None = None
+    update_any: UpdateAny | None = None
+    delete_pods: DeletePods | None = None
     churn: Churn | None = None
     barrier: Barrier | None = None
 
@@ -134,7 +186,8 @@ class Step(Strict, frozen=True):
 class Workload(Strict, frozen=True):
     """One file. `ceiling`: whether a binder that does not think may bind its pods for comparison.
 
-    `gates`: the feature gates of Kubernetes without which it can't be run.
+    `gates`: the feature gates of Kubernetes without which it can't be run. `plugin_config`: what every scheduler that
+    is started for it has in its profile.
     """
 
     name: str
@@ -142,14 +195,24 @@ class Workload(Strict, frozen=True):
     steps: list[Step]
     modes: tuple[Mode, ...] = (Mode.STREAM,)
     gates: tuple[str, ...] = ()
+    plugin_config: tuple[PluginConfig, ...] = ()
     ceiling: bool = True
     patience: float = 300.0
     """Seconds that a scheduler gets for the measured pods."""
 
     @property
+    def lasting(self) -> int:
+        """How many steps come before the first that needs a scheduler: what they make is there for all schedulers."""
+        for i, step in enumerate(self.steps):
+            if not all(map(_is_lasting, step.operations)):
+                return i
+        return len(self.steps)
+
+    @property
     def nodes(self) -> int:
-        """How many nodes its steps create (churn's are not counted)."""
-        return sum(step.create_nodes.count for step in self.steps if step.create_nodes is not None)
+        """How many nodes are there for all schedulers."""
+        made = self.steps[: self.lasting]
+        return sum(step.create_nodes.count for step in made if step.create_nodes is not None)
 
     @property
     def has_devices(self) -> bool:
@@ -195,6 +258,7 @@ def _problems(workload: Workload) -> Iterator[str]:
     if workload.patience <= 0:
         yield f"patience: {workload.patience:g}: expected more than 0 seconds"
     namespaces = set()
+    needs_scheduler = False
     for i, step in enumerate(workload.steps):
         fields = msgspec.structs.fields(Step)
         if len(step.operations) != 1:
@@ -205,14 +269,24 @@ def _problems(workload: Workload) -> Iterator[str]:
         field = next(each.encode_name for each in fields if getattr(step, each.name) is operation)
         if isinstance(operation, CreateNamespaces):
             namespaces.add(operation.name)
+        needs_scheduler |= not _is_lasting(operation)
+        if needs_scheduler and (isinstance(operation, CreateNamespaces) or getattr(operation, "bound", False)):
+            yield f"steps[{i}].{field}: expected before the first step that needs a scheduler"
         if isinstance(operation, CreatePods) and operation.steady is not None and Mode.BACKLOG in workload.modes:
             yield f"modes: backlog: expected stream alone, as steps[{i}].createPods.steady deletes what is bound"
         for path, problem in _step_problems(operation, namespaces):
             yield f"steps[{i}].{field}.{path}: {problem}"
     if not workload.nodes:
-        yield "steps: no createNodes: expected one at least"
+        yield "steps: no createNodes: expected one at least, before the first step that needs a scheduler"
     if not workload.measured:
         yield "steps: no createPods with measured: true: expected one at least"
+
+
+def _is_lasting(operation: Operation) -> bool:
+    match operation:
+        case CreatePods(bound=False) | UpdateAny() | DeletePods() | Churn() | Barrier():
+            return False
+    return True
 
 
 def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, str]]:
@@ -223,6 +297,9 @@ def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, 
         name = getattr(operation, field, None)
         if name is not None and not _NAME.fullmatch(name):
             yield field, f"{as_json(name)}: expected lower-case letters, digits and dashes, at most 32"
+    rate = getattr(operation, "rate", None)
+    if rate is not None and rate <= 0:
+        yield "rate", f"{rate:g}: expected more than 0 a second"
     match operation:
         case CreatePods():
             if (operation.namespace is None) == (operation.namespaces is None):
@@ -230,8 +307,6 @@ def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, 
             if operation.namespaces is not None and operation.namespaces not in namespaces:
                 named = as_json(operation.namespaces)
                 yield "namespaces", f"{named}: expected the name of an earlier createNamespaces"
-            if operation.rate is not None and operation.rate <= 0:
-                yield "rate", f"{operation.rate:g}: expected more than 0 pods a second"
             if operation.steady is not None and operation.steady < 1:
                 yield "steady", f"{operation.steady}: expected 1 or more"
             if operation.steady is not None and (operation.bound or operation.rate is not None):
@@ -240,8 +315,8 @@ def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, 
                 yield "gang", f"{operation.gang}: expected 1 or more"
             elif operation.gang is not None and operation.count % operation.gang:
                 yield "gang", f"{operation.gang}: expected that count, {operation.count}, is a multiple of it"
-            if operation.gang is not None and (operation.namespace is None or operation.bound or operation.steady):
-                yield "gang", f"{operation.gang}: expected one namespace beside it, and neither bound nor steady"
+            if operation.gang is not None and (operation.namespace is None or operation.steady):
+                yield "gang", f"{operation.gang}: expected one namespace beside it, and no steady"
             if operation.group and operation.gang is None:
                 yield "group", "expected gang beside it"
             yield from _template_problems("group", operation.group)
@@ -252,7 +327,7 @@ def _step_problems(operation: Any, namespaces: set[str]) -> Iterator[tuple[str, 
         case CreateNodes():
             yield from _template_problems("node", operation.node)
             yield from _template_problems("allocatable", operation.allocatable)
-        case CreateObjects():
+        case CreateObjects() | UpdateAny():
             yield from _object_problems("object", operation.object, operation.namespace)
         case Churn():
             if operation.interval < 0.01:
@@ -287,10 +362,10 @@ def _scaled(step: Step, scale: float, measured: float) -> Step:
     changed: dict[str, Operation] = {}
     for name in step.__struct_fields__:
         operation = getattr(step, name)
-        if isinstance(operation, CreateObjects) and not operation.scales:
+        if not getattr(operation, "scales", True):
             continue
-        if isinstance(operation, CreateNodes | CreateNamespaces | CreateObjects | CreatePods):
-            times = scale * measured if isinstance(operation, CreatePods) and operation.measured else scale
+        if isinstance(operation, CreateNodes | CreateNamespaces | CreateObjects | CreatePods | UpdateAny):
+            times = scale * measured if getattr(operation, "measured", False) else scale
             count = max(1, round(operation.count * times))
             if isinstance(operation, CreatePods) and operation.gang is not None:
                 gang = min(operation.gang, count)

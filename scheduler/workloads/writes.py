@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -18,6 +19,7 @@ _PAGE = "500"
 _GONE, _NOT_ALLOWED, _CONFLICT = 404, 405, 409
 _NOW = msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
 
+Item = TypeVar("Item")
 Post = tuple[str, bytes]
 """Path of a collection, and the object to create in it."""
 
@@ -36,22 +38,35 @@ async def create_all(
     `sent(index, moment)` is told when each is sent; `then(index, answer)` is done with what the server made of it.
     `again`: what is there already is left alone. Raises ApiError at the first refusal.
     """
-    waiting = enumerate(posts)
+
+    async def create(post: tuple[int, Post]) -> None:
+        index, (path, body) = post
+        sent(index, time.monotonic())
+        try:
+            answer = await client.create(path, body)
+        except ApiError as error:
+            if not (again and error.status == _CONFLICT):
+                raise
+            return
+        if then is not None:
+            await then(index, answer)
+
+    await for_each(enumerate(posts), create, rate)
+
+
+async def for_each(todo: Iterable[Item], do: Callable[[Item], Awaitable[None]], rate: float | None = None) -> None:
+    """Do something for each, begun in order, some at a time; `rate` a second or as fast as it goes.
+
+    Raises what the first that fails raises.
+    """
+    waiting = enumerate(todo)
     began = time.monotonic()
 
     async def work() -> None:
-        for index, (path, body) in waiting:
+        for index, one in waiting:
             if rate is not None:
                 await asyncio.sleep(max(began + index / rate - time.monotonic(), 0))
-            sent(index, time.monotonic())
-            try:
-                answer = await client.create(path, body)
-            except ApiError as error:
-                if not (again and error.status == _CONFLICT):
-                    raise
-                continue
-            if then is not None:
-                await then(index, answer)
+            await do(one)
 
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -51,6 +51,7 @@ WORKLOAD = {
 
 
 DEVICES = ROOT / "bench" / "workloads"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +161,27 @@ def test_claims_are_made_as_the_claim_controller_makes_them(server: tuple[str, s
     )
     assert (bound, claims) == ([workload.measured] * 2, [held] * 2)
     assert left_claims(url) == []
+
+
+@pytest.mark.parametrize("name", ["events-poddelete", "events-nodeupdate", "finalizers", "slices"])
+def test_what_happens_beside_a_scheduler(server: tuple[str, str], name: str) -> None:
+    """Pods are bound once others, or nodes, are changed or deleted, twice in a row, and nothing is left behind."""
+    url, kubeconfig = server
+    workload = device_workload(name, 0.01)
+
+    async def run() -> list[int]:
+        async with Client(from_kubeconfig([kubeconfig], None), qps=-1) as client:
+            driver = Driver(client, workload, f"bench-{name}", makes_claims=True)
+            bound = []
+            for _ in range(2):
+                bound.append(len((await driver.measure("berth", Mode.STREAM)).bound))
+                await driver.clear()
+            nodes = len(left(url, "/api/v1/nodes"))
+            await driver.tear_down()
+            return [*bound, nodes]
+
+    assert asyncio.run(run()) == [workload.measured, workload.measured, workload.nodes]
+    assert [left(url, path) for path in ("/api/v1/nodes", "/api/v1/namespaces", SLICES)] == [[], [], []]
 
 
 def left_claims(url: str) -> list[str]:

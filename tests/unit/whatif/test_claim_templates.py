@@ -39,7 +39,7 @@ def gpus(name: str, count: int, **fields: Any) -> list[Object]:
 
 def test_a_claim_as_the_controller_makes_it() -> None:
     """Owned by its pod, with the template's labels and spec."""
-    made = claim_templates.claim(claim_template(), Templated("t", "t"), pod="p", namespace="default", uid="u")
+    made = claim_templates.claim(claim_template(), Templated("t", "t"), owner="p", namespace="default", uid="u")
     assert made["metadata"] == {
         "name": "p-t",
         "namespace": "default",

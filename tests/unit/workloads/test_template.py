@@ -29,6 +29,12 @@ def test_rendered(text: str, index: int, want: str) -> None:
     assert rendered == {want: {"list": [want]}}
 
 
+def test_numbers() -> None:
+    """A text that is an `$int` place alone becomes a number, any other stays text."""
+    made = Template({"port": "$int(8000 + i)", "text": "a $int(1)", "name": "$(i)"}, WORDS, NUMBERS).render(3)
+    assert json.loads(made) == {"port": 8003, "text": "a $int(1)", "name": "3"}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -37,6 +43,7 @@ def test_rendered(text: str, index: int, want: str) -> None:
         pytest.param("$(1.5 + i)", "$(1.5 + i): expected", id="a fraction"),
         pytest.param("$(i % 0)", "$(i % 0): division by zero", id="division by zero"),
         pytest.param("$(i +)", "$(i +): expected", id="half an expression"),
+        pytest.param("$int(run)", "$int(): expected arithmetic", id="a word is no number"),
         pytest.param("$(open)", "$(open): expected", id="a builtin is no name"),
     ],
 )

@@ -72,6 +72,29 @@ def pods(**more: Any) -> Any:
             id="place",
         ),
         pytest.param(
+            workload(NODES, PODS, {"createPods": {"count": 1, "namespace": "n", "bound": True}}),
+            "steps[2].createPods: expected before the first step that needs a scheduler",
+            id="bound pods beside a scheduler",
+        ),
+        pytest.param(
+            workload({"barrier": {}}, NODES, PODS),
+            "steps: no createNodes: expected one at least, before",
+            id="late nodes",
+        ),
+        pytest.param(
+            workload(NODES, PODS, {"updateAny": {"count": 1, "object": {"kind": "Pod", "metadata": {"name": "p"}}}}),
+            "steps[2].updateAny.namespace: a Pod lives in one",
+            id="an update without a namespace",
+        ),
+        pytest.param(
+            workload(NODES, PODS, {"deletePods": {"namespace": "n", "rate": 0}}),
+            "steps[2].deletePods.rate: 0: expected more than 0",
+            id="rate of deletes",
+        ),
+        pytest.param(
+            workload(NODES, PODS, {"barrier": {"stageRequirement": "Bound"}}), 'stageRequirement: "Bound"', id="stage"
+        ),
+        pytest.param(
             workload(NODES, PODS, {"churn": {"interval": 0, "objects": []}}),
             "steps[2].churn.interval: 0",
             id="interval",
@@ -93,6 +116,16 @@ def test_refused(text: bytes, said: str) -> None:
     with pytest.raises(WorkloadError) as error:
         read(text)
     assert said in str(error.value).splitlines()[0]
+
+
+def test_what_lasts() -> None:
+    """What is made before a scheduler is needed is there for all of them; nodes that come later are not counted."""
+    later = {"createNodes": {"count": 7, "scales": False}}
+    update = {"updateAny": {"count": 20, "measured": True, "object": {"kind": "Node", "metadata": {"name": "$(i)"}}}}
+    found = read(workload(NODES, {"barrier": {"stageRequirement": "Attempted"}}, later, PODS, update))
+    assert (found.lasting, found.nodes) == (1, 10)
+    small = found.scaled(0.5, 0.1)
+    assert [getattr(step.operation, "count", None) for step in small.steps] == [5, None, 7, 1, 1]
 
 
 def test_scaled() -> None:
