@@ -61,6 +61,13 @@ SUITES = {
         # Two of these at once would take each other's node, and the one resource that they make up.
         Suite("workload", "pod groups", r"\[sig-scheduling\].*OffByDefault", gated=True),
         Suite(
+            "ci",
+            "what fits into CI beside pod groups",
+            r"\[sig-scheduling\] (SchedulerPredicates"
+            "|SchedulerPreemption.*(basic preemption|by critical pod|disruption condition))",
+            skip=("there exists conflict",),
+        ),
+        Suite(
             "dra",
             "devices",
             r"\[sig-node\].*DRA.*control plane",
