@@ -183,6 +183,8 @@ class Explanation(Shown, kw_only=True, frozen=True):
 
     Unclaimed: it would fit, and waits for a scheduler that nobody seems to run.
 
+    `unheld`: kinds that decide about the pod and of which the dump holds none. It is not known then what keeps the pod.
+
     `rejected` has the nodes closest to fitting first, `feasible` the best first. `cause`: why it is unschedulable, in a
     line.
     """
@@ -205,3 +207,4 @@ class Explanation(Shown, kw_only=True, frozen=True):
     notes: list[str]
     promise: PromiseState | None = None
     cause: str | None = None
+    unheld: list[str] = []

@@ -19,6 +19,7 @@ from scheduler.whatif.gangs.answer import GOOD, GroupExplanation, GroupRemedy
 from scheduler.whatif.gangs.explain import WORK, explain_group
 from scheduler.whatif.gangs.gang import gang_of
 from scheduler.whatif.running import seen_by
+from scheduler.whatif.unheld import undecided, unheld
 from scheduler.whatif.world import World
 
 KIND = "PendingPods"
@@ -112,7 +113,7 @@ def _explained(pod: Pod, world: World, frameworks: Mapping[str, Framework], ran:
     framework, instead = seen_by(pod, frameworks, ran)
     found = world.written(pod)
     written = None if found is None else Written(found, world.decode)
-    return explain(pod, framework, world.cluster, instead=instead, written=written)
+    return explain(pod, framework, world.cluster, instead=instead, written=written, unheld=unheld(pod, world))
 
 
 def _of_gangs(
@@ -154,6 +155,8 @@ def _cause(answer: Explanation, pod: Pod) -> str:
         return _TERMINATING
     if answer.outcome == FITS:
         return _READY
+    if unknown := undecided(answer):
+        return unknown
     if answer.outcome == UNCLAIMED:
         return f"{_NOT_OURS}: {pod.scheduler_name}"
     if answer.verdict is not None:

@@ -297,6 +297,7 @@ def test_the_json_keeps_its_shape() -> None:
         "notes": [],
         "promise": "NoneType",
         "cause": "str",
+        "unheld": [],
     }
     assert shape(fits["choice"]) == {
         "best": ["str"],
