@@ -152,6 +152,10 @@ def besides(remedy: Remedy) -> str:
         said.append(f"{_others(effects.lands, effects.landed)} would get a node too")
     if effects.loses:
         said.append(f"{some(effects.loses, 3)} would find none any more")
+    if effects.unmade:
+        said.append(f"nobody makes {some(effects.unmade, 3)} again")
+    if effects.relies:
+        said.append(f"{some(effects.relies, 3)} asks for the label as it is and could not come back to the node")
     return "; ".join(said)
 
 
