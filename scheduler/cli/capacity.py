@@ -7,7 +7,7 @@ import typer
 
 from scheduler.cli import options
 from scheduler.cli.capacity_gangs import about_gangs, capacity_of_gangs, print_gangs
-from scheduler.cli.errors import FOUND, about
+from scheduler.cli.errors import FOUND, about, complain
 from scheduler.cli.given import given
 from scheduler.cli.inputs import named
 from scheduler.cli.options import (
@@ -28,6 +28,7 @@ from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.capacity import MOST, capacity
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.manifest import Workload
+from scheduler.whatif.unheld import note
 
 app = typer.Typer(add_completion=False)
 _LISTED = 8
@@ -87,6 +88,7 @@ def _capacity(
         there.add_what_pods_are_made_with(held)
         workload = _chosen(manifest.workloads(held), asked)
         batch = Batch(workload, there, namespace_of(asked, workload, namespace), usual, framework.profile.name)
+        complain(list(note([batch.pod(0)], there)))
         answer = capacity(there.cluster, framework, batch, most=MOST)
     match output:
         case PageOutput.JSON | PageOutput.YAML:

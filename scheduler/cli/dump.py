@@ -14,8 +14,10 @@ from scheduler.cli.inputs import documents, named
 from scheduler.cli.options import Context, Kubeconfig, RequestTimeout
 from scheduler.cli.output import private
 from scheduler.whatif.documents import plain
+from scheduler.whatif.explanation import API_VERSION
 from scheduler.whatif.mask import Masks
 from scheduler.whatif.smallest import smallest
+from scheduler.whatif.world import DUMP
 
 app = typer.Typer(add_completion=False)
 
@@ -54,12 +56,15 @@ def dump(
         raise InputError("--mask-table: expected only together with --mask")
     if table is not None and table == file:
         raise InputError(f"--mask-table: {table}: expected another file than the dump")
-    items = list(_smallest(_objects(cluster, kubeconfig, context, timeout)))
+    kinds: dict[str, None] = {}
+    items = list(_smallest(_objects(cluster, kubeconfig, context, timeout, kinds)))
     if mask:
         masks = Masks(items)
         items = [masks.masked(each) for each in items]
         if table is not None:
             _write_table(table, masks.table())
+    if kinds:
+        items.insert(0, {"apiVersion": API_VERSION, "kind": DUMP, "kinds": list(kinds)})
     raw = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
     if file == "-":
         sys.stdout.write(raw.decode() + "\n")
@@ -92,18 +97,23 @@ def _write_table(path: str, table: dict[str, str]) -> None:
 
 
 def _objects(
-    cluster: list[str] | None, kubeconfig: str | None, context: str | None, timeout: str
+    cluster: list[str] | None, kubeconfig: str | None, context: str | None, timeout: str, kinds: dict[str, None]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Where each object is, and the object."""
+    """Where each object is, and the object. `kinds` gets those of which all objects are there."""
     if cluster:
         for path in cluster:
             for document in documents(path):
                 where = ": ".join(filter(None, (named(path), document.place, document.kind)))
-                yield where, {**plain(document), "kind": document.kind}
+                held = plain(document)
+                if document.kind == DUMP:
+                    kinds.update(dict.fromkeys(held.get("kinds") or ()))
+                else:
+                    yield where, {**held, "kind": document.kind}
         return
     from scheduler.cli.live import fetched
 
     for resource, items in fetched(kubeconfig, context, timeout):
+        kinds[resource.kind] = None
         for item in items:
             found = {**msgspec.json.decode(item), "kind": resource.kind, "apiVersion": resource.api_version}
             yield resource.kind, found

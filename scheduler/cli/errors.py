@@ -105,11 +105,14 @@ def guard(command: Callable[[], int | None]) -> int:
             return error.exit_code
         if isinstance(error, typer.Abort):
             return INTERRUPTED
+        if type(error).__name__ == "NoArgsIsHelpError":  # of a group without a command; typer does not export it
+            print(error)
+            return 0
         lines = _lines(error)
         if lines is None:
             raise
         complain(lines)
-        return WRONG if lines else 0  # a group without a command has shown its help
+        return WRONG
 
 
 def _given(error: BaseException) -> str:
@@ -144,7 +147,7 @@ def _lines(error: Exception) -> list[str] | None:
         for found, wanted in _NUMBERS.items():
             said = said.replace(found, f"{wanted}{_given(error)}")
         more = f" (see {context.command_path} --help)" if context is not None else ""
-        return [f"{said[:1].lower()}{said[1:]}{more}"] if said else []
+        return [f"{said[:1].lower()}{said[1:]}{more}"]
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         _mute(sys.stdout)
         return ["output: no space left on device"]

@@ -35,6 +35,7 @@ from scheduler.whatif.pending import Pending, pending
 from scheduler.whatif.promises import wanted_by
 from scheduler.whatif.races import Races
 from scheduler.whatif.running import running, seen_by
+from scheduler.whatif.unheld import note, unheld
 
 app = typer.Typer(add_completion=False)
 
@@ -129,6 +130,7 @@ def explain(
     if several:
         inside = None if all_namespaces else namespace or (usual if of is None else home(there, of, usual))
         pods = waiting(there, namespace=inside, of=of, selector=selector)
+        notes += note(pods, there)
         found = pending(pods, there, frameworks, running(there.placed.values()), notes=notes)
         found.notes.extend([] if pods else why_none(there, inside, of, selector))
         print_pending(found, output, everything=everything)
@@ -177,6 +179,7 @@ def explain(
         )
         complain(problems)
     others = there.waiting.values()
+    notes += note([asked], there)
     answer = explained(
         asked,
         framework,
@@ -187,6 +190,7 @@ def explain(
         instead=instead,
         others=others,
         written=written,
+        unheld=unheld(asked, there),
     )
     _print(answer, output, everything=everything)
     return 0 if answer.outcome == FITS else FOUND

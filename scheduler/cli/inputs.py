@@ -156,6 +156,7 @@ def world(paths: list[str], decoder: "Decoder | None" = None) -> "World":
     from scheduler.whatif.world import World  # `berth run` reads a configuration only
 
     found = World(decoder)
+    found.dump = True
     faults = Faults()
     for path in paths:
         held = documents_of(path, faults)

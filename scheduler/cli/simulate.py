@@ -1,6 +1,7 @@
 """`berth simulate`: what would happen, on a cluster or a trace."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,7 @@ from scheduler.cli.output import PageOutput, as_data, as_table, progress
 from scheduler.cli.removable import chosen_by, print_removable
 from scheduler.framework.spelling import near_names
 from scheduler.model.mistakes import misfit
+from scheduler.model.pod import Pod
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.outcome import Outcome
@@ -35,6 +37,7 @@ from scheduler.whatif.profiles import TRACE_PROFILES
 from scheduler.whatif.study import Recorded, Study, study
 from scheduler.whatif.study import beside as recorded
 from scheduler.whatif.trace import NODES_FILE, PODS_FILE, read
+from scheduler.whatif.unheld import note
 from scheduler.whatif.world import World
 
 app = typer.Typer(add_completion=False)
@@ -171,10 +174,16 @@ def simulate(
         drain=list(dict.fromkeys(drain or ())),
         force=disable_eviction,
         not_simulated=asked.not_simulated,
-        notes=asked.notes,
+        notes=[*asked.notes, *note(_meant_pods(asked, there, drain or ()), there)],
     )
     _print(answer, output, only_mine=only_mine)
     return 0 if answer.good else FOUND
+
+
+def _meant_pods(asked: Asked, there: World, drained: Sequence[str]) -> list[Pod]:
+    """Return one pod of each workload, and the pods on drained nodes."""
+    moved = [pod for pod in there.placed.values() if pod.node_name in drained]
+    return [*moved, *(batch.pod(0) for batch in asked.batches if batch.count)]
 
 
 def _meant(name: str, there: World) -> str:

@@ -116,6 +116,8 @@ class Scheduler:
         self._elector = elector
         self._led = elector is None
         self._took_over = asyncio.Event()
+        self.leads_since: float | None = None
+        """When it was elected, on the clock of the engine."""
         name = f"berth-{machine.name}"
         self.writer = Writer(client, self.receive, name, machine=machine, view=lambda: self.sight)
         self.calls = Calls(self.receive)
@@ -169,7 +171,8 @@ class Scheduler:
         async def lead() -> None:
             if self._elector is not None:
                 log.info("leads", identity=self._elector.term.identity)
-                self.writer.overtake(self.engine.takes_over(self._clock(), SETTLED + STALE_SECONDS, True))
+                self.leads_since = self._clock()
+                self.writer.overtake(self.engine.takes_over(self.leads_since, SETTLED + STALE_SECONDS, True))
                 self._took_over.set()
             self._led = True
             self._awake.set()

@@ -56,13 +56,16 @@ class Storyteller:
     def _date(self, timeline: Timeline) -> None:
         """Add what only who has a clock knows."""
         now = self._calendar()
-        began = now - self._monotonic() + timeline.since
+        epoch = now - self._monotonic()
         for entry in timeline.entries:
-            entry["time"] = micro_time(began + entry["seconds"])
+            entry.time = micro_time(epoch + timeline.since + entry.seconds)
         timeline.told_at = micro_time(now)
         timeline.leads = self._scheduler.leading
         if self._elector is not None:
             timeline.leader = self._elector.term.holder
+            leads_since = self._scheduler.leads_since
+            if self._elector.follows and leads_since is not None and timeline.since < leads_since:
+                timeline.leads_since = micro_time(epoch + leads_since)
 
     def _stands_by(self) -> str:
         """Says that another replica has more to tell, if so."""

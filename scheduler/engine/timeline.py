@@ -2,6 +2,9 @@
 
 This is what `/debug/story` answers and what `berth story -o json` prints. Field names are stable; fields may be added.
 Times are engine seconds here; a shell, which has a clock, adds calendar times.
+
+What all entries have, and what an entry of one kind has, are two objects: no field of a kind can take the place of one
+that all have.
 """
 
 from typing import Any
@@ -48,12 +51,24 @@ class PodNamed(Struct, rename="camel", frozen=True):
     scheduler_name: str
 
 
+class Told(Struct, rename="camel"):
+    """One entry: what happened to the pod, and when."""
+
+    kind: str
+    seconds: float
+    """Since the first entry."""
+    text: str
+    details: dict[str, Any]
+    """The fields of its class in `story_entries`."""
+    time: str = ""
+    """The same moment by the calendar."""
+
+
 class Timeline(Struct, rename="camel", kw_only=True):
     """One pod's story, the oldest entry first.
 
     `state`: where the pod stands after the last entry. `leftOut` entries came after the first `leftOutAfter` ones, and
-    were not kept. `others`: UIDs of other pods that had the same name. An entry has `kind`, `seconds` since the first
-    entry, `time`, `text`, and the fields of its class in `story_entries`.
+    were not kept. `others`: UIDs of other pods that had the same name.
     """
 
     api_version: str = field(default=API_VERSION)
@@ -64,13 +79,15 @@ class Timeline(Struct, rename="camel", kw_only=True):
     """Whether the replica that answers is the one that schedules."""
     leader: str = ""
     """The identity of the leader; empty without an election, or while there is no leader."""
+    leads_since: str = ""
+    """When the replica that answers took over from another leader, where the pod is older than that; else empty."""
     told_at: str = ""
     since: float
     """Engine time of the first entry."""
     left_out: int
     left_out_after: int
     others: tuple[str, ...] = ()
-    entries: list[dict[str, Any]]
+    entries: list[Told]
 
 
 def told(story: Story, others: tuple[str, ...] = ()) -> Timeline:
@@ -88,19 +105,18 @@ def told(story: Story, others: tuple[str, ...] = ()) -> Timeline:
     )
 
 
-def _entry(entry: Entry, since: float) -> dict[str, Any]:
-    facts: dict[str, Any] = msgspec.to_builtins(entry, order="deterministic")
-    kind, at = facts.pop("type"), facts.pop("at")
-    told = {"kind": kind, "seconds": round(at - since, 6), "text": text_of(entry), **facts}
-    if "trace" in told:
-        trace: Trace | None = told.pop("trace")
-        told["points"] = [
+def _entry(entry: Entry, since: float) -> Told:
+    details: dict[str, Any] = msgspec.to_builtins(entry, order="deterministic")
+    kind, at = details.pop("type"), details.pop("at")
+    if "trace" in details:
+        trace: Trace | None = details.pop("trace")
+        details["points"] = [
             {"point": point, "status": status, "seconds": round(seconds, 9)} for point, status, seconds in points(trace)
         ]
-    if "until" in told:
-        until = told.pop("until")
-        told["backoffSeconds"] = round(until - at, 6) if until else 0.0
-    return told
+    if "until" in details:
+        until = details.pop("until")
+        details["backoffSeconds"] = round(until - at, 6) if until else 0.0
+    return Told(kind, round(at - since, 6), text_of(entry), details)
 
 
 def text_of(entry: Entry) -> str:

@@ -193,6 +193,11 @@ class Elector:
         """Whether we may act as leader at this very moment."""
         return self.left() > 0
 
+    @property
+    def follows(self) -> bool:
+        """Whether somebody else has held the Lease before we did."""
+        return self._record is not None and int(self._record["spec"].get("leaseTransitions") or 0) > 0
+
     def left(self) -> float:
         """Seconds for which we may go on acting as leader; 0 when we are not."""
         return self.term.left(self._clock())

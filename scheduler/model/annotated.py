@@ -2,7 +2,8 @@
 
 The annotation holds the JSON of an Affinity. `replace`: it takes the place of the fields of `spec.affinity` that it
 names; `add`: both must hold. The API server has checked nothing of it, so it is parsed strictly here. The seed's
-`requiredDuringSchedulingRequiredDuringExecution` is a requirement like the other when a pod is scheduled.
+`requiredDuringSchedulingRequiredDuringExecution` is a requirement like the other when a pod is scheduled. Its preferred
+terms are flat: `matchExpressions` stands beside `weight`, where the API has it in `preference`; both forms are read.
 """
 
 from typing import Any, Literal
@@ -77,6 +78,7 @@ def _parsed(text: str, namespace: str) -> dict[str, Any]:
     document = msgspec.json.decode(text)
     if not isinstance(document, dict):
         raise ValueError(f"{as_json(text)}: expected the JSON of an Affinity, an object")
+    _nest_preferences(document.get("nodeAffinity"))
     for path, meant in unknown_fields(document, _Affinity):
         raise ValueError(f"{path}: unknown field{f' (did you mean {meant}?)' if meant else ''}")
     affinity = msgspec.convert(document, _Affinity)
@@ -90,6 +92,14 @@ def _parsed(text: str, namespace: str) -> dict[str, Any]:
         node = dict(named["nodeAffinity"])
         named["nodeAffinity"] = _both({_REQUIRED: node.pop(_ALSO_REQUIRED)}, node)
     return named
+
+
+def _nest_preferences(affinity: Any) -> None:
+    """Write the flat preferred terms of a node affinity as the API has them."""
+    preferred = affinity.get(_PREFERRED) if isinstance(affinity, dict) else None
+    for term in preferred if isinstance(preferred, list) else ():
+        if isinstance(term, dict) and "matchExpressions" in term and "preference" not in term:
+            term["preference"] = {"matchExpressions": term.pop("matchExpressions")}
 
 
 def _check_node_affinity(affinity: _NodeAffinity) -> None:

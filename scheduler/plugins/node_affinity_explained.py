@@ -42,7 +42,10 @@ def explain(node: Node, selector: tuple[Requirement, ...], required: NodeSelecto
 
 
 def fixes(node: Node, inquiry: Inquiry) -> list[Fix]:
-    """Write what was perhaps meant, drop what the node does not meet, or label the node so that it does."""
+    """Write what was perhaps meant, drop what the node does not meet, or label the node so that it does.
+
+    No node is given a label that is perhaps misspelt.
+    """
     selector, required = inquiry.pod.shape.node_selector, inquiry.pod.shape.required_node_affinity
     own = [r for r in selector if not r.accepts(node.labels.get(r.key))]
     term, of_labels, of_fields = required.missed(node.name, node.labels) if required is not None else NOTHING_MISSED
@@ -52,7 +55,7 @@ def fixes(node: Node, inquiry: Inquiry) -> list[Fix]:
     labels = tuple(
         Label(node.name, r.key, min(r.values))
         for r in wanted
-        if r.operator == "In" and r.values and not r.key.startswith(_FIXED_LABELS)
+        if r.operator == "In" and r.values and not r.key.startswith(_FIXED_LABELS) and _nearest(r, inquiry) is None
     )
     respelt = _respelt(node, own, inquiry)
     in_term = _in_a_term(node, required, inquiry) if of_labels or of_fields else []

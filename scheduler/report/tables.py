@@ -18,6 +18,7 @@ from scheduler.report.wording import (
     headline,
     leads_to,
     moved,
+    possible,
     preempts,
     printable,
     same_for_all,
@@ -26,13 +27,13 @@ from scheduler.report.wording import (
     telling,
 )
 from scheduler.whatif.explanation import Explanation, RejectedNode
+from scheduler.whatif.unheld import undecided
 
 MANY = 20
 """Nodes shown unless all are wanted."""
 _FEW = 8
 """Rejected nodes shown when there are nodes that fit."""
 _STYLES = {"fits": ("✓", "bold green"), "gated": ("∥", "bold yellow")}
-_POSSIBLE = {"gated": "could go without its gates", "unclaimed": "could go if its scheduler ran"}
 _NO = ("✗", "bold red")
 _ELSEWHERE = 120
 """Columns where there is no terminal."""
@@ -74,7 +75,7 @@ class ExplanationTable:
             yield from self._commands(options.max_width)
         elif self.answer.rejected and self.answer.outcome == "unschedulable":
             yield from (Text(""), Text("No single small change would free it.", style="bold"))
-        if self.answer.message and self.answer.outcome != "gated":
+        if self.answer.message and self.answer.outcome != "gated" and not undecided(self.answer):
             yield from (Text(""), Text("In kube-scheduler's words", style="bold"))
             yield indented(self.answer.message, "dim")
 
@@ -120,8 +121,7 @@ class ExplanationTable:
                     cell.append(f" ({score.raw:,})", style="dim")
                 cells.append(cell)
             table.add_row(f"{node.rank:,}", *cells)
-        possible = _POSSIBLE.get(answer.outcome, "can go")
-        yield from section(f"Where it {possible}: {count(len(answer.feasible), 'node')}", table)
+        yield from section(f"Where it {possible(answer)}: {count(len(answer.feasible), 'node')}", table)
         yield from _more(len(answer.feasible) - len(shown))
         for node in shown[:_FEW]:
             for claim, devices in node.devices.items():

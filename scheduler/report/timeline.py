@@ -1,7 +1,6 @@
 """A pod's story for people: a line for each thing that happened, with the time since the first one."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from scheduler.engine.timeline import Timeline
 from scheduler.report.wording import count, printable
@@ -15,19 +14,22 @@ def lines(timeline: Timeline, *, points: bool = False) -> Iterator[str]:
     yield printable(f"{pod.namespace}/{pod.name}: {timeline.state}")
     yield printable(f"UID {pod.uid}, scheduled by {pod.scheduler_name}")
     if timeline.entries:
-        yield f"Seen first at {_clock(timeline.entries[0])}. It is now {timeline.told_at[:19].replace('T', ' ')} UTC."
+        yield f"Seen first at {_clock(timeline.entries[0].time)}. It is now {_clock(timeline.told_at)}."
     if not timeline.leads:
         leader = timeline.leader or "nobody"
         yield printable(f"This replica stands by and decides nothing: {leader} leads, and has the rest of the story.")
+    if timeline.leads_since:
+        since = _clock(timeline.leads_since)
+        yield f"This replica leads since {since}. Another leader saw the first part, and what it did is not told here."
     if timeline.others:
         yield printable(f"Other pods had the same name: {', '.join(timeline.others)} (ask by --uid).")
     yield ""
     for i, entry in enumerate(timeline.entries):
         if timeline.left_out and i == timeline.left_out_after:
             yield f"{'…':>{_WIDTH}}  {_left_out(timeline.left_out)}"
-        yield f"{after(entry['seconds']):>{_WIDTH}}  {printable(entry['text'])}"
+        yield f"{after(entry.seconds):>{_WIDTH}}  {printable(entry.text)}"
         if points:
-            for point in entry.get("points", ()):
+            for point in entry.details.get("points", ()):
                 spent = f"{1000 * point['seconds']:.3f} ms"
                 yield printable(f"{'':>{_WIDTH}}    {point['point']:<12} {spent:>12}  {point['status']}")
     if timeline.left_out and timeline.left_out_after >= len(timeline.entries):
@@ -50,5 +52,5 @@ def _left_out(number: int) -> str:
     return f"{count(number, 'entry' if number == 1 else 'entrie')} not kept, to make room"
 
 
-def _clock(entry: dict[str, Any]) -> str:
-    return f"{entry['time'][:19].replace('T', ' ')} UTC"
+def _clock(time: str) -> str:
+    return f"{time[:19].replace('T', ' ')} UTC"

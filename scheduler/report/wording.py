@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.framework.changes import AddNode
 from scheduler.whatif.explanation import Explanation, FeasibleNode, Remedy
+from scheduler.whatif.unheld import undecided
 
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _JSON_PIECE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^",])*(?:,|$)')
@@ -75,6 +76,9 @@ def headline(answer: Explanation) -> str:
     """The answer in one line."""
     pod = f"{answer.pod.namespace}/{answer.pod.name}"
     total, feasible = answer.nodes.total, answer.nodes.feasible
+    unknown = undecided(answer)
+    if unknown:
+        return f"{pod} can't be decided: {unknown}"
     match answer.outcome:
         case "fits":
             choice = answer.choice
@@ -84,7 +88,7 @@ def headline(answer: Explanation) -> str:
             best = len(choice.best) if choice is not None else feasible
             return f"{pod} goes to one of {best:,} equally good nodes ({feasible:,} possible, {total:,} in all)"
         case "gated":
-            return f"{pod} waits for its scheduling gates"
+            return f"{pod} is not tried: {answer.cause}" if answer.cause else f"{pod} waits for its scheduling gates"
         case "unclaimed":
             return f"{pod} waits for the scheduler {answer.pod.scheduler_name}, and nobody seems to run it"
         case "failed":
@@ -93,6 +97,13 @@ def headline(answer: Explanation) -> str:
         return f"{pod} fits nowhere: there are no nodes"
     where = f"fits on none of {count(total, 'node')}" if total > 1 else "does not fit on the only node"
     return f"{pod} {where}{f': {answer.cause}' if answer.cause else ''}"
+
+
+def possible(answer: Explanation) -> str:
+    """Under what condition the nodes of the answer are possible."""
+    if answer.outcome == "gated":
+        return "could go once it is tried" if answer.cause else "could go without its gates"
+    return "could go if its scheduler ran" if answer.outcome == "unclaimed" else "can go"
 
 
 def moved(answer: Explanation) -> str:
@@ -141,6 +152,10 @@ def besides(remedy: Remedy) -> str:
         said.append(f"{_others(effects.lands, effects.landed)} would get a node too")
     if effects.loses:
         said.append(f"{some(effects.loses, 3)} would find none any more")
+    if effects.unmade:
+        said.append(f"nobody makes {some(effects.unmade, 3)} again")
+    if effects.relies:
+        said.append(f"{some(effects.relies, 3)} asks for the label as it is and could not come back to the node")
     return "; ".join(said)
 
 

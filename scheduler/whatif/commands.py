@@ -162,7 +162,7 @@ def _of_claims(made: Sequence[OnClaim], pod: Pod, written: Written | None) -> It
         yield _again(f"{what} {where}", _json(_below(spec, patch))) if patch else ""
     if any(what.startswith("resourceclaimtemplate") for what in by_what) and not (written and written.file):
         which = f"pod {quote(pod.name)} {where}"
-        yield f"kubectl delete {which}" if pod.owner else f"kubectl get {which} -o json | kubectl replace --force -f -"
+        yield f"kubectl delete {which}" if pod.owner else _again(which)
 
 
 def _in_order(patch: Sequence[Operation]) -> list[Operation]:
@@ -189,10 +189,15 @@ def _claim_again(namespace: str, name: str, spec: Mapping[str, Any]) -> str:
     return _again(f"pvc {quote(name)} -n {quote(namespace)}", f"--type=merge -p {quote(patch)}")
 
 
-def _again(which: str, patch: str) -> str:
-    """Delete an object and create it again with a patch."""
-    patched = f"kubectl patch --local -f - -o json {patch}"
-    return f"kubectl get {which} -o json | {patched} | kubectl replace --force -f -"
+def _again(which: str, patch: str = "") -> str:
+    """Delete an object and create it again with a patch, if the API server would take it.
+
+    Its creation is tried first: the answer that there is such an object comes after policies and quotas have agreed.
+    """
+    made = f"kubectl get {which} -o json" + (f" | kubectl patch --local -f - -o json {patch}" if patch else "")
+    given = 'printf %s "$made" | kubectl'
+    tried = f"{given} create --dry-run=server -f - 2>&1 | tee /dev/stderr | grep -q AlreadyExists"
+    return f"made=$({made}) && {tried} && {given} replace --force -f -"
 
 
 def _created(version: str, kind: str, metadata: Mapping[str, str], fields: Mapping[str, Any]) -> str:

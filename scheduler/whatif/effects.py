@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from scheduler.framework.changes import Change, MovePod, OnPod
+from scheduler.framework.changes import Change, Label, MovePod, OnPod
 from scheduler.framework.device_changes import FreeDevices
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
+from scheduler.plugins.node_affinity import pod_matches
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
 from scheduler.whatif.placing import best, placing
@@ -75,7 +76,25 @@ class SideEffects:
                         if place.put(pod) is None:
                             break
                         lands.append(pod.key)
-        return shown.SideEffects(lands=lands[:_NAMED], landed=len(lands), moved=moved, loses=loses[:_NAMED])
+        return shown.SideEffects(
+            lands=lands[:_NAMED],
+            landed=len(lands),
+            moved=moved,
+            loses=loses[:_NAMED],
+            unmade=[pod.key for pod in leaving if pod.owner is None],
+            relies=[pod.key for change in changes if isinstance(change, Label) for pod in self._relying(change)],
+        )
+
+    def _relying(self, change: Label) -> Iterator[Pod]:
+        """The pods of a node that ask for a label as it is now."""
+        nodes = self._cluster.nodes
+        row = nodes.live_row(change.node)
+        node = None if row is None else nodes.objects[row]
+        if row is not None and node is not None:
+            labelled = change.changed(node)
+            for pod in self._cluster.pods_on(row):
+                if pod_matches(pod, node) and not pod_matches(pod, labelled):
+                    yield pod
 
     def _there(self, change: MovePod) -> Iterator[Pod]:
         row = self._cluster.nodes.live_row(change.node)

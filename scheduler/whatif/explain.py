@@ -19,6 +19,7 @@ from scheduler.framework.status import UNRESOLVABLE, UNSCHEDULABLE, PluginError,
 from scheduler.model.pod import Pod
 from scheduler.model.quantity import show
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
+from scheduler.plugins.scheduling_gates import SchedulingGates
 from scheduler.state.cluster import Cluster
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
@@ -48,15 +49,17 @@ def explain(
     instead: Sequence[str] = (),
     others: Iterable[Pod] = (),
     written: Written | None = None,
+    unheld: Sequence[str] = (),
 ) -> Explanation:
     """Decide for a pod that is not in the cluster, and say why.
 
     `node`: where the pod was before it was taken off for the question; `notes`: what to say besides; `past`: what
     evictors did lately; `instead`: if nobody runs the scheduler that the pod names, those that it could name, which see
     it as the framework does; `others`: pods that wait too, for what changes would do to them; `written`: the pod as it
-    was written, for commands that change it. The cluster is changed and changed back while remedies are tried.
+    was written, for commands that change it; `unheld`: kinds that decide about it and are not known. The cluster is
+    changed and changed back while remedies are tried.
     """
-    about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)])
+    about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)], unheld)
     try:
         with limited(cluster):
             gate = framework.pre_enqueue(pod, cluster)
@@ -78,7 +81,7 @@ def explain(
     outcome = shown.GATED if gate else fits if len(decision.feasible) else shown.UNSCHEDULABLE
     rejected: list[shown.RejectedNode] = []
     offered: list[shown.Remedy] = []
-    why = None
+    why = None if gate is None or gate[0] == SchedulingGates.name else gate[1].text
     try:
         with limited(cluster):
             stuck = stuck_at(asking, decision)
@@ -160,7 +163,10 @@ def _unknown_namespaces(pod: Pod, cluster: Cluster) -> Iterator[str]:
 class _Answer:
     """The parts of an explanation that every outcome has."""
 
-    def __init__(self, pod: Pod, framework: Framework, node: str | None, notes: list[str]) -> None:
+    def __init__(
+        self, pod: Pod, framework: Framework, node: str | None, notes: list[str], unheld: Sequence[str]
+    ) -> None:
+        self._unheld = list(unheld)
         self._framework = framework
         self.notes = notes + [
             f"{warning}: counts as 0" if "not a quantity" in warning else warning for warning in pod.shape.warnings
@@ -199,6 +205,7 @@ class _Answer:
             message=message,
             verdict=None if verdict is None else _early(*verdict, detail),
             cause=cause,
+            unheld=self._unheld,
             choice=_choice(feasible),
             scorers=[shown.Scorer(plugin=s.plugin, weight=s.weight) for s in decision.scores],
             feasible=list(_with_devices(feasible, self._framework, decision, cluster)),

@@ -125,12 +125,16 @@ class SideEffects(Shown, frozen=True):
 
     `lands`: some of the waiting pods that would get a node too, `landed` how many in all. `moved`: where pods would go
     that have to leave; null: nowhere. `loses`: waiting pods that could be placed now, and could not be any more.
+    `unmade`: pods that have to leave and that nobody makes again. `relies`: pods of a node that ask for its label as it
+    is: they go on running, and could not come back.
     """
 
     lands: list[str]
     landed: int
     moved: dict[str, str | None]
     loses: list[str]
+    unmade: list[str] = []
+    relies: list[str] = []
 
 
 class Remedy(Shown, frozen=True):
@@ -183,6 +187,8 @@ class Explanation(Shown, kw_only=True, frozen=True):
 
     Unclaimed: it would fit, and waits for a scheduler that nobody seems to run.
 
+    `unheld`: kinds that decide about the pod and of which the dump holds none. It is not known then what keeps the pod.
+
     `rejected` has the nodes closest to fitting first, `feasible` the best first. `cause`: why it is unschedulable, in a
     line.
     """
@@ -205,3 +211,4 @@ class Explanation(Shown, kw_only=True, frozen=True):
     notes: list[str]
     promise: PromiseState | None = None
     cause: str | None = None
+    unheld: list[str] = []

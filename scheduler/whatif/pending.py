@@ -19,6 +19,7 @@ from scheduler.whatif.gangs.answer import GOOD, GroupExplanation, GroupRemedy
 from scheduler.whatif.gangs.explain import WORK, explain_group
 from scheduler.whatif.gangs.gang import gang_of
 from scheduler.whatif.running import seen_by
+from scheduler.whatif.unheld import undecided, unheld
 from scheduler.whatif.world import World
 
 KIND = "PendingPods"
@@ -41,7 +42,7 @@ class Cause(Struct, rename="camel", frozen=True):
     example: str
     """One of the pods."""
     remedies: list[Remedy]
-    """What would free the example."""
+    """What would free each of them, as it was tried for the example."""
     group_remedies: list[GroupRemedy] = []
     """What would start the pod group of the example."""
 
@@ -85,15 +86,15 @@ def pending(
         key = (id(pod.shape), pod.priority, pod.preempts, pod.scheduler_name, pod.gates, pod.terminating)
         groups.setdefault(key, []).append(pod)
     largest = sorted(groups.values(), key=lambda group: (-len(group), group[0].key))
-    told: dict[tuple[str, str], list[tuple[list[Pod], Explanation]]] = {}
+    told: dict[tuple[str, str], list[_Alike]] = {}
     for group in largest[:MOST]:
         answer = _explained(group[0], world, frameworks, ran)
-        told.setdefault((_cause(answer, group[0]), answer.outcome), []).append((group, answer))
-    causes = [_told(cause, outcome, found) for (cause, outcome), found in told.items()]
+        _put(told.setdefault((_cause(answer, group[0]), answer.outcome), []), group, answer)
+    causes = [_told(cause, outcome, alike) for (cause, outcome), several in told.items() for alike in several]
     ordered = sorted(gangs.items(), key=lambda gang: (-len(gang[1]), gang[0]))
     causes += _of_gangs(ordered[:MOST], world, frameworks, ran)
     causes.sort(key=lambda each: (-each.pods, each.cause))
-    every = [pair for found in told.values() for pair in found]
+    every = [pair for several in told.values() for alike in several for pair in alike.found]
     return Pending(
         pods=sum(map(len, largest)) + sum(map(len, gangs.values())),
         causes=causes,
@@ -112,7 +113,7 @@ def _explained(pod: Pod, world: World, frameworks: Mapping[str, Framework], ran:
     framework, instead = seen_by(pod, frameworks, ran)
     found = world.written(pod)
     written = None if found is None else Written(found, world.decode)
-    return explain(pod, framework, world.cluster, instead=instead, written=written)
+    return explain(pod, framework, world.cluster, instead=instead, written=written, unheld=unheld(pod, world))
 
 
 def _of_gangs(
@@ -154,6 +155,8 @@ def _cause(answer: Explanation, pod: Pod) -> str:
         return _TERMINATING
     if answer.outcome == FITS:
         return _READY
+    if unknown := undecided(answer):
+        return unknown
     if answer.outcome == UNCLAIMED:
         return f"{_NOT_OURS}: {pod.scheduler_name}"
     if answer.verdict is not None:
@@ -166,11 +169,29 @@ def _cause(answer: Explanation, pod: Pod) -> str:
     return answer.message or answer.outcome
 
 
-def _told(cause: str, outcome: str, found: Sequence[tuple[Sequence[Pod], Explanation]]) -> Cause:
-    owners = Counter(owner_of(pod) for group, _ in found for pod in group)
-    first, answer = found[0]
+class _Alike(Struct):
+    """Pods that wait for one cause, and the changes that free each of them; none if none frees any."""
+
+    found: list[tuple[list[Pod], Explanation]]
+    remedies: list[Remedy]
+
+
+def _put(several: list[_Alike], group: list[Pod], answer: Explanation) -> None:
+    """Put pods to those that one of their changes frees, too; else they are apart."""
+    texts = {remedy.text for remedy in answer.remedies}
+    for alike in several:
+        common = [remedy for remedy in alike.remedies if remedy.text in texts]
+        if common or not (alike.remedies or texts):
+            alike.found.append((group, answer))
+            alike.remedies = common
+            return
+    several.append(_Alike([(group, answer)], answer.remedies))
+
+
+def _told(cause: str, outcome: str, alike: _Alike) -> Cause:
+    owners = Counter(owner_of(pod) for group, _ in alike.found for pod in group)
     ordered = dict(sorted(owners.items(), key=lambda item: (-item[1], item[0])))
-    return Cause(cause, outcome, owners.total(), ordered, first[0].key, answer.remedies)
+    return Cause(cause, outcome, owners.total(), ordered, alike.found[0][0][0].key, alike.remedies)
 
 
 def _changes(found: Sequence[tuple[Sequence[Pod], Explanation]]) -> list[SharedChange]:

@@ -34,6 +34,8 @@ _NAMESPACED = frozenset(
         COMPOSITE_KIND,
     )
 )
+DUMP = "Dump"
+"""What `berth dump` writes beside the objects: the kinds of which it holds all."""
 _WRONG = 100
 """Wrong objects of a dump that are told at once."""
 _BETA = ("", "beta.")
@@ -69,6 +71,9 @@ class World:
         self.events: list[bytes | msgspec.Raw] = []
         """Events of a dump, as they are: what evictors did is read from them."""
         self.problems: list[str] = []
+        self.dump = False
+        """It comes from files, which hold only the kinds that somebody asked for."""
+        self._kinds: set[str] = set()
         self.decoder = decoder or Decoder()
         self._raw: dict[str, bytes | msgspec.Raw] = {}
         self._seen: dict[tuple[str, str, str], tuple[str, str]] = {}
@@ -142,6 +147,8 @@ class World:
         kind, raw, place = document
         if kind == "Event":
             self.events.append(raw)
+        elif kind == DUMP:
+            self._kinds.update(plain(document).get("kinds") or ())
         elif kind == "PriorityClass":
             found = self._decoded(kind, raw, _priority_class.decode, place)
             self.priority_classes[found.metadata.name] = found
@@ -157,6 +164,10 @@ class World:
             if isinstance(thing, Pod) and not thing.node_name:
                 self._raw[thing.key] = raw
             self.add(thing)
+
+    def holds(self, kind: str) -> bool:
+        """Whether a dump holds an object of this kind, or says that the cluster has none."""
+        return kind in self._kinds or any(known == kind for known, _, _ in self._seen)
 
     def written(self, pod: Pod) -> Mapping[str, Any] | None:
         """A pod that waits as it was read, None for one that did not come in a document."""

@@ -77,10 +77,10 @@ def test_story_of_a_pod(
     entries = story["entries"]
     assert [entry["kind"] for entry in entries][:3] == ["queued", "failed", "queued"]
     assert [entry["kind"] for entry in entries][-2:] == ["assumed", "bound"]
-    woken = [entry["object"] for entry in entries if entry["kind"] == "queued" and entry["object"]]
+    woken = [one for entry in entries if entry["kind"] == "queued" and (one := entry["details"]["object"])]
     assert woken[0] == f"Node {there}"
-    assert [point["point"] for point in entries[-2]["points"]] == ["PreFilter", "Filter", "Reserve"]
-    assert all(point["seconds"] > 0 for entry in entries for point in entry.get("points", ()))
+    assert [point["point"] for point in entries[-2]["details"]["points"]] == ["PreFilter", "Filter", "Reserve"]
+    assert all(point["seconds"] > 0 for entry in entries for point in entry["details"].get("points", ()))
     assert entries[-1]["text"] == f"bound to {there}"
     text = asked(berth, kubeconfig, name, "--points")
     assert (text.returncode, text.stdout.splitlines()[0]) == (0, f"{name}: bound")

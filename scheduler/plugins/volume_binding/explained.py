@@ -167,12 +167,15 @@ def _volumes(storage: Storage, claim: PersistentVolumeClaim) -> str:
     taken = sum(volume.claim is not None and not volume.is_for(claim) for volume in of_class)
     small = sum(volume.claim is None and volume.capacity < (claim.requested or 0) for volume in of_class)
     fit = sum(may_serve(volume, claim) and (volume.is_for(claim) or free_for(volume, claim)) for volume in of_class)
+    reserved = [one for one in of_class if one.claim is None and one.capacity >= (claim.requested or 0)]
+    away = sum(not one.available or one.terminating for one in reserved)
     counts = [
         (taken, "taken"),
         (small, f"smaller than {show('memory', units(claim.requested or 0))}"),
         (fit, "elsewhere"),
+        (away, "not Available"),
     ]
-    rest = len(of_class) - taken - small - fit
+    rest = len(of_class) - taken - small - fit - away
     return f"{len(of_class)} in all: " + ", ".join(
         f"{number} {what}" for number, what in (*counts, (rest, "of other modes or labels")) if number > 0
     )

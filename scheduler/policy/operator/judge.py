@@ -250,7 +250,7 @@ def _accepted(one: Stored, policy: Policy, told: Told, exempt: Collection[str]) 
             "Accepted", "False", "ExemptNamespace", f"not applied: no policy applies in namespace {one.namespace}"
         )
     modes = {"warn": "nothing is rejected or written, users get warnings", "observe": "nothing is rejected or written"}
-    said = f"applied in mode {policy.mode}" + (f": {modes[policy.mode]}" if policy.mode in modes else "")
+    said = f"valid, in mode {policy.mode}" + (f": {modes[policy.mode]}" if policy.mode in modes else "")
     if not told.remarks:
         return Condition("Accepted", "True", "Accepted", said)
     return Condition("Accepted", "True", "AcceptedWithRemarks", f"{said}; {told.remarks}")

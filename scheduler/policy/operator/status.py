@@ -49,6 +49,7 @@ def change(
 
     `counts` and `enforcement` None: as they are.
     """
+    warnings = ", ".join(condition.reason for condition in found if condition.is_problem)
     if enforcement is not None:
         found = (*found, enforcement.condition)
     listed = [one for one in stored.status.get("conditions") or [] if isinstance(one, dict)]
@@ -60,6 +61,8 @@ def change(
         "rules": stored.rules,
         "conditions": [*ours, *(one for one in listed if one.get("type") not in types)],
     }
+    if warnings or stored.status.get("warnings"):
+        wanted["warnings"] = warnings
     if counts is not None:
         wanted["audit"] = _audit(counts, stored.status.get("audit"), now)
     if enforcement is not None:

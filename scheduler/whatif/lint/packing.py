@@ -6,10 +6,12 @@ from scheduler.framework.normalize import MAX_SCORE
 from scheduler.framework.profile import Profile
 from scheduler.plugins.node_affinity import NodeAffinity
 from scheduler.plugins.node_resources.fit import NodeResourcesFit, NodeResourcesFitArgs
+from scheduler.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs
+from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.whatif.lint.finding import Checked, Example, Finding
 from scheduler.whatif.lint.scenes import Scene, against, needed, tried
 
-PACKER, PREFERENCE = NodeResourcesFit.name, NodeAffinity.name
+PACKER, PREFERENCE, SPREADER = NodeResourcesFit.name, NodeAffinity.name, PodTopologySpread.name
 _ALL_NODES = 100
 
 _EVEN, _NONE = (1, 4), (0, 0, 0)
@@ -36,7 +38,7 @@ def packing(checked: Checked, percentage: int | None) -> Iterator[Finding]:
     kind = args.scoring_strategy.type
     lost = _lost(PACKING, checked.profile, PACKER)
     if lost:
-        yield _outvoted(lost, checked.profile, kind, where)
+        yield _outvoted(lost, checked, kind, where)
     share = checked.config.percentage_of_nodes_to_score or percentage
     if share is not None and 0 < share < _ALL_NODES:
         yield Finding(
@@ -82,16 +84,19 @@ def _lost(scenes: tuple[Scene, ...], profile: Profile, meant: str) -> list[Examp
     return [example for example in (tried(scene, profile, meant) for scene in scenes) if example is not None]
 
 
-def _outvoted(lost: list[Example], profile: Profile, kind: str, path: str) -> Finding:
+def _outvoted(lost: list[Example], checked: Checked, kind: str, path: str) -> Finding:
     """The finding, with the scene that is lost by most."""
-    worst = max(lost, key=_margin)
+    profile, worst = checked.profile, max(lost, key=_margin)
     rivals = sorted({name for example in lost for name in against(example, PACKER)})
     weight = profile.weights[PACKER]
     wanted = max(needed(example, PACKER, weight) for example in lost)
     off = []
-    if "PodTopologySpread" in rivals:
-        off.append("switch the default spreading off (pluginConfig PodTopologySpread: defaultingType List)")
-    off += [f"disable {name} at score" for name in rivals if name != "PodTopologySpread"]
+    if SPREADER in rivals:
+        where, args = checked.arguments(SPREADER) or ("", None)
+        listed = isinstance(args, PodTopologySpreadArgs) and args.defaulting_type == "List"
+        way = f"take {where}.defaultConstraints out" if listed else "switch the default spreading off"
+        off.append(way if listed else f"{way} (pluginConfig PodTopologySpread: defaultingType List)")
+    off += [f"disable {name} at score" for name in rivals if name != SPREADER]
     return Finding(
         "packing-outvoted",
         path,

@@ -283,16 +283,13 @@ def test_a_scheduler_that_somebody_runs_is_offered(berth: Berth, kind: str) -> N
     assert all(len(each["nodes"]) == answer["nodes"]["feasible"] > 0 for each in answer["remedies"])
     spec = "/spec/template/spec" if kind else "/spec"
     patch = f'--type=json -p \'[{{"op":"add","path":"{spec}/schedulerName","value":"berth"}}]\''
-    again = "kubectl get pod lost -n shop -o json | kubectl patch --local -f - -o json"
-    assert (
-        found["name the scheduler berth"]
-        == {
-            "Deployment": [f"kubectl patch deployment lost -n shop {patch}"],
-            "StatefulSet": [f"kubectl patch statefulset lost -n shop {patch}"],
-            "Job": [],
-            "": [f"{again} {patch} | kubectl replace --force -f -"],
-        }[kind]
-    )
+    again = "made=$(kubectl get pod lost -n shop -o json | kubectl patch --local -f - -o json"
+    assert [each.partition(" && ")[0] for each in found["name the scheduler berth"]] == {
+        "Deployment": [f"kubectl patch deployment lost -n shop {patch}"],
+        "StatefulSet": [f"kubectl patch statefulset lost -n shop {patch}"],
+        "Job": [],
+        "": [f"{again} {patch})"],
+    }[kind]
     said = "the pods of a Job can't be changed: delete the Job lost and create it again with the change"
     assert (said in answer["notes"]) == (kind == "Job")
 

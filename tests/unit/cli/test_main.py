@@ -87,13 +87,25 @@ def test_help_is_short_too(berth: Berth, path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("path", TREE, ids=" ".join)
-def test_help_names_no_type_of_python(berth: Berth, monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...]) -> None:
-    """What a value is, is said in words such as FILE, and lines end where the terminal does."""
-    monkeypatch.setenv("COLUMNS", "200")
+def test_help_names_no_type_of_python(berth: Berth, path: tuple[str, ...]) -> None:
+    """What a value is, is said in words such as FILE."""
+    assert not re.search(r"<[a-z]|\bstr\b|\bbool\b|\bfloat\b", berth(*path, "-h").out)
+
+
+@pytest.mark.parametrize("path", [(), ("config",), ("policy",), *TREE], ids=" ".join)
+def test_help_fits_the_terminal(berth: Berth, monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...]) -> None:
+    """On 80 columns, and nothing is cut: each option, value and text is there whole."""
+    monkeypatch.setenv("COLUMNS", "80")
     found = berth(*path, "-h").out
-    assert not re.search(r"<[a-z]|\bstr\b|\bbool\b|\bfloat\b", found)
-    summary = " ".join(str(TREE[path].help).split("\n\n")[-1].split())
-    assert len(summary) > 180 or summary in found
+    assert max(map(len, found.splitlines())) <= 80
+    texts = [str(TREE[each].help).partition("\n\n")[0] for each in TREE if path and each[:-1] == path]
+    texts += [] if path else COMMANDS.values()
+    command = TREE.get(path)
+    for option in command.params if command else ():
+        values = [str(getattr(each, "value", each)) for each in option.type_descriptor.choices or ()]
+        texts += [*(each for each in option.opts if each.startswith("-")), str(option.help), "|".join(values)]
+    shown = " ".join(found.split())
+    assert [text for text in texts if " ".join(text.split()) not in shown] == []
 
 
 @pytest.mark.parametrize("group", ["config", "policy"])

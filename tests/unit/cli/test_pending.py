@@ -159,3 +159,21 @@ def test_the_table_names_the_command_that_says_more(berth: Berth, dump: str) -> 
     """Commands to copy are not in the table of causes."""
     found = berth("explain", "--pending", "-A", "--cluster", dump)
     assert "berth explain default/big-0 says more of one pod, with commands" in found.out
+
+
+def test_pods_are_together_if_one_change_frees_each(berth: Berth) -> None:
+    """Two pods that no node suits by its labels wait for one cause; what frees one does nothing for the other."""
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    node = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": amounts}}
+    made = [{"apiVersion": "v1", **node}]
+    for name, label in (("arm-0", "arch"), ("arm-1", "arch"), ("extra-a", "disk")):
+        spec = {"schedulerName": "berth", "nodeSelector": {label: "other"}, "containers": [{"name": "c", "image": "i"}]}
+        pod = {"kind": "Pod", "metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": spec}
+        made.append({"apiVersion": "v1", **pod, "status": {"phase": "Pending"}})
+    Path("two.json").write_text(json.dumps({"kind": "List", "items": made}))
+    causes = json.loads(berth("explain", "--pending", "-A", "--cluster", "two.json", "-o", "json").out)["causes"]
+    found = {tuple(cause["owners"]): [remedy["text"] for remedy in cause["remedies"]] for cause in causes}
+    assert found == {
+        ("Pod shop/arm-0", "Pod shop/arm-1"): ["drop nodeSelector arch=other", "label n1 arch=other"],
+        ("Pod shop/extra-a",): ["drop nodeSelector disk=other", "label n1 disk=other"],
+    }

@@ -37,6 +37,7 @@ class Elected:
     """Another replica leads."""
 
     term: Term = field(default_factory=Term)
+    follows: bool = False
 
 
 class Port:
@@ -45,6 +46,7 @@ class Port:
     def __init__(self, home: Path) -> None:
         self.harness = Harness()
         self.leading = True
+        self.leads_since: float | None = None
         self.asked: list[str] = []
         self.server = ""
         self.certificate = home / "tls.crt"

@@ -61,7 +61,7 @@ def test_the_story_says_that_it_found_something(wanted: tuple[str, ...], is_said
     harness, _ = begun(1000, *wanted)
     story = harness.engine.story("default/p")
     assert story is not None
-    texts = [entry["text"] for entry in story.entries]
+    texts = [entry.text for entry in story.entries]
     said = "DynamicResources has ResourceClaim default/c written"
     further = ": kube-scheduler's search finds no devices there, looking further did"
     assert any(text.endswith(f"{said}{further if is_said else ''}") for text in texts), texts

@@ -67,7 +67,7 @@ def turns(harness: Harness) -> Iterator[None]:
 def places(harness: Harness) -> set[str]:
     """The places that the gang's pods are in, by their stories."""
     entries = [harness.engine.story(f"train-{i}") for i in range(MANY - 1)]
-    return {entry.entries[-1].get("queue", "") for entry in entries if entry is not None}
+    return {entry.entries[-1].details.get("queue", "") for entry in entries if entry is not None}
 
 
 def test_all_stories_say_so_when_a_gang_moves_and_are_counted_in_parts(

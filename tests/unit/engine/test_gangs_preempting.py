@@ -200,7 +200,7 @@ def test_the_story_of_a_victim_names_the_group(gangs: Harness) -> None:
     assert victims(gangs.cycles()) == {"low"}
     story = gangs.engine.story("low")
     assert story is not None
-    texts = [entry["text"] for entry in story.entries]
+    texts = [entry.text for entry in story.entries]
     assert "chosen as a victim: has to leave n0 for podgroup default/high" in texts
 
 

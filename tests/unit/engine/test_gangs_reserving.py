@@ -250,7 +250,7 @@ def test_who_waited_for_kept_room_is_told_why_it_is_woken(busy: Harness) -> None
     story = busy.engine.story(left)
     assert story is not None
     said = "woken: room is kept for a pod group no longer, which may help against GangScheduling"
-    assert story.entries[-1]["text"].startswith(said)
+    assert story.entries[-1].text.startswith(said)
 
 
 def test_a_namespace_has_none_again_for_as_long(busy: Harness) -> None:

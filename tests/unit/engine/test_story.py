@@ -11,6 +11,7 @@ from scheduler.engine.instructions import AskExtenders, PreBindWrite, Preempt
 from scheduler.engine.places import FLUSH_AFTER
 from scheduler.engine.stimuli import Broke, Cycle, PreBindWriteFailed, VictimStays
 from scheduler.engine.story_entries import LONGEST_TEXT
+from scheduler.engine.timeline import Told
 from scheduler.engine.turns import FREE
 from scheduler.framework.binding import AssumedPod, BindResult
 from scheduler.framework.config import decode
@@ -38,14 +39,14 @@ def told(harness: Harness, uid: str = "web") -> list[str]:
     """What is told of a pod, without the times."""
     timeline = harness.engine.story(uid)
     assert timeline is not None
-    return [entry["text"] for entry in timeline.entries]
+    return [entry.text for entry in timeline.entries]
 
 
 def last(harness: Harness, kind: str, uid: str = "web") -> dict[str, Any]:
-    """The last entry of a kind."""
+    """What the last entry of a kind says of its own."""
     timeline = harness.engine.story(uid)
     assert timeline is not None
-    return [entry for entry in timeline.entries if entry["kind"] == kind][-1]
+    return [entry for entry in timeline.entries if entry.kind == kind][-1].details
 
 
 def state(harness: Harness, uid: str = "web") -> str:
@@ -67,31 +68,12 @@ def test_a_pod_that_is_bound_at_once(harness: Harness) -> None:
     assert timeline is not None
     assert (timeline.api_version, timeline.kind, timeline.state) == ("podberth.dev/v1alpha1", "Story", "bound")
     assert (timeline.pod.namespace, timeline.pod.name, timeline.pod.scheduler_name) == ("default", "web", "berth")
+    queued = {"queue": "active", "event": "UnscheduledPodAdd", "object": "", "plugins": [], "reason": ""}
+    found = {"attempt": 1, "node": "n1", "evaluatedNodes": 2, "feasibleNodes": 1, "score": None, "steps": 0}
     assert timeline.entries == [
-        {
-            "kind": "queued",
-            "seconds": 0.0,
-            "text": "queued: the pod was added",
-            "queue": "active",
-            "event": "UnscheduledPodAdd",
-            "object": "",
-            "plugins": [],
-            "reason": "",
-            "backoffSeconds": 0.0,
-        },
-        {
-            "kind": "assumed",
-            "seconds": 0.25,
-            "text": "attempt 1: assumed on n1 (2 nodes evaluated, 1 feasible)",
-            "attempt": 1,
-            "node": "n1",
-            "evaluatedNodes": 2,
-            "feasibleNodes": 1,
-            "score": None,
-            "steps": 0,
-            "points": [],
-        },
-        {"kind": "bound", "seconds": 0.75, "text": "bound to n1", "node": "n1", "by": "berth"},
+        Told("queued", 0.0, "queued: the pod was added", {**queued, "backoffSeconds": 0.0}),
+        Told("assumed", 0.25, "attempt 1: assumed on n1 (2 nodes evaluated, 1 feasible)", {**found, "points": []}),
+        Told("bound", 0.75, "bound to n1", {"node": "n1", "by": "berth"}),
     ]
 
 
@@ -133,7 +115,7 @@ def test_unschedulable_and_woken(harness: Harness) -> None:
         "woken: node n4 was added, which may help against NodeResourcesFit",
         "attempt 2: assumed on n4 (2 nodes evaluated, 1 feasible)",
     ]
-    woken = harness.engine.story("web").entries[3]  # type: ignore[union-attr]
+    woken = harness.engine.story("web").entries[3].details  # type: ignore[union-attr]
     assert (woken["event"], woken["object"], woken["plugins"]) == ("NodeAdd", "Node n4", ["NodeResourcesFit"])
     assert last(harness, "failed")["reason"] == "Unschedulable"
 
@@ -218,8 +200,9 @@ def test_many_victims_are_counted(harness: Harness) -> None:
     harness.cycles()
     nominated = last(harness, "nominated")
     assert (len(nominated["victims"]), nominated["victimsInAll"]) == (8, 20)
-    assert nominated["text"].startswith("nominated for n1: 20 pods of lower priority have to leave it: default/v0, ")
-    assert nominated["text"].endswith(" and 12 more")
+    text = next(text for text in told(harness) if text.startswith("nominated"))
+    assert text.startswith("nominated for n1: 20 pods of lower priority have to leave it: default/v0, ")
+    assert text.endswith(" and 12 more")
 
 
 def test_a_nominated_node_goes(harness: Harness) -> None:

@@ -7,6 +7,7 @@ import pytest
 from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Verified
 from scheduler.engine.term_indexing import AT_ONCE
+from scheduler.engine.timeline import Told
 from scheduler.state.selector_index import TermIndex
 from scheduler.state.validate import validate
 from tests.builders import node, pod, term
@@ -186,11 +187,11 @@ def test_a_decision_is_not_verified_while_terms_wait() -> None:
     assert all(one.difference is None for one in told)
 
 
-def told(harness: Harness, uid: str) -> list[dict[str, Any]]:
+def told(harness: Harness, uid: str) -> list[Told]:
     """What the story of a pod says of terms that were indexed while it was active."""
     story = harness.engine.story(uid)
     assert story is not None
-    return [entry for entry in story.entries if entry["kind"] == "termsIndexed"]
+    return [entry for entry in story.entries if entry.kind == "termsIndexed"]
 
 
 def test_a_story_says_what_a_pod_waited_for_at_the_start() -> None:
@@ -205,13 +206,14 @@ def test_a_story_says_what_a_pod_waited_for_at_the_start() -> None:
         harness.now += 0.1
         turns += 1
     assert turns > 1
-    (entry,) = told(harness, "q")
+    (one,) = told(harness, "q")
+    entry = one.details
     assert entry["turns"] in (turns, turns + 1), "the last one may end in the cycle that decides"
     assert entry["seconds"] == pytest.approx(0.1 * turns)
     assert entry["terms"] == (1_500 + 10) * (NODES - 1)
     assert entry["steps"] >= entry["terms"]
     assert set(entry["broughtBy"]) == {"mallory", "team"}
-    assert f"waited {0.1 * turns:.3f} s while 4,530 affinity terms of placed pods were indexed in" in entry["text"]
+    assert f"waited {0.1 * turns:.3f} s while 4,530 affinity terms of placed pods were indexed in" in one.text
 
 
 def test_a_story_says_what_a_pod_waited_for_later() -> None:
@@ -230,7 +232,7 @@ def test_a_story_says_what_a_pod_waited_for_later() -> None:
         harness.now += 0.0 if bound else 0.1
     assert len(set(waited.values())) > 2
     for uid, taken in waited.items():
-        entries = told(harness, uid)
+        entries = [entry.details for entry in told(harness, uid)]
         assert [(entry["turns"], entry["broughtBy"]) for entry in entries] == [(taken, ("mallory",))] * bool(taken)
         assert [entry["seconds"] for entry in entries] == pytest.approx([0.1 * taken] * bool(taken))
         assert all(entry["steps"] >= entry["terms"] > 0 for entry in entries)

@@ -69,6 +69,11 @@ def prefer(text: str) -> Object:
     return {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": node_term(text)}]}}
 
 
+def flat(text: str) -> Object:
+    """A preferred term as the design of 2015 has it."""
+    return {"nodeAffinity": {PREFERRED: [{"weight": 1, **node_term(text)}]}}
+
+
 def decided(asks: Object, *objects: Object, **args: Any) -> str:
     """The best nodes, or the message."""
     found = frameworks(**args)
@@ -97,6 +102,11 @@ WON: list[tuple[str, Object, str]] = [
     ("add: preferences", noted(pod("p", prefer=[(1, "disk=ssd")]), prefer("site=y"), "add"), "c"),
     ("nodeSelector holds beside it", noted(pod("p", select={"site": "y"}), need("disk=ssd")), "c"),
     ("the seed's stronger requirement", noted(pod("p"), need("disk=hdd", field=ALSO)), "b"),
+    ("the seed's flat preference", noted(pod("p"), flat("site=y")), "c"),
+    ("flat and nested preferences",
+     noted(pod("p"), {"nodeAffinity": {PREFERRED: [
+         {"weight": 1, **node_term("disk=hdd")}, {"weight": 2, "preference": node_term("site=y")}]}}), "c"),
+    ("add: flat preferences", noted(pod("p", prefer=[(1, "disk=ssd")]), flat("site=y"), "add"), "c"),
     ("both requirements",
      noted(pod("p"), {"nodeAffinity": need("disk=ssd")["nodeAffinity"] | need("site=y", field=ALSO)["nodeAffinity"]}),
      "c"),

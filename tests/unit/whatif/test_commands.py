@@ -2,13 +2,16 @@
 
 import json
 import shlex
+import subprocess
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scheduler.apiserver.patch import PatchError, json_patch
 from scheduler.framework.spelling import near_names
+from scheduler.report.wording import besides, folded
 from tests.builders import namespace, node, pod
 from tests.unit.whatif.story import explained, framework, world
 
@@ -73,12 +76,65 @@ def test_of_what_has_the_template(made: Object, owner: str | None) -> None:
 
 
 def test_a_pod_without_an_owner_is_made_again() -> None:
-    """It waits, so nothing is lost by that."""
+    """If the API server would take it: its creation is tried before it is deleted."""
     found = commands(pod("p", select={"a/b": "c"}), node("n"))["drop nodeSelector a/b=c"]
     assert found == [
-        "kubectl get pod p -n default -o json | kubectl patch --local -f - -o json --type=json "
-        """-p '[{"op":"remove","path":"/spec/nodeSelector/a~1b"}]' | kubectl replace --force -f -"""
+        "made=$(kubectl get pod p -n default -o json | kubectl patch --local -f - -o json --type=json "
+        """-p '[{"op":"remove","path":"/spec/nodeSelector/a~1b"}]') && """
+        """printf %s "$made" | kubectl create --dry-run=server -f - 2>&1 | """
+        "tee /dev/stderr | grep -q AlreadyExists && "
+        """printf %s "$made" | kubectl replace --force -f -"""
     ]
+
+
+KUBECTL = """#!/bin/sh
+echo "$1" >> {log}
+case "$1" in
+  get) echo '{{"kind": "Pod"}}' ;;
+  create) cat > /dev/null; echo 'Error from server ({answer}): pods "p" {answer}' >&2; exit 1 ;;
+  *) cat ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("answer", "replaced"), [("AlreadyExists", True), ("Forbidden", False)])
+def test_nothing_is_deleted_that_could_not_be_made_again(tmp_path: Path, answer: str, replaced: bool) -> None:
+    """A shell runs the command, folded as it is printed; a policy that refuses the pod leaves the old one."""
+    [command] = commands(pod("p", select={"a/b": "c"}), node("n"))["drop nodeSelector a/b=c"]
+    log = tmp_path / "log"
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(KUBECTL.format(log=log, answer=answer))
+    kubectl.chmod(0o755)
+    shown = "\n".join(folded(command, 60))
+    run = subprocess.run(
+        ["sh", "-c", shown], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=False
+    )
+    assert (run.returncode == 0) == replaced
+    assert answer in run.stderr
+    steps = log.read_text().split()
+    assert sorted(steps) == sorted(["get", "patch", "create", *(["replace"] if replaced else [])])
+
+
+def test_who_is_lost_and_who_relies_on_a_label() -> None:
+    """A pod that has to go and has no owner is not made again; a node with another label keeps out who was in."""
+    there = [node("n", "4"), pod("bare", "4", on="n"), owned(pod("kept", on="n"), "ReplicaSet", "web-5f6", "5f6")]
+    [moves] = [each for each in explained(pod("p", "4"), there).remedies if each.text == "move default/bare off n"]
+    assert moves.effects is not None
+    assert moves.effects.unmade == ["default/bare"]
+    assert "nobody makes default/bare again" in besides(moves)
+    there = [node("n", labels={"pool": "gpu"}), pod("train", on="n", select={"pool": "gpu"}), pod("any", on="n")]
+    [label] = [each for each in explained(pod("p", select={"pool": "web"}), there).remedies if "label n" in each.text]
+    assert label.effects is not None
+    assert label.effects.relies == ["default/train"]
+    assert "default/train asks for the label as it is and could not come back to the node" in besides(label)
+
+
+def test_no_node_gets_a_label_that_is_perhaps_misspelt() -> None:
+    """What was meant is offered instead."""
+    there = [node("edge0", labels={"pool": "edge"}), node("n1", labels={"pool": "general"})]
+    found = [each.text for each in explained(pod("p", select={"pool": "genral"}), there).remedies]
+    assert "write pool=general in nodeSelector, not pool=genral" in found
+    assert not [text for text in found if text.startswith("label ")]
 
 
 def test_a_pod_that_may_not_preempt_is_told_so() -> None:
@@ -283,7 +339,7 @@ def test_the_label_that_was_meant_is_offered(select: dict[str, str], meant: dict
     assert not any(each.text.startswith("write ") for each in others)
     assert first.text.startswith("write ") == (meant is not None)
     if meant is not None:
-        words = shlex.split(first.commands[0])
+        words = shlex.split(first.commands[0].partition(") && ")[0])
         patch = json.loads(next(word for word in words if word.startswith("[")))
         patched = json_patch({"spec": {"nodeSelector": select}}, patch)
         assert (first.nodes, patched) == (["node-07"], {"spec": {"nodeSelector": meant}})
@@ -345,7 +401,7 @@ def test_what_was_meant_in_affinity_is_offered(made: Object, text: str | None, n
     assert (first.text if "write " in first.text else None) == text
     if text is not None:
         assert first.nodes == [node]
-        patch = next(word for word in shlex.split(first.commands[0]) if word.startswith("["))
+        patch = next(word for word in shlex.split(first.commands[0].partition(") && ")[0]) if word.startswith("["))
         patched = json_patch({"spec": made["spec"]}, json.loads(patch))
         assert not any(wrong in json.dumps(patched) for wrong in ("wbe", "sdd", '"A"'))
 

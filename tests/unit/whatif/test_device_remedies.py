@@ -202,8 +202,10 @@ def test_what_is_offered(objects: list[Object], offered: dict[str, list[str]]) -
 def patched(commands: list[str], objects: list[Object]) -> list[Object]:
     """The objects after the command that creates the claim c again."""
     (command,) = commands
-    get, patch, replace = command.split(" | ")
-    assert (get, replace) == ("kubectl get resourceclaim c -n default -o json", "kubectl replace --force -f -")
+    made, _, replace = command.split(" && ")
+    get, patch = made.removeprefix("made=$(").removesuffix(")").split(" | ")
+    assert get == "kubectl get resourceclaim c -n default -o json"
+    assert replace == 'printf %s "$made" | kubectl replace --force -f -'
     *words, operations = shlex.split(patch)
     assert words == ["kubectl", "patch", "--local", "-f", "-", "-o", "json", "--type=json", "-p"]
     named = [each["metadata"]["name"] == "c" and each["kind"] == "ResourceClaim" for each in objects]
@@ -232,11 +234,11 @@ def test_a_claim_from_a_template_is_changed_there() -> None:
     (remedy,) = [each for each in found.remedies if each.text.startswith("ask for")]
     template, again = remedy.commands
     patch = '[{"op":"replace","path":"/spec/spec/devices/requests/0/exactly/count","value":1}]'
-    assert template == (
-        "kubectl get resourceclaimtemplate t -n default -o json | "
-        f"kubectl patch --local -f - -o json --type=json -p '{patch}' | kubectl replace --force -f -"
+    assert template.startswith(
+        "made=$(kubectl get resourceclaimtemplate t -n default -o json | "
+        f"kubectl patch --local -f - -o json --type=json -p '{patch}') && "
     )
-    assert again == "kubectl get pod p -n default -o json | kubectl replace --force -f -"
+    assert again.startswith("made=$(kubectl get pod p -n default -o json) && ")
     owned = {"kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
     incoming["metadata"]["ownerReferences"] = [owned]
     found = answer(*on("n", SMALL), made, incoming=incoming)

@@ -178,9 +178,11 @@ CASES = [
             claim("data", "5Gi", storage_class="local"),
             volume("small", "1Gi", storage_class="local"),
             volume("taken", "9Gi", storage_class="local", claimed="other"),
+            volume("released", "9Gi", storage_class="local", phase="Released"),
+            volume("shared", "9Gi", storage_class="local", modes="ROX"),
         ],
-        "claim data: no volume of the storage class local reaches the node (2 in all: 1 taken, 1 smaller than 5Gi), "
-        "and it makes none",
+        "claim data: no volume of the storage class local reaches the node (4 in all: 1 taken, 1 smaller than 5Gi, "
+        "1 not Available, 1 of other modes or labels), and it makes none",
         "create the claim data again with the storage class fast instead of local",
         id="no volume to bind",
     ),

@@ -8,6 +8,7 @@ from typing import Any
 from scheduler.policy.operator import status
 from scheduler.policy.operator.judge import NOTHING_TOLD, Condition, Stored, conditions, read
 from scheduler.policy.operator.status import Change, Counts, change
+from scheduler.policy.operator.ways import Enforcement
 from tests.unit.policy.build import rule
 from tests.unit.policy.operator.conftest import stored_object
 
@@ -90,6 +91,23 @@ def test_problems_are_told_once() -> None:
     third = change(again, (*good(again)[:3], other), None, LATER)
     assert third is not None
     assert third.told == [other]
+
+
+def test_the_printed_columns_show_what_is_wrong() -> None:
+    """In one word each, and none once all is well; who enforces it has a column of its own."""
+    one = with_status(None)
+    poison = Condition("SelfConsistent", "False", "SelfPoison", "rejects its own changes")
+    nobody = Condition("SchedulerAvailable", "False", "NoLiveLease", "no live scheduler serves it")
+    nobody_enforces = Enforcement("None", "KindsMissing", "not enforced: no such kinds")
+    found = change(one, (*good(one)[:2], poison, nobody), None, NOON, nobody_enforces)
+    assert found is not None
+    assert found.status["warnings"] == "SelfPoison, NoLiveLease"
+    assert found.status["enforcement"]["way"] == "None"
+    assert "applied" not in found.status["conditions"][0]["message"]
+    well = change(with_status(found.status), good(one), None, NOON)
+    assert well is not None
+    assert well.status["warnings"] == ""
+    assert "warnings" not in written(with_status(None)).status
 
 
 def test_others_conditions_stay() -> None:

@@ -172,6 +172,16 @@ def outvoted(document: Object) -> Finding | None:
     return next((each for each in found(document) if each.code == "packing-outvoted"), None)
 
 
+def test_what_is_set_is_not_advised() -> None:
+    """Where the constraints for pods without their own are a list, the list is what outvotes packing."""
+    every = [{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}]
+    spread = {**LIST, "defaultConstraints": every}
+    advice = outvoted(one(NodeResourcesFit=MOST, PodTopologySpread=spread))
+    assert advice is not None
+    assert advice.remedy.endswith(" or take profiles[0].pluginConfig[1].args.defaultConstraints out.")
+    assert outvoted(one(NodeResourcesFit=MOST, PodTopologySpread=LIST)) is None
+
+
 @pytest.mark.parametrize(
     ("document", "against"),
     [
