@@ -94,6 +94,7 @@ def admission(
     log_level: services.LogLevel = "info",
 ) -> int:
     """Run the webhook server that enforces MetadataPolicies: it answers the API server's admission reviews."""
+    options = dict(locals())
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.kube.config import connect
     from scheduler.policy.admission.launch import admit
@@ -101,7 +102,7 @@ def admission(
     from scheduler.service.run import run_service
 
     services.log_at(log_level)
-    listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
+    listen = services.address("berth-admission", options)
     connection = connect(kubeconfig, context)
     settings = Settings(
         namespace=namespace or connection.namespace,

@@ -80,6 +80,7 @@ def evictor(
 
     With --dry-run the exit code is 0 when all promises are kept, 1 when some are broken, 2 when the input is wrong.
     """
+    options = dict(locals())
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.cli.errors import FOUND, InputError, complain
     from scheduler.cli.inputs import profiles, world
@@ -89,7 +90,7 @@ def evictor(
     from scheduler.model.kinds import Decoder
 
     services.log_at(log_level, quiet=dry_run)
-    listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
+    listen = services.address("berth-evictor", options)
     if request_timeout is not None and not dry_run:
         raise InputError("--request-timeout: expected only together with --dry-run")
     if cluster and not dry_run:

@@ -77,6 +77,7 @@ def operator(
 
     With --audit-once the exit code is 1 when a policy would reject or change an object that exists.
     """
+    options = dict(locals())
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.kube.config import connect
     from scheduler.kube.loop import loop_factory
@@ -90,7 +91,7 @@ def operator(
     services.log_at(log_level, quiet=audit_once)
     if enforcement not in SWITCHES:
         raise misused("--enforcement", f"{json.dumps(enforcement)}: want one of {', '.join(SWITCHES)}")
-    listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
+    listen = services.address("berth-operator", options)
     connection = connect(kubeconfig, context)
     settings = Settings(
         namespace=namespace or connection.namespace,

@@ -41,6 +41,7 @@ def run(
     The exit code is 0 after SIGTERM or SIGINT, 1 when the Lease was lost or the process was stuck, 2 when the input is
     wrong or the address is taken.
     """
+    options = dict(locals())
     # What is imported and listed first stays: looking through it a hundred times would free nothing.
     gc.set_threshold(*QUIET)
     # Heavy imports wait until the command is known, so that the others start at once.
@@ -54,7 +55,7 @@ def run(
     if verify < 0:
         raise misused("--verify", f"{verify}: want 0 (none) or more")
     services.log_at(log_level)
-    listen = services.address(secure_port, bind_address, tls_cert_file, tls_private_key_file, client_ca_file)
+    listen = services.address("berth", options)
 
     def reload() -> Loaded:
         try:

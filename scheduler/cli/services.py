@@ -4,7 +4,8 @@ The five options of serving have kube-scheduler's names.
 """
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 from scheduler.cli.declared import Option
 from scheduler.cli.errors import misused
@@ -91,13 +92,13 @@ def log_at(level: str, *, quiet: bool = False) -> None:
     log.configure("warning" if quiet else level)
 
 
-def address(
-    port: int, host: str, cert_file: str | None, key_file: str | None, client_ca_file: str | None
-) -> "Address | None":
-    """Where to serve, None for nowhere.
+def address(component: str, options: Mapping[str, Any]) -> "Address | None":
+    """Where a component with these options is to serve, None for nowhere.
 
     Raises BadParameter.
     """
+    port: int = options["secure_port"]
+    cert_file, key_file = options["tls_cert_file"], options["tls_private_key_file"]
     if not 0 <= port < 65536:
         raise misused("--secure-port", f"{port}: want 0 to 65535")
     if (cert_file is None) != (key_file is None):
@@ -107,13 +108,27 @@ def address(
         return None
     from scheduler.telemetry.certificate import Certificate, CertificateError
     from scheduler.telemetry.serving import Address
+    from scheduler.telemetry.zpages import About
 
     option = "--tls-cert-file"
     try:
         certificate = Certificate(cert_file, key_file)
-        if client_ca_file is not None:
+        if options["client_ca_file"] is not None:
             option = "--client-ca-file"
-            certificate.follow_authorities(client_ca_file)
+            certificate.follow_authorities(options["client_ca_file"])
     except CertificateError as error:
         raise misused(option, str(error)) from None
-    return Address(host, port, certificate)
+    flags = {name.replace("_", "-"): _shown(value) for name, value in options.items()}
+    return Address(options["bind_address"], port, certificate, About(component, flags))
+
+
+def _shown(value: object) -> str:
+    """An option's value as Kubernetes' components show theirs."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case list():
+            return f"[{','.join(value)}]"
+    return str(value)

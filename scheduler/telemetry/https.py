@@ -17,6 +17,7 @@ from scheduler.telemetry.exposition import CONTENT_TYPE, page
 from scheduler.telemetry.health import Checks, answer
 from scheduler.telemetry.instruments import Reading
 from scheduler.telemetry.port import READ_BYTES, Port
+from scheduler.telemetry.zpages import KINDS, Answer
 
 PATIENCE = 10.0
 """Seconds that the main loop, and the API server behind it, get for an answer."""
@@ -39,6 +40,7 @@ class Source(Protocol):
     ) -> tuple[int, str]: ...
     async def readings(self) -> list[Reading]: ...
     async def configuration(self) -> Any: ...
+    def zpage(self, path: str, accept: str) -> Answer: ...
     async def look_up(self, path: str, query: Mapping[str, str]) -> tuple[int, str | bytes]: ...
 
 
@@ -80,7 +82,12 @@ class _Pages:
         """Requests of each peer that wait for the main loop or the API server."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One request, whatever it is."""
+        """One request, whatever it is. No cache is to keep what only some may read."""
+        response = await self._answered(request)
+        response.headers["Cache-Control"] = "no-cache, private"
+        return response
+
+    async def _answered(self, request: web.BaseRequest) -> web.Response:
         source, path, verbose = self._source, request.path, "verbose" in request.query
         if request.method not in ("GET", "HEAD"):
             return _text(405, "method not allowed")
@@ -119,6 +126,9 @@ class _Pages:
         if path == "/configz":
             settings = msgspec.json.encode({"componentconfig": await self._on_main(source.configuration())})
             return web.Response(body=settings, content_type="application/json")
+        if path in KINDS:
+            shown = source.zpage(path, ",".join(request.headers.getall("Accept", ())))
+            return web.Response(status=shown.status, body=shown.body, headers=shown.headers)
         status, found = await self._on_main(source.look_up(path, dict(request.query)))
         if isinstance(found, str):
             return _text(status, found)

@@ -23,8 +23,9 @@ FILES = Family("process_open_fds", "gauge", "Open file descriptors.")
 LOST_LINES = Family("berth_log_lines_dropped_total", "counter", "Log lines that could not be written.")
 FAMILIES = (BUILD, CPU, MEMORY, START, FILES, LOST_LINES)
 
-_STARTED = time.time()
-_VERSION: Mapping[Labels, float] = {(__version__, ".".join(map(str, sys.version_info[:3]))): 1.0}
+STARTED = time.time()
+PYTHON = ".".join(map(str, sys.version_info[:3]))
+_VERSION: Mapping[Labels, float] = {(__version__, PYTHON): 1.0}
 
 
 def instruments() -> list[Instrument]:
@@ -33,7 +34,7 @@ def instruments() -> list[Instrument]:
         Asked(BUILD, lambda: _VERSION),
         Asked(CPU, lambda: {(): time.process_time()}),
         Asked(MEMORY, lambda: {(): _resident()}),
-        Asked(START, lambda: {(): _STARTED}),
+        Asked(START, lambda: {(): STARTED}),
         Asked(FILES, lambda: {(): float(_open_files())}),
         Asked(LOST_LINES, lambda: {(): float(log.dropped())}),
     ]

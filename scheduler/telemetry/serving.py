@@ -26,12 +26,15 @@ from scheduler.telemetry.heartbeat import Heartbeat
 from scheduler.telemetry.instruments import Instrument, Reading, read
 from scheduler.telemetry.listening import listen
 from scheduler.telemetry.unhandled import tell_unhandled
+from scheduler.telemetry.zpages import About, Answer, zpage
 
 if TYPE_CHECKING:
     from scheduler.telemetry.port import Port
 
 CERTIFICATE_SECONDS = 10.0
 CLOSE_SECONDS = 5.0
+PATHS = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
+"""What every component serves besides /statusz, which lists it."""
 
 log = structlog.get_logger("serving")
 
@@ -39,11 +42,12 @@ Authorities = Callable[[Callable[[bytes], None], Callable[[str], None]], Awaitab
 
 
 class Address(Struct, frozen=True):
-    """Where to listen, and with what; an empty host is every address, port 0 lets the system choose."""
+    """Where to listen, with what, and who does; an empty host is every address, port 0 lets the system choose."""
 
     host: str
     port: int
     certificate: Certificate
+    about: About = About()
 
 
 class Gate(Struct, frozen=True):
@@ -79,6 +83,7 @@ class Serving:
         self._host = address.host
         self._heartbeat = Heartbeat()
         self._certificate = address.certificate
+        self._about = address.about
         self._gate = gate
         self._endpoints = endpoints
         self._listening: list[socket.socket] = []
@@ -212,6 +217,10 @@ class Serving:
     async def configuration(self) -> Any:
         """What /configz shows."""
         return self._endpoints.configuration()
+
+    def zpage(self, path: str, accept: str) -> Answer:
+        """What one of `zpages.KINDS` shows."""
+        return zpage(path, accept, self._about, [*PATHS, *self._endpoints.lookups])
 
     async def look_up(self, path: str, query: Mapping[str, str]) -> tuple[int, str | bytes]:
         """What one of `Endpoints.lookups` says."""

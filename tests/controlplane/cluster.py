@@ -153,7 +153,7 @@ class Cluster:
                 "--bind-address=127.0.0.1",
                 f"--secure-port={port}",
                 f"--cert-dir={home}",
-                "--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics",
+                "--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics,/statusz,/flagz",
                 f"-v={verbosity}",
                 *([f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}"] if gates else []),
             ],
