@@ -14,6 +14,7 @@ from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
+from scheduler.whatif.disruptions import Disruptions
 from scheduler.whatif.placing import best, placing
 from scheduler.whatif.trial import applied, edited
 
@@ -54,6 +55,11 @@ class SideEffects:
             self._fit = [best(group[0], self._framework, self._cluster) is not None for group in self._groups]
         holders = [pod for change in changes if isinstance(change, FreeDevices) for pod in self._holders(change)]
         leaving = [pod for change in changes if isinstance(change, MovePod) for pod in self._there(change)] + holders
+        disruptions, refused = Disruptions(self._cluster), dict[str, str]()
+        for pod in leaving:
+            if (refusal := disruptions.refused(pod)) is not None:
+                refused[pod.key] = refusal.text
+            disruptions.leaves(pod)
         lands: list[str] = []
         loses: list[str] = []
         moved: dict[str, str | None] = {}
@@ -75,7 +81,9 @@ class SideEffects:
                         if place.put(pod) is None:
                             break
                         lands.append(pod.key)
-        return shown.SideEffects(lands=lands[:_NAMED], landed=len(lands), moved=moved, loses=loses[:_NAMED])
+        return shown.SideEffects(
+            lands=lands[:_NAMED], landed=len(lands), moved=moved, loses=loses[:_NAMED], refused=refused
+        )
 
     def _there(self, change: MovePod) -> Iterator[Pod]:
         row = self._cluster.nodes.live_row(change.node)

@@ -13,6 +13,7 @@ API_VERSION = "podberth.dev/v1alpha1"
 KIND = "Explanation"
 
 FITS, UNSCHEDULABLE, GATED, FAILED, UNCLAIMED = "fits", "unschedulable", "gated", "failed", "unclaimed"
+TERMINATING = "terminating"
 
 
 class Shown(Struct, rename="camel", kw_only=True, frozen=True):
@@ -125,12 +126,14 @@ class SideEffects(Shown, frozen=True):
 
     `lands`: some of the waiting pods that would get a node too, `landed` how many in all. `moved`: where pods would go
     that have to leave; null: nowhere. `loses`: waiting pods that could be placed now, and could not be any more.
+    `refused`: pods that have to leave, and that the eviction API would not let go now → why.
     """
 
     lands: list[str]
     landed: int
     moved: dict[str, str | None]
     loses: list[str]
+    refused: dict[str, str] = {}
 
 
 class Remedy(Shown, frozen=True):
@@ -179,9 +182,11 @@ class PromiseState(Shown, kw_only=True, frozen=True):
 
 
 class Explanation(Shown, kw_only=True, frozen=True):
-    """One decision. `outcome` is one of fits, unschedulable, gated, failed (a plugin could not answer), unclaimed.
+    """One decision. `outcome` is one of fits, unschedulable, gated, failed (a plugin could not answer), unclaimed,
+    terminating.
 
-    Unclaimed: it would fit, and waits for a scheduler that nobody seems to run.
+    Unclaimed: it would fit, and waits for a scheduler that nobody seems to run. Terminating: it is being deleted, and
+    no scheduler places it.
 
     `rejected` has the nodes closest to fitting first, `feasible` the best first. `cause`: why it is unschedulable, in a
     line.
