@@ -4,6 +4,7 @@ import msgspec
 
 from scheduler.cli.errors import WRONG
 from scheduler.cli.inputs import lines
+from scheduler.cli.output import as_json
 from scheduler.engine.budget import TooCostlyError
 from scheduler.framework.config import ConfigError
 from scheduler.framework.status import PluginError
@@ -32,5 +33,5 @@ def print_cases(path: str) -> int:
         except (ConfigError, ObjectError, PluginError, TooCostlyError) as error:
             result = {"id": name, "error": " | ".join(str(error).splitlines())}
             code = WRONG
-        print(msgspec.json.encode(result).decode())
+        as_json(msgspec.json.encode(result))
     return code

@@ -1,7 +1,6 @@
 """`berth dump`: what explain, simulate and capacity read of a cluster, and nothing else, in one file."""
 
 import gzip
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from scheduler.cli.errors import Faults, InputError, about, complain
 from scheduler.cli.inputs import documents, named
 from scheduler.cli.options import Context, Kubeconfig, RequestTimeout
-from scheduler.cli.output import private
+from scheduler.cli.output import as_json, private
 from scheduler.whatif.documents import plain
 from scheduler.whatif.explanation import API_VERSION
 from scheduler.whatif.mask import Masks
@@ -67,7 +66,7 @@ def dump(
         items.insert(0, {"apiVersion": API_VERSION, "kind": DUMP, "kinds": list(kinds)})
     raw = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
     if file == "-":
-        sys.stdout.write(raw.decode() + "\n")
+        as_json(raw)
         return
     try:
         Path(file).write_bytes(gzip.compress(raw, 6) if file.endswith(".gz") else raw)

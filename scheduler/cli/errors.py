@@ -153,6 +153,8 @@ def _lines(error: Exception) -> list[str] | None:
         return ["output: no space left on device"]
     if isinstance(error, OSError) and error.filename is not None:
         return [f"{error.filename}: {(error.strerror or type(error).__name__).lower()}"]
+    if isinstance(error, RecursionError) and "deserializing" in str(error):
+        return ["is nested too deep"]
     if isinstance(error, (InputError, *_rooms_errors())):
         return str(error).splitlines() or [type(error).__name__]
     return None

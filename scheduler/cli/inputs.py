@@ -28,6 +28,8 @@ LARGE = 4 << 20
 """YAML of this size is read for seconds."""
 _UNPACKED, _TIMES = 64 << 20, 200
 """A packed file may unpack to so many bytes, or to so many times its size."""
+MOST_LINES = 500_000
+"""Lines that are answered one by one."""
 NO_WRITER = 3_000
 """Milliseconds that a pipe is waited for to which nobody writes."""
 
@@ -206,4 +208,7 @@ def lines(path: str) -> Iterator[bytes]:
 
     Raises InputError.
     """
-    return (line for line in content(path).splitlines() if line.strip())
+    found = [line for line in content(path).splitlines() if line.strip()]
+    if len(found) > MOST_LINES:
+        raise InputError(f"{named(path)}: expected at most {MOST_LINES:,} lines, got {len(found):,}")
+    return iter(found)

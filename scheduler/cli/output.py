@@ -78,25 +78,48 @@ def as_data(answer: Any, output: Output | PageOutput | DataOutput) -> None:
     if output == Output.YAML:
         sys.stdout.write(yaml_of(msgspec.to_builtins(answer)))
         return
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer)).decode() + "\n")
+    as_json(msgspec.json.format(msgspec.json.encode(answer)))
+
+
+def as_json(raw: bytes) -> None:
+    """Print a JSON text, and the end of a line, with nothing in it that a terminal obeys."""
+    from scheduler.report.wording import escaped
+
+    sys.stdout.write(f"{escaped(raw.decode())}\n")
 
 
 def yaml_of(document: Any, width: int = 80) -> str:
     """A document as YAML, in which what is there twice is written twice."""
     import yaml
 
+    from scheduler.report.wording import visible
+
     class Plain(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:
             return True
+
+        def analyze_scalar(self, scalar: str) -> Any:
+            """Quote what has characters that a terminal obeys."""
+            found = super().analyze_scalar(scalar)
+            if visible(scalar) != scalar:
+                found.allow_flow_plain = found.allow_block_plain = False
+                found.allow_single_quoted = found.allow_block = False
+            return found
+
+        def write_double_quoted(self, text: str, split: bool = True) -> None:
+            """And write them as escapes."""
+            self.allow_unicode = visible(text) == text
+            super().write_double_quoted(text, split)
+            self.allow_unicode = True
 
     return str(yaml.dump(document, Dumper=Plain, sort_keys=False, allow_unicode=True, width=width))
 
 
 def as_table(table: "RenderableType") -> None:
     """Print what rich draws, as wide as the terminal, and without blanks at the ends of lines."""
-    from scheduler.report.tables import console_for
+    from scheduler.report.tables import Visible, console_for
 
     console = console_for(sys.stdout)
     with console.capture() as captured:
-        console.print(table, crop=False)
+        console.print(Visible(table), crop=False)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())

@@ -14,7 +14,7 @@ from scheduler.cli.declared import typed
 from scheduler.cli.errors import FOUND, WRONG, Faults, InputError, complain
 from scheduler.cli.inputs import lines, named
 from scheduler.cli.options import RequestTimeout, seconds
-from scheduler.cli.output import Output, as_data
+from scheduler.cli.output import Output, as_data, as_json
 from scheduler.cli.policy_compile import compile_policies
 from scheduler.cli.policy_inputs import (
     accepted,
@@ -244,9 +244,9 @@ def _answer_all(path: str) -> int:
         try:
             case = msgspec.json.decode(line)
             name = case.get("id", name) if isinstance(case, dict) else name
-            print(msgspec.json.encode({"id": name, "got": cases.answer(case)}).decode())
+            as_json(msgspec.json.encode({"id": name, "got": cases.answer(case)}))
         except (cases.CaseError, msgspec.DecodeError, RecursionError) as error:
-            print(msgspec.json.encode({"id": name, "error": _lowered(error)}).decode())
+            as_json(msgspec.json.encode({"id": name, "error": _lowered(error)}))
             print(f"berth: {named(path)}: line {number}: {printable(_lowered(error))}", file=sys.stderr)
             code = WRONG
     return code

@@ -5,11 +5,12 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader, RawIOBase
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from scheduler.cli.errors import InputError, complain
-from scheduler.cli.inputs import GZIP, STDIN, named, opened, standard_input
+from scheduler.cli.inputs import GZIP, MOST_LINES, STDIN, named, opened, standard_input
 from scheduler.cli.output import private, replaceable
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.mask import Masks
@@ -104,12 +105,17 @@ def _changes(path: str, lines: Iterator[bytes]) -> Iterator[Change]:
 
 def _all_lines(raw: BinaryIO, path: str) -> Iterator[bytes]:
     """Lines without their ends, unpacked if they are packed. `path`: in messages. Raises InputError."""
-    buffered = BufferedReader(cast(RawIOBase, raw))
+    buffered = _Counted(cast(RawIOBase, raw))
     packed = path.endswith(".gz") or buffered.peek(len(GZIP)).startswith(GZIP)
     try:
         with buffered, cast(BinaryIO, gzip.open(buffered)) if packed else buffered as file:
             first = True
-            while line := file.readline(_LONGEST):
+            for number in count():
+                line = file.readline(_LONGEST)
+                if not line:
+                    return
+                if packed and number > MOST_LINES and number > buffered.taken:
+                    raise InputError(f"{path}: unpacks to more than {MOST_LINES:,} lines, of less than a byte each")
                 if not (first or line.endswith(b"\n")):
                     raise InputError(f"{path}: ends within a line: the recording was cut off")
                 first = False
@@ -118,6 +124,17 @@ def _all_lines(raw: BinaryIO, path: str) -> Iterator[bytes]:
         raise InputError(f"{path}: the recording was cut off, or is damaged") from None
     except gzip.BadGzipFile as error:
         raise InputError(f"{path}: expected a gzip file: {error}") from None
+
+
+class _Counted(BufferedReader):
+    """Counts the bytes that were read."""
+
+    taken = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        found = super().read(size)
+        self.taken += len(found)
+        return found
 
 
 class _Packed(gzip.GzipFile):

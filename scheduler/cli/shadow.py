@@ -13,7 +13,7 @@ import typer
 from scheduler.cli.errors import FOUND, InputError, complain
 from scheduler.cli.inputs import profiles
 from scheduler.cli.options import ConfigFile, Context, Kubeconfig, RequestTimeout, SchedulerName, seconds
-from scheduler.cli.output import Output, replaceable, yaml_of
+from scheduler.cli.output import Output, as_json, replaceable, yaml_of
 from scheduler.framework.profiles import annotated
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
@@ -186,14 +186,15 @@ def _print(answers: Iterable[Compared | Summary], output: Output) -> None:
     for each in answers:
         match output:
             case Output.JSON:
-                sys.stdout.write(msgspec.json.encode(each).decode() + "\n")
+                as_json(msgspec.json.encode(each))
             case Output.YAML:
                 sys.stdout.write(f"---\n{yaml_of(msgspec.to_builtins(each))}")
             case Output.TABLE:
                 from scheduler.report.shadow_text import line, summary
+                from scheduler.report.wording import visible
 
                 told = [line(each)] if isinstance(each, Compared) else summary(each)
-                sys.stdout.writelines(f"{text}\n" for text in told)
+                sys.stdout.writelines(f"{visible(text)}\n" for text in told)
         sys.stdout.flush()
 
 

@@ -97,7 +97,9 @@ def story(
     if output is not Output.TABLE:
         as_data(msgspec.json.decode(raw), output)
     else:
-        sys.stdout.writelines(f"{line}\n" for line in lines(told, points=points))
+        from scheduler.report.wording import visible
+
+        sys.stdout.writelines(f"{visible(line)}\n" for line in lines(told, points=points))
     return 0
 
 

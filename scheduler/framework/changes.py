@@ -359,6 +359,17 @@ class FreeClaim(MovePod, frozen=True):
         return f"delete {self.pod}, which holds the claim {self.claim}"
 
 
+class AwaitPod(SmallChange, frozen=True):
+    """Nothing to do: a pod is being deleted, and what it takes is free once it is gone."""
+
+    cost = 0.0
+    pod: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"wait until {self.pod}, which is terminating, is gone from {self.node}"
+
+
 class AddNode(SmallChange, frozen=True):
     """One more node like one that is there: same labels, taints and size, empty, and well. `but`: other labels."""
 
@@ -395,6 +406,6 @@ Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | RaiseMaxSkew | Soft
 Respelt = RespellNodeSelector | RespellNodeAffinity | RespellPodTerm
 OnPod = Request | Tolerate | Respelt | Relaxed | AllowPreemption | NameScheduler | Ungate
 OnNode = Uncordon | RemoveTaint | Label
-Change = OnPod | OnNode | OnStorage | OnClaim | OnDevices | MovePod | FreeClaim | AddNode
+Change = OnPod | OnNode | OnStorage | OnClaim | OnDevices | MovePod | FreeClaim | AwaitPod | AddNode
 Fix = tuple[Change, ...]
 """Changes that together should do."""

@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -22,14 +23,19 @@ _DEEPEST = 100
 GONE_PROVIDERS = "client-go no longer knows it; expected an exec plugin instead"
 
 
+_MOST_MERGED = 10_000
+"""Entries that its mappings may take over from others, in all."""
+
+
 class _TooDeepError(yaml.YAMLError):
-    """More levels than any kubeconfig has."""
+    """More levels, or more merged entries, than any kubeconfig has."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML with a bound on its levels: what reads them calls itself for each, and C code ends with the stack."""
 
     _depth = 0
+    _merged = 0
 
     def descend_resolver(self, node: yaml.Node | None, index: Any) -> None:
         """Called before each value is read."""
@@ -40,6 +46,18 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     def ascend_resolver(self) -> None:
         """Called after each value."""
         self._depth -= 1
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Take over what a mapping merges (`<<`): as often as aliases repeat it, which may be beyond all bounds."""
+        for key, value in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    if isinstance(each, yaml.MappingNode):
+                        self.flatten_mapping(each)
+                        self._merged += len(each.value)
+                        if self._merged > _MOST_MERGED:
+                            raise _TooDeepError("expected a kubeconfig, its merge keys expand beyond all bounds")
+        super().flatten_mapping(node)
 
 
 @dataclass(frozen=True)
@@ -134,6 +152,8 @@ def _document(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not YAML{at}: {one_line(error.problem or 'unreadable')}") from error
     except _TooDeepError as error:
         raise ConfigError(f"{path}: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: expected a kubeconfig, its merge keys are nested too deep") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not YAML: {one_line(str(error))}") from error
     if found is None:
@@ -178,6 +198,8 @@ def _check_cluster(cluster: dict[str, Any], path: Path, where: str) -> None:
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("http://", "https://")):
         raise ConfigError(f"{where}.server: expected an http or https URL, found {written(server)}")
+    for word in ("server", "proxy-url"):
+        _check_port(cluster, word, where)
     skip = cluster.get("insecure-skip-tls-verify", False)
     if not isinstance(skip, bool):
         raise ConfigError(f"{where}.insecure-skip-tls-verify: expected true or false, found {written(skip)}")
@@ -185,6 +207,14 @@ def _check_cluster(cluster: dict[str, Any], path: Path, where: str) -> None:
     given = _check_file(cluster, "certificate-authority", path, where)
     if skip and given:
         raise ConfigError(f"{where}: expected certificate-authority or insecure-skip-tls-verify, found both")
+
+
+def _check_port(entry: dict[str, Any], word: str, where: str) -> None:
+    _check_words(entry, (word,), where)
+    try:
+        _ = urlsplit(entry.get(word) or "").port
+    except ValueError as error:
+        raise ConfigError(f"{where}.{word}: {written(entry[word])}: expected a URL ({one_line(str(error))})") from error
 
 
 def _check_user(user: dict[str, Any], path: Path, where: str) -> None:

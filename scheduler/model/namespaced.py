@@ -82,6 +82,14 @@ class SelectingObject(Struct, gc=False):
     """Why a selector that was read at once can't be honoured."""
     allowed: int = 0
     """Disruptions that a PodDisruptionBudget still allows."""
+    healthy: int = 0
+    """Ready pods that it counts, by its status."""
+    desired: int = 0
+    """So many of them there have to be."""
+    seen: bool = True
+    """Whether its status is about the spec as it is now."""
+    always_allow: bool = False
+    """Pods that are not ready may always be evicted."""
     disrupted: Mapping[str, Any] = field(default_factory=dict)
     """Names of pods whose eviction the budget has accounted for already → when it was allowed.
 
@@ -146,10 +154,13 @@ def parse_selecting(kind: str, wired: wire.PodSelecting) -> SelectingObject:
         except SelectorError as error:
             problem = str(error)
     built = SelectingObject(kind, meta.namespace, meta.name, meta.uid, meta.resource_version, written, problem)
-    if kind == "PodDisruptionBudget" and wire.present(wired.status):
-        status = _budget_decoder.decode(wire.present(wired.status))
-        built.allowed = status.disruptions_allowed
-        built.disrupted = status.disrupted_pods or {}
+    if kind == "PodDisruptionBudget":
+        said = wire.present(wired.status)
+        status = _budget_decoder.decode(said) if said else wire.BudgetStatus()
+        built.allowed, built.disrupted = status.disruptions_allowed, status.disrupted_pods or {}
+        built.healthy, built.desired = status.current_healthy, status.desired_healthy
+        built.seen = status.observed_generation >= meta.generation
+        built.always_allow = wired.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
     return built
 
 

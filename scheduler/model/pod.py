@@ -64,6 +64,9 @@ class Pod(Struct, gc=False, weakref=False):
     """(kind, name, uid) of the controller."""
     condition: tuple[str, str, str, str] | None
     """status, reason, message and lastTransitionTime of PodScheduled."""
+    phase: str = ""
+    ready: bool = False
+    """It counts as healthy for its disruption budget."""
     mirror: bool = False
     """A kubelet's word for a pod of its own; nobody else can remove it."""
     made_claims: tuple[tuple[str, str | None], ...] = ()
@@ -77,6 +80,11 @@ class Pod(Struct, gc=False, weakref=False):
     def key(self) -> str:
         """namespace/name."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def belongs_to_node(self) -> bool:
+        """Whether a drain leaves it there, and a new node of the kind has one like it: a static pod, a DaemonSet's."""
+        return self.mirror or (self.owner is not None and self.owner[0] in ("DaemonSet", "Node"))
 
 
 def empty_like(pod: Pod) -> Pod:
@@ -234,6 +242,8 @@ class Interner:
         return found
 
 
+_PHASES = {phase: phase for phase in ("Pending", "Running", "Succeeded", "Failed", "Unknown")}
+"""One text for all pods of a phase."""
 _MIRROR = "kubernetes.io/config.mirror"
 
 
@@ -306,16 +316,18 @@ def _status_key(status: wire.PodStatus) -> tuple[Any, ...]:
     return (reported, totals, resize_infeasible(status))
 
 
-def _conditions(conditions: Sequence[wire.Condition]) -> tuple[tuple[str, str, str, str] | None, bool]:
-    """`Pod.condition`, of which the first counts, and `Pod.preempted`, which any may say."""
-    scheduled, preempted = None, False
+def _conditions(conditions: Sequence[wire.Condition]) -> tuple[tuple[str, str, str, str] | None, bool, bool]:
+    """`Pod.condition`, of which the first counts, `Pod.preempted`, which any may say, and `Pod.ready`."""
+    scheduled, preempted, ready = None, False, None
     for one in conditions:
         if one.type == "PodScheduled":
             if scheduled is None:
                 scheduled = (one.status, one.reason, one.message, one.last_transition_time or "")
         elif one.type == "DisruptionTarget":
             preempted |= one.status == "True" and one.reason == "PreemptionByScheduler"
-    return scheduled, preempted
+        elif one.type == "Ready" and ready is None:
+            ready = one.status == "True"
+    return scheduled, preempted, bool(ready)
 
 
 def parse_pod(pod: wire.Pod | wire.UnreadPod, interner: Interner) -> Pod:
@@ -325,7 +337,7 @@ def parse_pod(pod: wire.Pod | wire.UnreadPod, interner: Interner) -> Pod:
     owner = None
     if meta.owner_references:
         owner = next(((o.kind, o.name, o.uid) for o in meta.owner_references if o.controller), None)
-    condition, preempted = _conditions(status.conditions) if status.conditions else (None, False)
+    condition, preempted, ready = _conditions(status.conditions) if status.conditions else (None, False, False)
     labels = interner.labels(meta.labels)
     group = group_of(meta.namespace, wire.present(spec.scheduling_group), labels)
     return Pod(
@@ -349,6 +361,8 @@ def parse_pod(pod: wire.Pod | wire.UnreadPod, interner: Interner) -> Pod:
         gates=tuple([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else (),
         owner=owner,
         condition=condition,
+        phase=_PHASES.get(status.phase, ""),
+        ready=ready,
         mirror=wire.annotation(annotations, _MIRROR, b"config.mirror") is not None,
         made_claims=tuple([(one.name, one.resource_claim_name) for one in status.resource_claim_statuses])
         if status.resource_claim_statuses

@@ -355,10 +355,14 @@ class SelectorSpec(Object, gc=False):
     """The spec of everything that selects pods: Service, ReplicaSet, StatefulSet, PodDisruptionBudget …"""
 
     selector: Raw = Raw()
+    unhealthy_pod_eviction_policy: str | None = None
 
 
 class BudgetStatus(Object, gc=False):
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    observed_generation: int = 0
     disrupted_pods: dict[str, Any] | None = None
 
 

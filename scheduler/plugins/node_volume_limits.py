@@ -111,7 +111,7 @@ class NodeVolumeLimits(Plugin):
                 leaving.append(pod)
         if not leaving:
             return []
-        least = min(leaving, key=lambda pod: (pod.priority, len(volumes[pod.uid]), pod.key))
+        least = min(leaving, key=lambda pod: (not pod.terminating, pod.priority, len(volumes[pod.uid]), pod.key))
         return [(MovePod(least.key, inquiry.node(row).name),)]
 
     def _short(self, inquiry: Inquiry, row: int) -> "Iterator[_Short]":

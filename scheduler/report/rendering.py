@@ -6,6 +6,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from scheduler.report.wording import visible
+
 _JOINT = re.compile(r"(?<=\w-)(?=\d)|(?<=\w[=:])(?=\w)")
 
 
@@ -17,7 +19,7 @@ def render(template: str, **values: Any) -> str:
     environment.filters["thousands"] = "{:,}".format
     environment.filters["breakable"] = breakable
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # the keys keep their order, too
-    return environment.get_template(template).render(**values)
+    return visible(environment.get_template(template).render(**values))
 
 
 def breakable(text: object) -> Markup:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from scheduler.report.columns import indented, plain_table, section, text
@@ -25,6 +26,7 @@ from scheduler.report.wording import (
     some,
     spaced,
     telling,
+    visible,
 )
 from scheduler.whatif.explanation import Explanation, RejectedNode
 from scheduler.whatif.unheld import undecided
@@ -46,6 +48,17 @@ def console_for(stream: IO[str]) -> Console:
     """A console for a stream: colours on a terminal only, and there as wide as it is."""
     width = None if stream.isatty() or "COLUMNS" in os.environ else _ELSEWHERE
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+@dataclass
+class Visible:
+    """What rich draws, without characters that a terminal obeys, whoever wrote them into a name."""
+
+    drawn: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self.drawn, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
 @dataclass

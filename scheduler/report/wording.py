@@ -12,12 +12,24 @@ _JSON_PIECE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^",])*(?:,|$)')
 """As far as a comma that is not in a text."""
 _QUOTE = "'\"'\"'"
 """A single quote in a text in single quotes."""
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""Control characters but for tabs and line ends, and what turns the direction of a text or shows nothing."""
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def printable(text: str) -> str:
     """The text without what moves a terminal's cursor or changes its colours: names come from files and clusters."""
     return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def escaped(json: str) -> str:
+    """A JSON text in which what `printable` leaves out is written as escapes, as in texts only they can be there."""
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", json)
+
+
+def visible(page: str) -> str:
+    """A page without characters that a terminal or a browser obeys instead of showing them."""
+    return _HIDDEN.sub("�", page)
 
 
 def folded(command: str, width: int) -> Iterator[str]:
@@ -91,6 +103,8 @@ def headline(answer: Explanation) -> str:
             return f"{pod} is not tried: {answer.cause}" if answer.cause else f"{pod} waits for its scheduling gates"
         case "unclaimed":
             return f"{pod} waits for the scheduler {answer.pod.scheduler_name}, and nobody seems to run it"
+        case "terminating":
+            return f"{pod} is being deleted, so no scheduler places it"
         case "failed":
             return f"{pod} could not be decided: a plugin failed"
     if not total:
@@ -148,6 +162,7 @@ def besides(remedy: Remedy) -> str:
     said = [
         f"{pod} then goes to {node}" if node else f"{pod} finds no other node" for pod, node in effects.moved.items()
     ]
+    said += [f"an eviction of {pod} is refused now: {why}" for pod, why in effects.refused.items()]
     if effects.landed:
         said.append(f"{_others(effects.lands, effects.landed)} would get a node too")
     if effects.loses:

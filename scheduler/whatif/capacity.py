@@ -26,7 +26,6 @@ from scheduler.whatif.against import against
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.claimed_crowd import place_crowd
 from scheduler.whatif.claimed_room import claimed_room
-from scheduler.whatif.drain import stays
 from scheduler.whatif.explanation import Limit
 from scheduler.whatif.remedies import templates_of
 from scheduler.whatif.room import Room, room
@@ -271,7 +270,7 @@ def _furnish(cluster: Cluster, node: Node) -> Iterator[Pod]:
     assert row is not None
     name = AddNode(node.name).clone(node).name
     for pod in list(cluster.pods_on(row)):
-        if stays(pod):
+        if pod.belongs_to_node and not pod.terminating:
             copy = replace(pod, uid=f"{name}/{pod.uid}", node_name=name)
             cluster.put_pod(copy)
             yield copy

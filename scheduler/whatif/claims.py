@@ -4,7 +4,8 @@ Pods that go take along the claims that were made for them; a claim that others 
 of them goes (upstream: `pkg/controller/resourceclaim`, syncClaim).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from scheduler.framework.binding import Create, Delete, Patch, Write, next_versi
 from scheduler.model.devices import FINALIZER, AllocatedDevice, Allocation, ClaimKey, ClaimSpec, ResourceClaim
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
 from scheduler.state.devices import Devices
 
 KIND = "ResourceClaim"
@@ -76,6 +78,25 @@ def left_by(pod: Pod, devices: Devices, *, comes_again: bool = False) -> Iterato
     extended = devices.made_for(pod.name, pod.uid)
     if extended is not None:
         yield extended, False
+
+
+@contextmanager
+def without(pods: Sequence[Pod], cluster: Cluster) -> Iterator[None]:
+    """The cluster without some placed pods and what their claims hold, as long as the block lasts."""
+    freed: list[ResourceClaim] = []
+    for pod in pods:
+        for claim, _ in left_by(pod, cluster.devices, comes_again=True):
+            held = cluster.devices.claims[claim.key]
+            freed.append(held)
+            cluster.put_device(replace(claim, resource_version=held.resource_version))  # as it is taken back
+        cluster.drop_pod(pod.uid)
+    try:
+        yield
+    finally:
+        for pod in pods:
+            cluster.put_pod(pod)
+        for claim in reversed(freed):
+            cluster.put_device(claim)
 
 
 def given(pod: Pod, devices: Devices) -> dict[str, tuple[AllocatedDevice, ...]]:

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +21,10 @@ from scheduler.whatif.yaml_documents import ObjectError as ObjectError
 
 _READABLE = "expected API objects as `kubectl get nodes,pods,namespaces -A -o yaml` prints them"
 _SMALL = 1 << 20
+_MOST = 500_000
+"""Objects that a text may hold: a cluster has some 150,000 pods at most, and a packed text may be mostly air."""
+_MOST_YAML, _MOST_LINES = 32 << 20, 1_000_000
+"""Bytes and lines of YAML that are read: half a minute."""
 _LISTS = 8
 """So many lists may be within each other."""
 
@@ -88,10 +93,15 @@ def readable(text: bytes) -> tuple[list[Document], list[str]]:
     faults: list[str] = []
     try:
         text = _decoded(text)
+        if not _looks_like_json(text) and (len(text) > _MOST_YAML or text.count(b"\n") > _MOST_LINES):
+            most = f"{_MOST_YAML >> 20} MB and {_MOST_LINES:,} lines"
+            raise ObjectError(f"expected at most {most} of YAML: what `kubectl get -o json` prints may be larger")
         if _looks_like_json(text) and (wrong := _not_utf8(text)):
             faults.append(wrong)
             text = text.decode(errors="replace").encode()
         for each in _read(text):
+            if len(found) + len(faults) >= _MOST:
+                raise ObjectError(f"expected at most {_MOST:,} objects")
             if isinstance(each, Fault):
                 faults.append(each.text)
             else:
@@ -148,7 +158,7 @@ def _not_utf8(text: bytes) -> str:
 def _read(text: bytes) -> Iterator[Document | Fault]:
     if _looks_like_json(text):
         try:
-            yield from list(_read_json(memoryview(text)))
+            yield from list(islice(_read_json(memoryview(text)), _MOST + 1))
             return
         except msgspec.DecodeError as error:
             # What opens with a brace may still be YAML's flow style, but nobody prints a big dump that way.

@@ -12,9 +12,6 @@ from scheduler.whatif.disruptions import Disruptions
 from scheduler.whatif.outcome import Blocked
 from scheduler.whatif.simulation import Simulation
 
-_STAY = ("DaemonSet", "Node")
-"""Controllers whose pods a drain leaves: the node's own, and those that tolerate it."""
-
 
 class Drain:
     """A drain of nodes that are there, and what came of it."""
@@ -33,6 +30,8 @@ class Drain:
         """UID → the node that a pod was on."""
         self.moved: list[Pod] = []
         self.lost: list[str] = []
+        self.leaving: list[str] = []
+        """Pods that are being deleted anyway, and that no controller waits for to create them again."""
         self.blocked: list[Blocked] = []
         self.overdrawn: dict[str, list[str]] = {}
         self._simulation = simulation
@@ -50,7 +49,7 @@ class Drain:
             node = None if row is None else nodes.objects[row]
             assert row is not None and node is not None
             self._simulation.put(replace(node, unschedulable=True))
-            pods = [pod for pod in self._simulation.cluster.pods_on(row) if not stays(pod)]
+            pods = [pod for pod in self._simulation.cluster.pods_on(row) if not pod.belongs_to_node]
             waiting += [(pod, name) for pod in pods]
         while waiting:
             left = [(pod, name) for pod, name in waiting if not self._evict(pod, name)]
@@ -60,8 +59,9 @@ class Drain:
             self._replenish()
             waiting = left
         self.blocked = [
-            Blocked(pod.key, name, [budget.name for budget in self._disruptions.forbidding(pod)])
+            Blocked(pod.key, name, [budget.name for budget in refusal.budgets])
             for pod, name in waiting
+            if (refusal := self._disruptions.refused(pod)) is not None
         ]
 
     def _evict(self, pod: Pod, name: str) -> bool:
@@ -70,10 +70,14 @@ class Drain:
             self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid, comes_again=True)
             self._simulation.put(again(pod))
             return True
-        overdrawn = self._disruptions.forbidding(pod)
-        if overdrawn and not self._force:
+        if goes_anyway(pod):
+            self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
+            self.leaving.append(pod.key)
+            return True
+        refusal = self._disruptions.refused(pod)
+        if refusal is not None and not self._force:
             return False
-        for budget in overdrawn:
+        for budget in refusal.overdrawn if refusal is not None else ():
             self.overdrawn.setdefault(f"{budget.namespace}/{budget.name}", []).append(pod.key)
         self._disruptions.leaves(pod)
         self._simulation.gone("Pod", pod.namespace, pod.name, pod.uid, comes_again=pod.owner is not None)
@@ -99,6 +103,6 @@ def again(pod: Pod) -> Pod:
     return replace(pod, node_name="", nominated_node_name="", terminating=False)
 
 
-def stays(pod: Pod) -> bool:
-    """Whether a pod belongs to its node: a drain leaves it there, and a new node of the kind has one like it."""
-    return pod.mirror or (pod.owner is not None and pod.owner[0] in _STAY)
+def goes_anyway(pod: Pod) -> bool:
+    """Whether a pod is being deleted and makes no new one by going: only a StatefulSet waits for that."""
+    return pod.terminating and (pod.owner is None or pod.owner[0] != "StatefulSet")

@@ -15,6 +15,7 @@ from scheduler.model.pod import Pod
 from scheduler.plugins.node_affinity import pod_matches
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
+from scheduler.whatif.disruptions import Disruptions
 from scheduler.whatif.placing import best, placing
 from scheduler.whatif.trial import applied, edited
 
@@ -55,6 +56,11 @@ class SideEffects:
             self._fit = [best(group[0], self._framework, self._cluster) is not None for group in self._groups]
         holders = [pod for change in changes if isinstance(change, FreeDevices) for pod in self._holders(change)]
         leaving = [pod for change in changes if isinstance(change, MovePod) for pod in self._there(change)] + holders
+        disruptions, refused = Disruptions(self._cluster), dict[str, str]()
+        for pod in leaving:
+            if (refusal := disruptions.refused(pod)) is not None:
+                refused[pod.key] = refusal.text
+            disruptions.leaves(pod)
         lands: list[str] = []
         loses: list[str] = []
         moved: dict[str, str | None] = {}
@@ -81,6 +87,7 @@ class SideEffects:
             landed=len(lands),
             moved=moved,
             loses=loses[:_NAMED],
+            refused=refused,
             unmade=[pod.key for pod in leaving if pod.owner is None],
             relies=[pod.key for change in changes if isinstance(change, Label) for pod in self._relying(change)],
         )

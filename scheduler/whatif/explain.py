@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import structs
 
 from scheduler.engine.budget import TooCostlyError
-from scheduler.framework.changes import AllowPreemption, MovePod, OnPod
+from scheduler.framework.changes import AllowPreemption, AwaitPod, MovePod, OnPod
 from scheduler.framework.decision import Decision, fit_error, narrowed_text
 from scheduler.framework.device_changes import OnClaim
 from scheduler.framework.explaining import Detail, Inquiry
@@ -60,6 +60,8 @@ def explain(
     changed and changed back while remedies are tried.
     """
     about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)], unheld)
+    if pod.terminating and node is None:
+        return about.failed(f"skip schedule deleting pod: {pod.key}", None, cluster, outcome=shown.TERMINATING)
     try:
         with limited(cluster):
             gate = framework.pre_enqueue(pod, cluster)
@@ -93,6 +95,8 @@ def explain(
                 meant = list(misspelt(pod, cluster))
                 offered += _preempting(pod, framework, cluster, effects, about.notes)
                 why = cause(asking, decision, stuck, meant)
+                if offered and all(isinstance(change, AwaitPod) for change in offered[0].changes):
+                    why = f"{why}; it has only to {offered[0].text}"
                 about.notes += meant
             offered = [told(each, asking, written, effects) for each in offered]
     except TooCostlyError as error:
@@ -217,10 +221,12 @@ class _Answer:
             promise=promise,
         )
 
-    def failed(self, message: str, verdict: tuple[str, Reason] | None, cluster: Cluster) -> Explanation:
+    def failed(
+        self, message: str, verdict: tuple[str, Reason] | None, cluster: Cluster, outcome: str = shown.FAILED
+    ) -> Explanation:
         """There is no decision. `verdict`: of a plugin that could not answer."""
         nothing = Decision(_NO_POD, cluster.nodes.count, np.zeros(0, dtype=np.intp))
-        return self.answer(shown.FAILED, nothing, cluster, message=message, verdict=verdict)
+        return self.answer(outcome, nothing, cluster, message=message, verdict=verdict)
 
 
 _NO_POD: Any = None

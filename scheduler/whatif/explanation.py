@@ -13,6 +13,7 @@ API_VERSION = "podberth.dev/v1alpha1"
 KIND = "Explanation"
 
 FITS, UNSCHEDULABLE, GATED, FAILED, UNCLAIMED = "fits", "unschedulable", "gated", "failed", "unclaimed"
+TERMINATING = "terminating"
 
 
 class Shown(Struct, rename="camel", kw_only=True, frozen=True):
@@ -125,6 +126,7 @@ class SideEffects(Shown, frozen=True):
 
     `lands`: some of the waiting pods that would get a node too, `landed` how many in all. `moved`: where pods would go
     that have to leave; null: nowhere. `loses`: waiting pods that could be placed now, and could not be any more.
+    `refused`: pods that have to leave, and that the eviction API would not let go now → why.
     `unmade`: pods that have to leave and that nobody makes again. `relies`: pods of a node that ask for its label as it
     is: they go on running, and could not come back.
     """
@@ -133,6 +135,7 @@ class SideEffects(Shown, frozen=True):
     landed: int
     moved: dict[str, str | None]
     loses: list[str]
+    refused: dict[str, str] = {}
     unmade: list[str] = []
     relies: list[str] = []
 
@@ -183,9 +186,11 @@ class PromiseState(Shown, kw_only=True, frozen=True):
 
 
 class Explanation(Shown, kw_only=True, frozen=True):
-    """One decision. `outcome` is one of fits, unschedulable, gated, failed (a plugin could not answer), unclaimed.
+    """One decision. `outcome` is one of fits, unschedulable, gated, failed (a plugin could not answer), unclaimed,
+    terminating.
 
-    Unclaimed: it would fit, and waits for a scheduler that nobody seems to run.
+    Unclaimed: it would fit, and waits for a scheduler that nobody seems to run. Terminating: it is being deleted, and
+    no scheduler places it.
 
     `unheld`: kinds that decide about the pod and of which the dump holds none. It is not known then what keeps the pod.
 

@@ -74,6 +74,10 @@ def plan(
     listed: list[Placed] = [*placed, *_listed(simulation, batches, LISTED - len(placed))]
     told = [_told(simulation, batch) for batch in batches]
     said = [*notes, *(note for batch in batches for note in batch.notes)]
+    if drained.leaving:
+        first, more = drained.leaving[0], len(drained.leaving) - 1
+        which = f"{first} and {more:,} more are" if more else f"{first} is"
+        said.append(f"{which} being deleted already, and nothing is created instead")
     if drain and not world.cluster.selecting.get("PodDisruptionBudget"):
         said.insert(len(notes), UNGUARDED)
     return Outcome(

@@ -226,10 +226,7 @@ def _planned(
 
 def _forbidden(pod: Pod, disruptions: Disruptions) -> str:
     """Why no budget allows the eviction; empty when it is allowed: then it counts as a disruption."""
-    found = disruptions.of(pod)
-    if len(found) > 1:
-        return f"PodDisruptionBudgets {', '.join(b.name for b in found)}: the Eviction API supports one a pod"
-    if disruptions.forbidding(pod):
-        return f"PodDisruptionBudget {found[0].name} allows no disruption now"
-    disruptions.leaves(pod)
-    return ""
+    refusal = disruptions.refused(pod)
+    if refusal is None:
+        disruptions.leaves(pod)
+    return "" if refusal is None else refusal.text

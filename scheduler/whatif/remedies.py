@@ -28,6 +28,7 @@ from scheduler.model.node import Node
 from scheduler.plugins.claims_explained import where_volumes_are
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
+from scheduler.whatif.leaving import awaited, instead_of_moves
 from scheduler.whatif.stuck import Stuck, stuck_at
 from scheduler.whatif.trial import Trial, applied, edited
 
@@ -61,6 +62,8 @@ def remedies(
     first = needed[0]
     if first and (nodes := trial.nodes(first)):
         return [_remedy(plan, nodes) for plan in needed]
+    if wait := awaited(trial, first):
+        return [_remedy((*first, *wait), trial.nodes((*first, *wait)))]
     if verdict is not None:
         return _of_the_pod(asking, trial, first, *verdict)
     if not stuck:
@@ -156,7 +159,8 @@ def _plans_at(asking: Asking, stuck: Stuck) -> Iterator[tuple[Plan, float]]:
             return
         choices.append(found)
     for combination in product(*choices):
-        plan = tuple(dict.fromkeys(change for changes in combination for change in changes))
+        merged = dict.fromkeys(change for changes in combination for change in changes)
+        plan = instead_of_moves(list(merged), asking.inquiry.cluster)
         if 0 < len(plan) <= _MOST_CHANGES:
             yield tuple(sorted(plan, key=str)), sum(_cost(asking.inquiry, change) for change in plan)
 

@@ -16,10 +16,10 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
+from scheduler.whatif.claims import without
 from scheduler.whatif.disruptions import UNGUARDED, Disruptions
-from scheduler.whatif.drain import again, stays
+from scheduler.whatif.drain import again, goes_anyway
 from scheduler.whatif.explanation import API_VERSION, Shown
-from scheduler.whatif.gangs.endings import without
 from scheduler.whatif.placing import Placing, placing
 
 MOST = 60_000
@@ -141,7 +141,7 @@ class _Search:
 
     def leaving(self, row: int) -> list[Pod]:
         """The pods of a node that have to land elsewhere."""
-        return [pod for pod in self._cluster.pods_on(row) if not stays(pod)]
+        return [pod for pod in self._cluster.pods_on(row) if not (pod.belongs_to_node or goes_anyway(pod))]
 
     def running(self, pods: Iterable[Pod]) -> list[Pod]:
         """Of these pods, the ones that really are on their node, and not only in a dry run."""
@@ -152,11 +152,11 @@ class _Search:
         disruptions = Disruptions(self._cluster)
         for pod in pods:
             waits = pod.uid in self._only_wait
-            empty = [] if waits else [each.name for each in disruptions.forbidding(pod)]
+            refusal = None if waits else disruptions.refused(pod)
             if pod.owner is None and not waits:
                 yield pod.key, BARE
-            elif empty:
-                yield pod.key, f"the disruption budget {' and '.join(empty)} allows no disruption"
+            elif refusal is not None:
+                yield pod.key, refusal.text
             elif pod.scheduling_group is not None:
                 yield pod.key, GROUPED
 
@@ -199,7 +199,7 @@ class _Search:
         for pod in pods:
             if pod.uid in self._only_wait:
                 leave.append(pod)
-            elif disruptions.forbidding(pod):
+            elif disruptions.refused(pod) is not None:
                 later.append(pod)
             else:
                 disruptions.leaves(pod)

@@ -8,7 +8,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from scheduler.framework.changes import AddNode, Change, MovePod, OnNode, OnPod
+from scheduler.framework.changes import AddNode, AwaitPod, Change, MovePod, OnNode, OnPod
 from scheduler.framework.device_changes import FreeDevices, OnClaim, RemoveTaintRule
 from scheduler.framework.status import PluginError
 from scheduler.framework.storage_changes import OnStorage
@@ -18,7 +18,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.storage import StorageKind
 from scheduler.state.cluster import Cluster
 from scheduler.whatif.asking import Asking
-from scheduler.whatif.claims import freed
+from scheduler.whatif.claims import freed, without
 
 
 class Trial:
@@ -75,13 +75,17 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
             cluster.put_node(change.changed(node))
             return partial(cluster.put_node, node)
     elif isinstance(change, MovePod):
-        row = cluster.nodes.row_of(change.node)
-        pods = () if row is None else cluster.pods_on(row)
-        pod = next((pod for pod in pods if pod.key == change.pod), None)
+        row, pod = cluster.nodes.row_of(change.node), _pod(cluster, change.node, change.pod)
         if row is not None and pod is not None:
             placement = cluster.drop_pod(pod.uid)
             assumed = placement is not None and placement.assumed
             return partial(cluster.assume, pod, row) if assumed else partial(cluster.put_pod, pod)
+    elif isinstance(change, AwaitPod):
+        pod = _pod(cluster, change.node, change.pod)
+        if pod is not None:
+            gone = ExitStack()
+            gone.enter_context(without([pod], cluster))
+            return gone.close
     elif isinstance(change, AddNode):
         like = live_node(cluster, change.like)
         clone = None if like is None else change.clone(like)
@@ -160,6 +164,11 @@ def _put(cluster: Cluster, thing: StorageKind) -> Callable[[], object]:
     if old is not None:
         return partial(cluster.storage.put, old)
     return partial(cluster.storage.drop, type(thing).__name__, thing.namespace, thing.name)
+
+
+def _pod(cluster: Cluster, node: str, key: str) -> Pod | None:
+    row = cluster.nodes.row_of(node)
+    return next((pod for pod in (() if row is None else cluster.pods_on(row)) if pod.key == key), None)
 
 
 def live_node(cluster: Cluster, name: str) -> Node | None:

@@ -10,6 +10,8 @@ DIGITS = "integer string conversion"
 """Part of what Python says of a number with thousands of digits."""
 _DEEPEST = 500
 """Levels that a document may have."""
+_MOST_MERGED = 500_000
+"""Entries that its mappings may take over from others, in all."""
 _MERGE, _NULL, _BOOL, _STR = (f"tag:yaml.org,2002:{name}" for name in ("merge", "null", "bool", "str"))
 
 
@@ -17,6 +19,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
     """YAML as the API's clients read it: no dates, no base-60 numbers, no key twice in one mapping; keys are texts."""
 
     _depth = 0
+    _merged = 0
 
     def descend_resolver(self, node: yaml.Node | None, index: Any) -> None:
         """Called before each value is read. What reads them calls itself for each level, until the stack is full."""
@@ -27,6 +30,22 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
     def ascend_resolver(self) -> None:
         """Called after each value."""
         self._depth -= 1
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Take over what a mapping merges (`<<`). It counts like aliases: a list of one alias nine times, in each of
+        a few mappings, makes thousands of millions of entries.
+        """
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    if isinstance(each, yaml.MappingNode):
+                        self.flatten_mapping(each)
+                        self._merged += len(each.value)
+                        if self._merged > _MOST_MERGED:
+                            raise yaml.constructor.ConstructorError(
+                                None, None, "its merge keys expand beyond all bounds", key.start_mark
+                            )
+        super().flatten_mapping(node)
 
     def construct_document(self, node: yaml.Node) -> Any:
         """The values of a document, refusing those that are not what their tags say."""

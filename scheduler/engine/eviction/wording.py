@@ -66,10 +66,10 @@ def source(pod: Pod) -> str:
 
 def left_alone(pod: Pod, *, bare_pods: bool) -> str:
     """Why a pod is never evicted, whatever it asks for; empty when it may be."""
-    if pod.mirror or (pod.owner is not None and pod.owner[0] == "Node"):
+    if pod.belongs_to_node:
+        if pod.owner is not None and pod.owner[0] == "DaemonSet":
+            return "a DaemonSet's pod: it would come back to the same node"
         return "a mirror pod: its kubelet would bring it back"
-    if pod.owner is not None and pod.owner[0] == "DaemonSet":
-        return "a DaemonSet's pod: it would come back to the same node"
     if pod.priority >= SYSTEM_CRITICAL:
         return "a system-critical pod"
     if pod.owner is None and not bare_pods:

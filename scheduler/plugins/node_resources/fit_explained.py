@@ -81,6 +81,12 @@ def _round(short: Shortage) -> int:
     return short.free - short.free % _MEBI if in_bytes and short.free >= _MEBI else short.free
 
 
-def _weight(pod: Pod) -> tuple[int, int, int, str]:
-    """The less a pod matters and asks for, the sooner it is the one to move."""
-    return pod.priority, pod.shape.requests.get("cpu", 0), pod.shape.requests.get("memory", 0), pod.key
+def _weight(pod: Pod) -> tuple[bool, int, int, int, str]:
+    """The less a pod matters and asks for, the sooner it is the one to move; one that goes anyway is the first."""
+    return (
+        not pod.terminating,
+        pod.priority,
+        pod.shape.requests.get("cpu", 0),
+        pod.shape.requests.get("memory", 0),
+        pod.key,
+    )

@@ -5,18 +5,13 @@ many more of the gang fit there after each. The cheapest choice of nodes is then
 pods that are not needed are spared.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
-from msgspec.structs import replace
 
-from scheduler.model.devices import ResourceClaim
 from scheduler.model.pod import Pod
-from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
-from scheduler.whatif.claims import left_by
-from scheduler.whatif.drain import stays
+from scheduler.whatif.claims import without
 from scheduler.whatif.gangs import answer as shown
 from scheduler.whatif.gangs.fitting import Fitting
 from scheduler.whatif.gangs.gang import Domain, Gang
@@ -85,7 +80,7 @@ class _Search:
 
         found: dict[int, list[Pod]] = {}
         for row in domain.rows.tolist():
-            pods = [pod for pod in self._cluster.pods_on(row) if not stays(pod) and pod.uid not in self._own]
+            pods = [pod for pod in self._cluster.pods_on(row) if not pod.belongs_to_node and pod.uid not in self._own]
             if pods:
                 found[row] = sorted(pods, key=lambda pod: (-share(pod), pod.priority, pod.key))[:_A_NODE]
         ordered = sorted(found, key=lambda row: (len(found[row]), nodes.names[row] or ""))[:_NODES]
@@ -165,22 +160,3 @@ def cheapest(gains: Ints, missing: int) -> list[int]:
         found[node] = int(taken[node, gained])
         gained = int(before[node, gained])
     return found
-
-
-@contextmanager
-def without(pods: Sequence[Pod], cluster: Cluster) -> Iterator[None]:
-    """The cluster without some placed pods and what their claims hold, as long as the block lasts."""
-    freed: list[ResourceClaim] = []
-    for pod in pods:
-        for claim, _ in left_by(pod, cluster.devices, comes_again=True):
-            held = cluster.devices.claims[claim.key]
-            freed.append(held)
-            cluster.put_device(replace(claim, resource_version=held.resource_version))  # as it is taken back
-        cluster.drop_pod(pod.uid)
-    try:
-        yield
-    finally:
-        for pod in pods:
-            cluster.put_pod(pod)
-        for claim in reversed(freed):
-            cluster.put_device(claim)

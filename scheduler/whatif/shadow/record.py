@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.smallest import smallest
+from scheduler.whatif.yaml_documents import lowered
 
 VERSION = 1
 NOTHING = Raw()
@@ -61,7 +62,7 @@ def read_first(line: bytes) -> Recording:
     """What the first line says. Raises ObjectError if this is no recording."""
     try:
         found = _recording.decode(line)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         found = Recording()
     if found.kind != KIND:
         raise ObjectError("expected what berth shadow --record writes")
@@ -83,8 +84,8 @@ def read_line(line: bytes) -> Change:
     """A change of a line. Raises ObjectError."""
     try:
         return _change.decode(line)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise ObjectError(f"expected a change of a recording: {error}") from None
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ObjectError(f"expected a change of a recording: {lowered(error)}") from None
 
 
 def objects_of(line: bytes) -> dict[str, Any]:

@@ -269,7 +269,7 @@ def test_the_json_keeps_its_shape() -> None:
     numbers = dict.fromkeys(("needed", "free", "allocatable", "requested"), "int") | {"resource": "str"}
     finding = {"plugin": "str", "reason": "str", "unresolvable": "bool", "detail": "str", "numbers": numbers}
     change = {"kind": "str", "key": "str", "value": "str", "effect": "str"}
-    effects = {"lands": [], "landed": "int", "moved": {}, "loses": [], "unmade": [], "relies": []}
+    effects = {"lands": [], "landed": "int", "moved": {}, "loses": [], "refused": {}, "unmade": [], "relies": []}
     remedy = {"text": "str", "changes": [change], "nodes": ["str"], "instead": [], "commands": ["str"]}
     assert shape(rejected) == {
         "apiVersion": "str",

@@ -1,0 +1,46 @@
+"""Pods that are being deleted, and what waits for nothing else: to delete them again would do nothing."""
+
+from collections.abc import Iterator, Sequence
+
+from scheduler.framework.changes import AwaitPod, Change, MovePod
+from scheduler.state.cluster import Cluster
+from scheduler.whatif.trial import Trial
+
+
+def awaited(trial: Trial, first: tuple[Change, ...]) -> tuple[AwaitPod, ...]:
+    """As few pods as it takes, all of them being deleted, that leave room for the pod when they are gone.
+
+    `first`: what is changed besides. Empty: there are none, or they do not make enough room.
+    """
+    kept = tuple(_terminating(trial.cluster))
+    nodes = trial.nodes((*first, *kept)) if kept else []
+    if not nodes:
+        return ()
+    on_one = tuple(each for each in kept if each.node == nodes[0])
+    if on_one and trial.nodes((*first, *on_one)):
+        kept = on_one
+    size = len(kept)
+    while size:
+        for start in range(len(kept) - size, -1, -size):
+            rest = (*kept[:start], *kept[start + size :])
+            if rest and trial.nodes((*first, *rest)):
+                kept = rest
+        size //= 2
+    return kept
+
+
+def instead_of_moves(changes: Sequence[Change], cluster: Cluster) -> tuple[Change, ...]:
+    """The changes, where none moves a pod that is being deleted."""
+    if not any(isinstance(change, MovePod) for change in changes):
+        return tuple(changes)
+    going = set(_terminating(cluster))
+    return tuple(
+        wait if isinstance(change, MovePod) and (wait := AwaitPod(change.pod, change.node)) in going else change
+        for change in changes
+    )
+
+
+def _terminating(cluster: Cluster) -> Iterator[AwaitPod]:
+    for placement in cluster.placements():
+        if placement.pod.terminating:
+            yield AwaitPod(placement.pod.key, cluster.nodes.names[placement.row] or "")
