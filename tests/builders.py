@@ -138,9 +138,13 @@ def taint(text: str) -> Object:
 
 
 def toleration(text: str) -> Object:
-    """`gpu=true:NoSchedule`, `gpu` (exists, any effect), `gpu:NoExecute` (exists), `*` (everything)."""
+    """`gpu=true:NoSchedule`, `gpu` (exists, any effect), `gpu:NoExecute` (exists), `*` (all), `sla>9`, `sla<9`."""
     pair, _, effect = text.partition(":")
     made: Object = {"effect": effect} if effect else {}
+    for sign, operator in ((">", "Gt"), ("<", "Lt")):
+        key, found, value = pair.partition(sign)
+        if found:
+            return made | {"key": key, "operator": operator, "value": value}
     key, equals, value = pair.partition("=")
     if key != "*":
         made["key"] = key

@@ -20,6 +20,7 @@ from scheduler.apiserver.status import (
 )
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+COMPARISONS = ("Lt", "Gt")
 UPDATABLE = (
     "`spec.containers[*].image`",
     "`spec.initContainers[*].image`",
@@ -186,7 +187,9 @@ def _toleration(toleration: JsonObject, field: str) -> list[FieldError]:
     elif operator == "Exists":
         if value:
             errors.append(invalid_value(f"{field}.operator", value, "value must be empty when `operator` is 'Exists'"))
-    elif operator not in {"Lt", "Gt"}:
+    elif operator in COMPARISONS:  # known, and refused without the gate TaintTolerationComparisonOperators
+        errors.append(not_supported(f"{field}.operator", operator, ["Equal", "Exists", *COMPARISONS]))
+    else:
         errors.append(not_supported(f"{field}.operator", operator, ["Equal", "Exists"]))
     if effect and effect not in EFFECTS:
         errors.append(not_supported(f"{field}.effect", effect, EFFECTS))

@@ -12,6 +12,7 @@ from scheduler.framework.config import SchedulerConfiguration
 from scheduler.framework.profiles import annotated
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
+from scheduler.plugins.taint_toleration import TaintToleration
 from scheduler.whatif.documents import Document, plain
 from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.world import World
@@ -49,10 +50,12 @@ def given(
     settings: SchedulerConfiguration | None = None
     with faults.noting():
         settings, frameworks = profiles(config, scheduler)
+    plugins = [framework.plugin("TaintToleration") for framework in frameworks.values()]
+    comparing = any(isinstance(plugin, TaintToleration) and plugin.comparing for plugin in plugins)
     held: dict[str, list[Document]] = {}
     for file in files:
         with faults.noting():
-            held[file] = judged(file) if validate else documents(file)
+            held[file] = judged(file, comparing=comparing) if validate else documents(file)
     decoder = Decoder(annotated(frameworks))
     there: World | None = None
     where, usual = ", ".join(map(named, cluster or ())), "default"

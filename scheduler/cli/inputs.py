@@ -132,8 +132,8 @@ def documents_of(path: str, faults: Faults) -> list[Document]:
     return held
 
 
-def judged(path: str) -> list[Document]:
-    """The API objects of a file, where the API server would take them all.
+def judged(path: str, *, comparing: bool = False) -> list[Document]:
+    """The API objects of a file, where the API server would take them all. `comparing`: as for `judging.rules.pod`.
 
     Raises InputError with a line for everything that it would refuse.
     """
@@ -143,7 +143,7 @@ def judged(path: str) -> list[Document]:
     held = documents_of(path, faults)
     for document in held:
         with faults.noting(), about(named(path)):
-            wrong = judge(document)
+            wrong = judge(document, comparing=comparing)
             if wrong:
                 raise ObjectError("\n".join(wrong))
     faults.tell(most=None)

@@ -74,5 +74,6 @@ def _arguments(config: ProfileConfig, used: set[str], registry: Mapping[str, Any
         typed = {"apiVersion": API_VERSION, "kind": f"{name}Args"} if name in _TYPED else {}
         # As kube-scheduler writes them: a list that is empty is left out.
         filled = {key: value for key, value in without_nulls(msgspec.to_builtins(defaulted)).items() if value != []}
-        found.append({"name": name, "args": typed | filled})
+        if typed or filled:
+            found.append({"name": name, "args": typed | filled})
     return found

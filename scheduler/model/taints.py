@@ -1,6 +1,10 @@
-"""Taints and tolerations (core/v1 `toleration.go`, ToleratesTaint; comparison operators are off by default in 1.37)."""
+"""Taints and tolerations (core/v1 `toleration.go`, ToleratesTaint).
 
-from collections.abc import Iterable, Sequence
+`comparing`: the operators Gt and Lt count (the gate TaintTolerationComparisonOperators, off by default in 1.37).
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -11,6 +15,9 @@ NO_SCHEDULE = "NoSchedule"
 NO_EXECUTE = "NoExecute"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 _EQUAL = ("", "Equal")
+COMPARISONS = ("Gt", "Lt")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_LARGEST = (1 << 63) - 1
 _FEW = 8
 """More tolerations than this are looked up, not gone through."""
 HARD = frozenset((NO_SCHEDULE, NO_EXECUTE))
@@ -40,7 +47,12 @@ class Toleration(Struct, frozen=True):
     value: str = ""
     effect: str = ""
 
-    def tolerates(self, taint: Taint) -> bool:
+    @property
+    def bound(self) -> int | None:
+        """What Gt and Lt compare with; None: it is not a number."""
+        return _number(self.value)
+
+    def tolerates(self, taint: Taint, *, comparing: bool = False) -> bool:
         """Whether this toleration covers the taint."""
         if self.effect and self.effect != taint.effect:
             return False
@@ -48,7 +60,26 @@ class Toleration(Struct, frozen=True):
             return False
         if self.operator in ("", "Equal"):
             return self.value == taint.value
+        if self.operator in COMPARISONS:
+            return comparing and _beyond(self.operator, _number(taint.value), self.bound)
         return self.operator == "Exists"
+
+    def __str__(self) -> str:
+        sign = {"Gt": ">", "Lt": "<"}.get(self.operator, "=" if self.value else "")
+        return f"{self.key}{sign}{self.value}" + (f":{self.effect}" if self.effect else "")
+
+
+def _number(text: str) -> int | None:
+    """A canonical decimal integer of 64 bits (IsDecimalInteger)."""
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    return number if number is not None and -_LARGEST - 1 <= number <= _LARGEST else None
+
+
+def _beyond(operator: str, value: int | None, bound: int | None) -> bool:
+    """Whether a taint's value is on the side of the bound that the operator accepts."""
+    if value is None or bound is None:
+        return False
+    return value > bound if operator == "Gt" else value < bound
 
 
 class Tolerations(Once[Toleration]):
@@ -63,14 +94,25 @@ class Tolerations(Once[Toleration]):
             if t.operator in _EQUAL or t.operator == "Exists"
         )
 
-    def tolerate(self, taint: Taint) -> bool:
+    @cached_property
+    def _bounds(self) -> Mapping[tuple[str, str, str], int]:
+        """(effect, key, operator) → of the bounds, the one that accepts most: the lowest of Gt, the highest of Lt."""
+        found: dict[tuple[str, str, str], int] = {}
+        for t in self:
+            bound = t.bound if t.operator in COMPARISONS else None
+            if bound is not None:
+                key, widest = (t.effect, t.key, t.operator), min if t.operator == "Gt" else max
+                found[key] = widest(bound, found.get(key, bound))
+        return found
+
+    def tolerate(self, taint: Taint, *, comparing: bool = False) -> bool:
         """Whether any of them covers the taint."""
-        covered = self._covered
+        covered, number = self._covered, _number(taint.value) if comparing else None
         return any(
-            (effect, key, value) in covered
+            any((effect, key, value) in covered for value in (taint.value, None))
+            or (comparing and any(_beyond(by, number, self._bounds.get((effect, key, by))) for by in COMPARISONS))
             for effect in (taint.effect, "")
             for key in (taint.key, "")
-            for value in (taint.value, None)
         )
 
 
@@ -85,18 +127,20 @@ Taints = tuple[Taint, ...]
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 
 
-def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+def tolerates(tolerations: Sequence[Toleration], taint: Taint, *, comparing: bool = False) -> bool:
     """Whether any of the tolerations covers the taint."""
     if isinstance(tolerations, Tolerations):
-        return tolerations.tolerate(taint)
-    return any(toleration.tolerates(taint) for toleration in tolerations)
+        return tolerations.tolerate(taint, comparing=comparing)
+    return any(toleration.tolerates(taint, comparing=comparing) for toleration in tolerations)
 
 
-def untolerated(tolerations: Sequence[Toleration], taints: Taints) -> Taint | None:
+def untolerated(tolerations: Sequence[Toleration], taints: Taints, *, comparing: bool = False) -> Taint | None:
     """The first NoSchedule or NoExecute taint that is not tolerated."""
-    return next((taint for taint in taints if taint.effect in HARD and not tolerates(tolerations, taint)), None)
+    hard = (taint for taint in taints if taint.effect in HARD)
+    return next((taint for taint in hard if not tolerates(tolerations, taint, comparing=comparing)), None)
 
 
-def intolerable_preferences(tolerations: Sequence[Toleration], taints: Taints) -> int:
+def intolerable_preferences(tolerations: Sequence[Toleration], taints: Taints, *, comparing: bool = False) -> int:
     """How many PreferNoSchedule taints are not tolerated."""
-    return sum(taint.effect == PREFER_NO_SCHEDULE and not tolerates(tolerations, taint) for taint in taints)
+    soft = (taint for taint in taints if taint.effect == PREFER_NO_SCHEDULE)
+    return sum(not tolerates(tolerations, taint, comparing=comparing) for taint in soft)

@@ -10,7 +10,9 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
+from scheduler.framework import feature_gates
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.status import Reason, Reject, Unresolvable
@@ -32,16 +34,12 @@ class GangSchedulingArgs(Struct, rename="camel", frozen=True):
     """In how many other orders the pods of a group are tried when kube-scheduler's own has failed."""
     reservation: Reservation | None = None
     """Room is kept for gangs that wait for long. Without it, none is, as in kube-scheduler."""
-    feature_gates: dict[str, bool] | None = None
+    feature_gates: FeatureGates = None
 
     def check(self, path: str) -> list[str]:
         """Error lines."""
         errors = [] if self.reservation is None else self.reservation.check(f"{path}.reservation")
-        errors += [
-            f'{path}.featureGates: Invalid value: "{name}": the only gate is {COMPOSITE_GROUPS}'
-            for name in self.feature_gates or ()
-            if name != COMPOSITE_GROUPS
-        ]
+        errors += feature_gates.errors(self.feature_gates, path, COMPOSITE_GROUPS)
         if not 0 <= self.further_orders <= _MOST_ORDERS:
             wanted = f"must be between 0 and {_MOST_ORDERS:,}"
             errors.insert(0, f"{path}.furtherOrders: Invalid value: {self.further_orders}: {wanted}")
@@ -61,7 +59,7 @@ class GangScheduling(Plugin):
         self.reservation = args.reservation
         if args.reservation is None:
             self.events = ClusterEvent.NOTHING  # type: ignore[misc]  # it rejects nobody whom an event could help
-        self.composite_groups = (args.feature_gates or {}).get(COMPOSITE_GROUPS, False)
+        self.composite_groups = feature_gates.is_on(args.feature_gates, COMPOSITE_GROUPS)
 
     @staticmethod
     def check(args: GangSchedulingArgs, path: str) -> list[str]:

@@ -3,9 +3,13 @@
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from msgspec import Struct
+
+from scheduler.framework import feature_gates
 from scheduler.framework.changes import CONDITION, Change, Fix, RemoveTaint, Tolerate, Uncordon
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
+from scheduler.framework.feature_gates import FeatureGates
 from scheduler.framework.normalize import MAXIMUM_REVERSED
 from scheduler.framework.plugin import NODE, Plugin
 from scheduler.framework.status import Reason, Rejections, Unresolvable
@@ -13,6 +17,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.model.taints import (
+    COMPARISONS,
     HARD,
     UNSCHEDULABLE,
     Taint,
@@ -25,6 +30,15 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.nodes import Nodes
 
+COMPARING = "TaintTolerationComparisonOperators"
+"""The gate for tolerations with Gt and Lt."""
+
+
+class TaintTolerationArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """The gate."""
+
+    feature_gates: FeatureGates = None
+
 
 class TaintToleration(Plugin):
     """Keep a pod off nodes whose hard taints it does not tolerate, and prefer nodes with fewer soft ones."""
@@ -33,7 +47,16 @@ class TaintToleration(Plugin):
     depends_on = NODE
     normalize = MAXIMUM_REVERSED
     events = ClusterEvent.NODE_ADDED | ClusterEvent.NODE_TAINTS | ClusterEvent.OWN_TOLERATIONS
+    Args = TaintTolerationArgs
     tainted = Unresolvable("node(s) had untolerated taint(s)")
+
+    def __init__(self, args: TaintTolerationArgs) -> None:
+        self.comparing = feature_gates.is_on(args.feature_gates, COMPARING)
+
+    @staticmethod
+    def check(args: TaintTolerationArgs, path: str) -> list[str]:
+        """Errors of the arguments."""
+        return feature_gates.errors(args.feature_gates, path, COMPARING)
 
     def signature(self, shape: PodShape) -> Hashable:
         return shape.tolerations
@@ -42,51 +65,57 @@ class TaintToleration(Plugin):
         """Reject a node for any NoSchedule or NoExecute taint the pod does not tolerate."""
         if cluster.nodes.taints.blank:
             return ()
-        return ((self.tainted, untolerated_nodes(pod.shape.tolerations, cluster.nodes)),)
+        there = untolerated_nodes(pod.shape.tolerations, cluster.nodes, comparing=self.comparing)
+        return ((self.tainted, there),)
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int:
         """Count the PreferNoSchedule taints that the pod does not tolerate."""
-        tolerations = pod.shape.tolerations
+        tolerations, comparing = pod.shape.tolerations, self.comparing
         if cluster.nodes.taints.blank:
             return 0
         counts = cluster.nodes.taints.map(
-            cluster.nodes.rows, ("soft", tolerations), lambda taints: intolerable_preferences(tolerations, taints or ())
+            cluster.nodes.rows,
+            ("soft", tolerations, comparing),
+            lambda taints: intolerable_preferences(tolerations, taints or (), comparing=comparing),
         )
         return at(counts, feasible)
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node whose taints are tolerated now and were not before."""
         tolerations = pod.shape.tolerations
-        before = old is None or untolerated(tolerations, old.taints) is not None
-        return before and untolerated(tolerations, new.taints) is None
+        comparing = self.comparing
+        before = old is None or untolerated(tolerations, old.taints, comparing=comparing) is not None
+        return before and untolerated(tolerations, new.taints, comparing=comparing) is None
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
         """The taints that are not tolerated, and a toleration that nearly would."""
-        taints = _all_untolerated(inquiry, row)
+        taints = self._untolerated(inquiry, row)
         text = f"untolerated {', '.join(map(str, taints))}"
         keys = {taint.key for taint in taints}
         near = next((t for t in inquiry.pod.shape.tolerations if t.key in keys), None)
         if near is not None:
-            value, effect = f"={near.value}" if near.value else "", f":{near.effect}" if near.effect else ""
-            text += f" (the pod tolerates {near.key}{value}{effect})"
+            off = near.operator in COMPARISONS and not self.comparing
+            unknown = f", but {near.operator} counts with the gate {COMPARING} only" if off else ""
+            text += f" (the pod tolerates {near}{unknown})"
         return text, {"taints": [str(taint) for taint in taints]}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
         """Tolerate what people put there, and undo what the node controller did."""
         node = inquiry.node(row).name
-        return [tuple(_fix(taint, node) for taint in _all_untolerated(inquiry, row))]
+        return [tuple(_fix(taint, node) for taint in self._untolerated(inquiry, row))]
+
+    def _untolerated(self, inquiry: Inquiry, row: int) -> list[Taint]:
+        tolerations, hard = inquiry.pod.shape.tolerations, (t for t in inquiry.node(row).taints if t.effect in HARD)
+        return [taint for taint in hard if not tolerates(tolerations, taint, comparing=self.comparing)]
 
 
-def untolerated_nodes(tolerations: Sequence[Toleration], nodes: Nodes) -> Bools:
+def untolerated_nodes(tolerations: Sequence[Toleration], nodes: Nodes, *, comparing: bool) -> Bools:
     """bool[rows] of the nodes with a hard taint that is not tolerated."""
     return nodes.taints.where(
-        nodes.rows, ("hard", tolerations), lambda taints: untolerated(tolerations, taints or ()) is not None
+        nodes.rows,
+        ("hard", tolerations, comparing),
+        lambda taints: untolerated(tolerations, taints or (), comparing=comparing) is not None,
     )
-
-
-def _all_untolerated(inquiry: Inquiry, row: int) -> list[Taint]:
-    tolerations = inquiry.pod.shape.tolerations
-    return [t for t in inquiry.node(row).taints if t.effect in HARD and not tolerates(tolerations, t)]
 
 
 def _fix(taint: Taint, node: str) -> Change:

@@ -362,7 +362,10 @@ def _with_claims(volumes: list[Any], claims: Mapping[str, Object], pod: str) -> 
 
 
 def _daemon_nodes(pod: Object, world: World) -> list[str]:
-    """Where a DaemonSet runs: nodes that its node affinity allows, and whose hard taints it tolerates."""
+    """Where a DaemonSet runs: nodes that its node affinity allows, and whose hard taints it tolerates.
+
+    Its template may say Gt and Lt in a cluster with the gate for it only, so these count.
+    """
     spec = pod["spec"]
     tolerations = [*(spec.get("tolerations") or []), *_daemon_tolerations(spec)]
     asked = world.decode({**pod, "spec": {**spec, "tolerations": tolerations}})
@@ -374,7 +377,7 @@ def _daemon_nodes(pod: Object, world: World) -> list[str]:
         for _, node in world.cluster.nodes.live()
         if all(requirement.accepts(node.labels.get(requirement.key)) for requirement in shape.node_selector)
         and (affinity is None or (affinity.terms and not any(affinity.missed(node.name, node.labels)[1:])))
-        and untolerated(shape.tolerations, node.taints) is None
+        and untolerated(shape.tolerations, node.taints, comparing=True) is None
     ]
 
 

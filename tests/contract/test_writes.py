@@ -244,6 +244,14 @@ def node_affinity(*requirements: Any) -> dict[str, Any]:
             ],
         ),
         (
+            {"tolerations": [{"key": "k", "operator": "Gt", "value": "9"}, {"key": "k", "operator": "Foo"}]},
+            [
+                'spec.tolerations[0].operator: Unsupported value: "Gt": '
+                'supported values: "Equal", "Exists", "Lt", "Gt"',
+                'spec.tolerations[1].operator: Unsupported value: "Foo": supported values: "Equal", "Exists"',
+            ],
+        ),
+        (
             {"affinity": {"podAffinity": {REQUIRED: [{"labelSelector": {}}]}}},
             [f"spec.affinity.podAffinity.{REQUIRED}[0].topologyKey: Required value: can not be empty"],
         ),

@@ -84,7 +84,7 @@ def _wakes(case: Case) -> bool:
     old = world.decode(case["old"]) if "old" in case else None
     new = world.decode(case["new"]) if "new" in case else None
     assert isinstance(pod, Pod)
-    framework = framework_of(pod)
+    framework = framework_of(pod, case.get("config", ""))
     queue = _Asked(framework, case["plugin"], pod)
     match old, new:
         case (Pod() as before, Pod() as now) if now.uid == pod.uid:

@@ -2,7 +2,8 @@
 
 `python -m tests.differential.tables` copies the packages with upstream's tables of tests to a temporary folder,
 compiles `tables/` with them, and runs it: each case's inputs come out as JSON. They are asked with the gates that are
-on by default, whatever the case sets. With `--record` the answers are written down for the fast tests.
+on by default, whatever the case sets; one that Berth has as well is on if the case sets it. With `--record` the answers
+are written down for the fast tests.
 Exit code 0: no difference; 1: some.
 """
 
@@ -23,6 +24,7 @@ from typing import Any
 from tests.conformance.comparison import Case
 from tests.controlplane import build, golang
 from tests.differential.client import Oracle
+from tests.differential.generate.configs import gated
 from tests.differential.verdict import Verdict, judged
 
 HERE = Path(__file__).parent
@@ -33,6 +35,8 @@ OFF = frozenset(
     ("DRADeviceCompatibilityGroups", "DRADerivedAttributes", "DRAListTypeAttributes", "DRAOptionalNodeOperations")
 )
 """Gates that are off by default: what cases set for them, the API server drops."""
+SWITCHED = "DRAFractionalCapacityRange"
+"""A gate that is off by default, and that a profile can switch on."""
 _LINE = "status := testCtx.p.PreEnqueue(tCtx, tc.pod)\n"
 """Of the plugin's test: where all of a case is known."""
 
@@ -110,7 +114,9 @@ def _of_allocator(said: dict[str, Any]) -> Case:
         *(_kind(_API, "ResourceClaim", one) for one in (*claims, *held)),
     ]
     uses = [{"name": f"use-{i}", "resourceClaimName": one["metadata"]["name"]} for i, one in enumerate(claims)]
-    return {"id": f"allocator/{said['name']}", "objects": objects, "pod": _pod(uses), "gates": said["gates"] or []}
+    gates = said["gates"] or []
+    made = {"id": f"allocator/{said['name']}", "objects": objects, "pod": _pod(uses), "gates": gates}
+    return made | ({"config": gated(SWITCHED, "DynamicResources")} if SWITCHED in gates else {})
 
 
 _API = "resource.k8s.io/v1"

@@ -99,6 +99,25 @@ def test_an_extended_resource_is_served_by_a_device(devices: Devices, harbour: H
     assert claim_["metadata"]["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
 
 
+@pytest.mark.newest
+def test_both_take_as_much_of_a_capacity(devices: Devices, harbour: Harbour, add_nodes: AddNodes) -> None:
+    """Of a range in thousandths: kube-scheduler at its default flags counts in whole numbers."""
+    devices.make_class()
+    (berth, theirs), where = (harbour.berth(devices.cluster), harbour.kube_scheduler(devices.cluster)[1]), devices.name
+    add_nodes(devices.cluster, [node(f"{where}-c", "zone-0")])
+    tenths = {"default": "200m", "validRange": {"min": "200m", "max": "2", "step": "100m"}}
+    shares = {**device("shares", {"lanes": "4"}), "allowMultipleAllocations": True}
+    shares["capacity"]["lanes"]["requestPolicy"] = tenths
+    devices.make_slice(f"{where}-c", shares)
+    for name, scheduler in (("ours", berth.scheduler_name), ("theirs", theirs)):
+        asked = request("r", where, capacity={"requests": {"lanes": "250m"}})
+        devices.make("resourceclaims", claim(name, asked, meta={"namespace": devices.namespace}), devices.namespace)
+        create(devices, name, scheduler, resourceClaims=claiming(name))
+    checks.wait_bound(devices.api, devices.namespace, 2)
+    results = [one["status"]["allocation"]["devices"]["results"][0] for one in devices.claims()]
+    assert [result["consumedCapacity"] for result in results] == [{"lanes": "1"}] * 2
+
+
 def test_a_pod_waits_for_the_claim_of_its_template(devices: Devices, harbour: Harbour) -> None:
     """It is gated until the claim is there and named in its status, as the claim controller does it."""
     devices.make_class()

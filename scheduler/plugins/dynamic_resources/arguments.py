@@ -5,12 +5,16 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from scheduler.framework import feature_gates
 from scheduler.framework.durations import seconds
+from scheduler.framework.feature_gates import FeatureGates
 
 _USUAL = 600.0
 _MOST_STEPS = 1_000_000
 GROUP_CLAIMS = "DRAWorkloadResourceClaims"
-"""The feature gate of kube-scheduler for spec.resourceClaims of PodGroups, which is off there as well."""
+"""spec.resourceClaims of PodGroups."""
+THOUSANDTHS = "DRAFractionalCapacityRange"
+"""Ranges of capacity in thousandths. In kube-scheduler 1.37, it is on with --min-compatibility-version=1.37."""
 
 
 class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -24,8 +28,7 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     further_search_steps: int | None = None
     """Where kube-scheduler's search finds nothing on a node, look further for so many steps; kube-scheduler has none
     of this."""
-    feature_gates: dict[str, bool] | None = None
-    """Of kube-scheduler's gates, `DRAWorkloadResourceClaims`: claims of pod groups are reserved for the group."""
+    feature_gates: FeatureGates = None
 
     def defaulted(self) -> Self:
         """With kube-scheduler's time-outs where there are none."""
@@ -42,15 +45,16 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     @property
     def group_claims(self) -> bool:
         """Whether claims of pod groups are heeded."""
-        return (self.feature_gates or {}).get(GROUP_CLAIMS, False)
+        return feature_gates.is_on(self.feature_gates, GROUP_CLAIMS)
+
+    @property
+    def thousandths(self) -> bool:
+        """Whether ranges of capacity are counted in thousandths."""
+        return feature_gates.is_on(self.feature_gates, THOUSANDTHS)
 
     def check(self, path: str) -> list[str]:
         """Error lines."""
-        errors = [
-            f'{path}.featureGates: Invalid value: "{name}": the only gate is {GROUP_CLAIMS}'
-            for name in self.feature_gates or ()
-            if name != GROUP_CLAIMS
-        ]
+        errors = feature_gates.errors(self.feature_gates, path, GROUP_CLAIMS, THOUSANDTHS)
         if self.further_search_steps is not None and not 0 <= self.further_search_steps <= _MOST_STEPS:
             wanted = f"must be between 0 and {_MOST_STEPS:,}"
             errors.append(f"{path}.furtherSearchSteps: Invalid value: {self.further_search_steps}: {wanted}")

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from scheduler.model.devices import Device, DeviceID, PoolID
 from scheduler.model.notation import Quantity
-from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
+from scheduler.plugins.dynamic_resources.capacities import CapacityError
 from scheduler.plugins.dynamic_resources.constraints import Tracked
 from scheduler.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
@@ -100,7 +100,7 @@ class Choices:
         self, claim: RequestedClaim, alternative: Alternative, entry: PoolDevice, name: str, doing: str
     ) -> dict[str, Quantity] | None:
         try:
-            return taken(alternative.asked.capacity, entry.device.traits.capacity)
+            return alternative.takes(entry.device.traits.capacity)
         except CapacityError as error:
             where = f"claim {claim.name}, request {alternative.asked.name}"
             raise AllocationError(f"{where}: {doing} capacity for device {name}: {error}") from None

@@ -8,7 +8,7 @@ import msgspec
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.model.devices import DeviceID, ResourceClaim
 from scheduler.model.node import Node
-from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
+from scheduler.plugins.dynamic_resources.capacities import CapacityError
 from scheduler.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
 from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
@@ -222,7 +222,7 @@ def _short(
     """What a device has too little of."""
     capacity = entry.device.traits.capacity
     try:
-        takes = taken(alternative.asked.capacity, capacity)
+        takes = alternative.takes(capacity)
     except CapacityError as error:
         return str(error)
     if takes is None:

@@ -18,7 +18,7 @@ from scheduler.framework.device_changes import (
 from scheduler.framework.explaining import Inquiry
 from scheduler.model.devices import DeviceClass, DeviceTaint, ResourceClaim
 from scheduler.model.taints import taint_text
-from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
+from scheduler.plugins.dynamic_resources.capacities import CapacityError
 from scheduler.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
 from scheduler.plugins.dynamic_resources.explained import Holders, users
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
@@ -246,7 +246,7 @@ class Fixes:
         used = self._devices.allocated.used(entry.id)
         yield from (name for name in asked if name not in capacity)
         try:
-            takes = taken(one.asked.capacity, capacity) or {}
+            takes = one.takes(capacity) or {}
         except CapacityError:
             takes = {}
         for name, amount in takes.items():

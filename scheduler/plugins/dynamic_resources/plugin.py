@@ -97,7 +97,8 @@ class DynamicResources(Plugin):
         self._timeout = args.binding_seconds
         self._group_claims = args.group_claims
         self._programs = Programs()
-        self._requests = AllocationRequests(self._programs.selects, args.further_search_steps or 0)
+        further = args.further_search_steps or 0
+        self._requests = AllocationRequests(self._programs.selects, further, thousandths=args.thousandths)
 
     @staticmethod
     def check(args: DynamicResourcesArgs, path: str) -> list[str]:

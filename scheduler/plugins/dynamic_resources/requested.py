@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from scheduler.model.devices import ALL, EXACT_COUNT, ClaimSpec, DeviceClass, DeviceRequest
+from scheduler.model.devices import ALL, EXACT_COUNT, Capacity, ClaimSpec, DeviceClass, DeviceRequest
 from scheduler.model.devices import Request as ModelRequest
+from scheduler.model.notation import Quantity
+from scheduler.plugins.dynamic_resources.capacities import taken
 
 
 class UnfinishedError(Exception):
@@ -30,6 +32,12 @@ class Alternative(Struct, frozen=True, eq=False):
     of: DeviceClass
     selectors: tuple[tuple[str, str], ...]
     """(CEL expression, whose it is, for messages): of the class, then of the request."""
+    thousandths: bool = False
+    """Ranges of capacity are counted in these."""
+
+    def takes(self, capacity: Mapping[str, Capacity]) -> dict[str, Quantity] | None:
+        """Capacity → what it would take of a device's; None: the device does not offer that. Raises CapacityError."""
+        return taken(self.asked.capacity, capacity, thousandths=self.thousandths)
 
     @property
     def name(self) -> str:
@@ -60,28 +68,37 @@ class RequestedClaim(Struct, frozen=True, eq=False):
     requests: tuple[tuple[Alternative, ...], ...]
 
 
-def wanted(name: str, spec: ClaimSpec, classes: Mapping[str, DeviceClass]) -> RequestedClaim:
-    """Make a claim ready. `name`: namespace/name.
+def wanted(
+    name: str, spec: ClaimSpec, classes: Mapping[str, DeviceClass], *, thousandths: bool = False
+) -> RequestedClaim:
+    """Make a claim ready. `name`: namespace/name; `thousandths`: ranges of capacity are counted in these.
 
     Raises AllocationError.
     """
-    requests = tuple([tuple(_alternatives(name, request, classes)) for request in spec.requests])
+    requests = tuple([tuple(_alternatives(name, request, classes, thousandths)) for request in spec.requests])
     for i, constraint in enumerate(spec.constraints):
         if constraint.match is None and constraint.distinct is None:
             raise AllocationError(f"claim {name}, constraint #{i}: empty constraint (unsupported constraint type?)")
     return RequestedClaim(name, spec, requests)
 
 
-def _alternatives(claim: str, request: ModelRequest, classes: Mapping[str, DeviceClass]) -> Iterator[Alternative]:
+def _alternatives(
+    claim: str, request: ModelRequest, classes: Mapping[str, DeviceClass], thousandths: bool
+) -> Iterator[Alternative]:
     if request.first_available:
         for place, one in enumerate(request.first_available):
-            yield _alternative(claim, one, request.name, place, classes)
+            yield _alternative(claim, one, request.name, place, classes, thousandths)
     elif request.exactly is not None:
-        yield _alternative(claim, request.exactly, "", 0, classes)
+        yield _alternative(claim, request.exactly, "", 0, classes, thousandths)
 
 
 def _alternative(
-    claim: str, asked: DeviceRequest, parent: str, place: int, classes: Mapping[str, DeviceClass]
+    claim: str,
+    asked: DeviceRequest,
+    parent: str,
+    place: int,
+    classes: Mapping[str, DeviceClass],
+    thousandths: bool,
 ) -> Alternative:
     where = f"claim {claim}, request {asked.name}"
     if asked.derives_attributes:
@@ -102,7 +119,7 @@ def _alternative(
         *_named(of.selectors, f"class {of.name}"),
         *_named(asked.selectors, f"claim {claim}"),
     )
-    return Alternative(asked, parent, place, of, selectors)
+    return Alternative(asked, parent, place, of, selectors, thousandths)
 
 
 def _named(selectors: Sequence[str | None], whose: str) -> Iterator[tuple[str, str]]:

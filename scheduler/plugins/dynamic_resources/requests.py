@@ -45,8 +45,13 @@ class AllocationRequest:
     """What is asked for, whichever pod asks: specs of claims, and extended resources of containers."""
 
     def __init__(
-        self, specs: Sequence[ClaimSpec], containers: Sequence[DeviceContainer], requests: Mapping[str, int]
+        self,
+        specs: Sequence[ClaimSpec],
+        containers: Sequence[DeviceContainer],
+        requests: Mapping[str, int],
+        thousandths: bool,
     ) -> None:
+        self._thousandths = thousandths
         self._specs = tuple(specs)
         self._containers = containers
         self._resources = [name for name, amount in requests.items() if amount and may_be_devices(name)]
@@ -78,9 +83,8 @@ class AllocationRequest:
         if found is None:
             assert self._devices is not None
             classes = self._devices.classes
-            claims = [wanted(whose(i), spec, classes) for i, spec in enumerate(self._specs)]
-            if names:
-                claims.append(wanted(whose(len(claims)), self._claim_for(names).spec, classes))
+            specs = [*self._specs, *([self._claim_for(names).spec] if names else ())]
+            claims = [wanted(whose(i), one, classes, thousandths=self._thousandths) for i, one in enumerate(specs)]
             found = self._variants[names] = tuple(claims)
         return found
 
@@ -126,9 +130,10 @@ def named(text: str, wants: PodDevices, pod: Pod) -> str:
 class AllocationRequests:
     """The requests of the last pods, with their results."""
 
-    def __init__(self, selects: Selects, further: int = 0) -> None:
-        """`further`: steps for looking further than kube-scheduler, on each node."""
+    def __init__(self, selects: Selects, further: int = 0, *, thousandths: bool = False) -> None:
+        """`further`: steps for looking further than kube-scheduler, on each node. `thousandths`: as for `wanted`."""
         self._selects = selects
+        self._thousandths = thousandths
         self._further = further
         self._pools_by_node = PoolsByNode()
         self._kept: Bounded[Any, tuple[AllocationRequest, AllocationsByNode]] = Bounded(_FEWEST)
@@ -147,7 +152,8 @@ class AllocationRequests:
         key: Any = (specs, pod.shape if resources else None)
         found = self._kept.recall(key)
         if found is None:
-            request = AllocationRequest(specs, pod.shape.containers, pod.shape.requests if resources else {})
+            requests = pod.shape.requests if resources else {}
+            request = AllocationRequest(specs, pod.shape.containers, requests, self._thousandths)
             found = request, AllocationsByNode(request.of, self._selects, self._pools_by_node, self._further)
             self._kept.most = max(_FEWEST, _ROWS // max(cluster.nodes.rows, 1))
             self._kept.keep(key, found)

@@ -2,7 +2,10 @@
 
 from msgspec import Struct
 
+from scheduler.framework import feature_gates
+from scheduler.framework.feature_gates import FeatureGates
 from scheduler.model import wire
+from scheduler.plugins.taint_toleration import COMPARING
 
 
 class PodTopologySpreadArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -10,11 +13,12 @@ class PodTopologySpreadArgs(Struct, forbid_unknown_fields=True, rename="camel", 
 
     default_constraints: list[wire.TopologySpreadConstraint] = []
     defaulting_type: str = "System"
+    feature_gates: FeatureGates = None
 
 
 def errors(args: PodTopologySpreadArgs, path: str) -> list[str]:
     """Errors of the arguments (ValidatePodTopologySpreadArgs)."""
-    errors = []
+    errors = feature_gates.errors(args.feature_gates, path, COMPARING)
     if args.defaulting_type not in ("System", "List"):
         got = args.defaulting_type
         errors.append(f'{path}.defaultingType: Unsupported value: "{got}": supported values: "System", "List"')

@@ -121,7 +121,16 @@ class Domains:
 class Spread:
     """The constraints of one kind that a pod has, over all nodes."""
 
-    def __init__(self, constraints: Sequence[SpreadConstraint], pod: Pod, cluster: Cluster, *, all_keys: bool) -> None:
+    def __init__(
+        self,
+        constraints: Sequence[SpreadConstraint],
+        pod: Pod,
+        cluster: Cluster,
+        *,
+        all_keys: bool,
+        comparing: bool = False,
+    ) -> None:
+        """`comparing`: as in `scheduler.model.taints`."""
         nodes = cluster.nodes
         self._read = _Read(nodes, constraints, pod)
         self.rows, self.nodes = nodes.rows, int(np.count_nonzero(nodes.alive[: nodes.rows]))
@@ -143,7 +152,7 @@ class Spread:
         for constraint in constraints:
             policies = (constraint.honor_affinity, constraint.honor_taints)
             if policies not in included:
-                included[policies] = self.labelled & _included(constraint, pod, cluster)
+                included[policies] = self.labelled & _included(constraint, pod, cluster, comparing)
             self.domains.append(Domains(constraint, cluster, included[policies]))
 
     def holds(self, cluster: Cluster) -> bool:
@@ -181,7 +190,8 @@ class _Read:
 class Spreads:
     """The latest of them, by what makes them equal."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, comparing: bool) -> None:
+        self._comparing = comparing
         self._kept: dict[Hashable, Spread] = {}
         self._domains = 0
 
@@ -198,7 +208,7 @@ class Spreads:
         Raises SliceOver; they are kept then.
         """
         self._drop(key)
-        made = Spread(constraints, pod, cluster, all_keys=all_keys)
+        made = Spread(constraints, pod, cluster, all_keys=all_keys, comparing=self._comparing)
         while self._kept and (len(self._kept) >= _KEPT or self._domains + len(made.domains) > _KEPT_DOMAINS):
             self._drop(next(iter(self._kept)))
         self._kept[key] = made
@@ -213,7 +223,7 @@ class Spreads:
             self._domains -= len(gone.domains)
 
 
-def _included(constraint: SpreadConstraint, pod: Pod, cluster: Cluster) -> Bools:
+def _included(constraint: SpreadConstraint, pod: Pod, cluster: Cluster, comparing: bool) -> Bools:
     """bool[rows]: nodes whose pods count, by the constraint's inclusion policies."""
     nodes = cluster.nodes
     included: Bools = nodes.alive[: nodes.rows]
@@ -222,5 +232,5 @@ def _included(constraint: SpreadConstraint, pod: Pod, cluster: Cluster) -> Bools
         if wanted is not None:
             included = included & wanted
     if constraint.honor_taints:
-        included = included & ~untolerated_nodes(pod.shape.tolerations, nodes)
+        included = included & ~untolerated_nodes(pod.shape.tolerations, nodes, comparing=comparing)
     return included

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from scheduler.framework import feature_gates
 from scheduler.framework.changes import HOSTNAME, Fix, RaiseMaxSkew, SoftenSpread
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
@@ -26,6 +27,7 @@ from scheduler.plugins.pod_topology_spread.domains import Spread, Spreads
 from scheduler.plugins.pod_topology_spread.explained import uneven
 from scheduler.plugins.pod_topology_spread.following import SpreadFollowing
 from scheduler.plugins.pod_topology_spread.weights import distinct, rounded, weighted
+from scheduler.plugins.taint_toleration import COMPARING
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.effort import Effort
@@ -63,7 +65,7 @@ class PodTopologySpread(Plugin, Followed):
     unlabelled = Unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
 
     def __init__(self, args: PodTopologySpreadArgs) -> None:
-        self._spreads = Spreads()
+        self._spreads = Spreads(comparing=feature_gates.is_on(args.feature_gates, COMPARING))
         self._selected_in: object = None
         self._selected: Bounded[Hashable, tuple[Mapping[str, str], list[SpreadConstraint], int]] = Bounded(_KEPT)
         """The constraints by default, by what they follow from, and how often that had changed in the namespace.

@@ -18,29 +18,32 @@ _MISSING = ": Required value"
 _PATH = re.compile(r"[^:\s]+(?:\[[^\]]*\][^:\s]*)*")
 
 
-def judge(document: Document) -> list[str]:
-    """What the API server would refuse, a line for each; empty for an object that it would take. Raises ObjectError."""
+def judge(document: Document, *, comparing: bool = False) -> list[str]:
+    """What the API server would refuse, a line for each; empty for an object that it would take. Raises ObjectError.
+
+    `comparing`: as for `rules.pod`.
+    """
     kind, _, place = document
     found = plain(document)
     name = _name(found)
     where = f"{kind} {name}" if name else kind
     where = f"{place}: {where}" if place else where
-    lines = [*twice(bytes(document.raw)), *_wrong({**found, "kind": kind}, kind)]
+    lines = [*twice(bytes(document.raw)), *_wrong({**found, "kind": kind}, kind, comparing)]
     more = [f"{where}: and {len(lines) - _MOST} more"] if len(lines) > _MOST else []
     return [f"{where}: {line}" for line in lines[:_MOST]] + more
 
 
-def _wrong(found: Mapping[str, Any], kind: str) -> Iterator[str]:
+def _wrong(found: Mapping[str, Any], kind: str, comparing: bool) -> Iterator[str]:
     wanted, problem = _type_of(found, kind)
     if problem:
         yield problem
     if not wanted:
-        yield from _of_unknown_kind(found, kind)
+        yield from _of_unknown_kind(found, kind, comparing)
         return
     misfits: list[Misfit] = []
     fits = fitting(found, f"&{wanted}", misfits)
     yield from (misfit.text for misfit in misfits)
-    yield from _besides(misfits, _against_rules(fits, kind))
+    yield from _besides(misfits, _against_rules(fits, kind, comparing))
 
 
 def _besides(misfits: Iterable[Misfit], lines: Iterable[str]) -> Iterator[str]:
@@ -87,7 +90,7 @@ def _beta(version: str) -> bool:
     return version in schemas().served and ("alpha" in version or "beta" in version)
 
 
-def _of_unknown_kind(found: Mapping[str, Any], kind: str) -> Iterator[str]:
+def _of_unknown_kind(found: Mapping[str, Any], kind: str, comparing: bool) -> Iterator[str]:
     """What is wrong with a custom object: only its metadata and its pod templates are known."""
     of_metadata: list[Misfit] = []
     fitting(found.get("metadata"), _METADATA, of_metadata, "metadata")
@@ -97,11 +100,11 @@ def _of_unknown_kind(found: Mapping[str, Any], kind: str) -> Iterator[str]:
         misfits: list[Misfit] = []
         fits = fitting(template.pod, _TEMPLATE, misfits, template.path)
         yield from (misfit.text for misfit in misfits)
-        yield from _besides(misfits, rules.pod(fits, f"{template.path}."))
+        yield from _besides(misfits, rules.pod(fits, f"{template.path}.", comparing=comparing))
         yield from rules.counts(template.beside, template.path.rpartition(".")[0] or "spec")
 
 
-def _against_rules(found: Mapping[str, Any], kind: str) -> Iterator[str]:
+def _against_rules(found: Mapping[str, Any], kind: str, comparing: bool) -> Iterator[str]:
     yield from _unnamed(found)
     if kind != "Pod":
         yield from rules.metadata(found.get("metadata") or {}, "metadata")
@@ -109,7 +112,7 @@ def _against_rules(found: Mapping[str, Any], kind: str) -> Iterator[str]:
     if isinstance(spec, dict):
         yield from rules.counts(spec, "spec")
     for template in templates(kind, found):
-        yield from rules.pod(template.pod, f"{template.path}." if template.path else "")
+        yield from rules.pod(template.pod, f"{template.path}." if template.path else "", comparing=comparing)
         yield from rules.restarts(template.pod, f"{template.path}.", kind)
     match kind:
         case "Node":

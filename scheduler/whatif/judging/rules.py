@@ -11,6 +11,8 @@ from typing import Any
 from scheduler.apiserver import names, podvalidation
 from scheduler.apiserver.status import FieldError
 from scheduler.model.quantity import parse_nano
+from scheduler.model.taints import COMPARISONS, Toleration
+from scheduler.plugins.taint_toleration import COMPARING
 from scheduler.whatif.judging.schema import meant, said
 
 _AMOUNTS = ("capacity", "allocatable")
@@ -31,12 +33,17 @@ def metadata(found: Object, path: str) -> Iterator[str]:
             yield said(f"{path}.name", name, _plain(text))
 
 
-def pod(template: Object, path: str, *, wants_metadata: bool = True) -> Iterator[str]:
-    """A pod, or a template of one. Its fields are of the right types."""
+def pod(template: Object, path: str, *, wants_metadata: bool = True, comparing: bool = False) -> Iterator[str]:
+    """A pod, or a template of one. Its fields are of the right types. `comparing`: tolerations may say Gt and Lt."""
     spec = template.get("spec") or {}
     if wants_metadata:
         yield from metadata(template.get("metadata") or {}, f"{path}metadata")
-    yield from _said(podvalidation.pod({**template, "spec": _with_images(spec)}), path)
+    wrong = podvalidation.pod({**template, "spec": _with_images(spec)})
+    yield from _said([error for error in wrong if not (comparing and _needs_comparing(error))], path)
+    for i, toleration in enumerate(spec.get("tolerations") or () if comparing else ()):
+        value = toleration.get("value", "")
+        if toleration.get("operator") in COMPARISONS and Toleration(value=value).bound is None:
+            yield said(f"{path}spec.tolerations[{i}].value", value, "expected a whole number of 64 bits")
     for where, container in _all_containers(spec):
         for j, port in enumerate(container.get("ports") or ()):
             for field in ("containerPort", "hostPort"):
@@ -140,9 +147,16 @@ def _said(errors: Sequence[FieldError], prefix: str = "") -> Iterator[str]:
             yield f"{field}: Required value{f': {error.detail}' if error.detail else ''}"
         elif error.type in ("Forbidden", "Duplicate"):
             yield f"{field}: {error.detail or 'is there twice'}"
+        elif _needs_comparing(error):
+            yield said(field, error.value, f"needs the feature gate {COMPARING}, which is off by default")
         else:
             detail = error.detail.replace(_SUPPORTED, "expected one of ").replace('"', "")
             yield said(field, error.value, _plain(detail))
+
+
+def _needs_comparing(error: FieldError) -> bool:
+    """Whether a toleration is refused for an operator that another gate allows."""
+    return error.type == "NotSupported" and error.value in COMPARISONS and f'"{error.value}"' in error.detail
 
 
 def _plain(text: str) -> str:

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from scheduler.framework import feature_gates
 from scheduler.model.resources import CORE, is_extended, is_scalar
 from scheduler.plugins.node_resources.arguments import ResourceWeight
 from scheduler.plugins.node_resources.fit import NodeResourcesFitArgs
 from scheduler.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs
+from scheduler.plugins.taint_toleration import COMPARING
 from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.lint.finding import Checked, Finding
 
@@ -138,6 +140,21 @@ def _empty(checked: Checked) -> Iterator[Finding]:
                     f"The annotation is read into the pod's affinity; it is {name} that carries it out.",
                     f"Enable {name}.",
                 )
+    comparing = {name: _compares(checked, name) for name in ("TaintToleration", "PodTopologySpread")}
+    if len(set(comparing.values())) > 1 and all(map(checked.runs, comparing)):
+        without = next(name for name in comparing if not comparing[name])
+        yield Finding(
+            "gate-half-on",
+            f"{checked.path}.pluginConfig",
+            f"{COMPARING} is on in one plugin, and off in {without}",
+            "The two plugins count different nodes as tolerated. In kube-scheduler the gate is on in both.",
+            f"Switch it on in the args of {without}, too.",
+        )
+
+
+def _compares(checked: Checked, name: str) -> bool:
+    _, args = checked.arguments(name) or ("", None)
+    return args is not None and feature_gates.is_on(args.feature_gates, COMPARING)
 
 
 def _no_score(path: str, name: str) -> Finding:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 
 from tests.differential.generate import nodes, pods, storage
+from tests.differential.generate.configs import comparing
 from tests.differential.generate.dice import NODE_LABELS, POD_LABELS, Dice, Object
 
 Question = dict[str, object]
@@ -15,12 +16,16 @@ Change = tuple[Object | None, Object | None]
 def question(plugin: str, seed: int, number: int) -> Question:
     """The question of that name: the same for the same three, on any machine."""
     dice = Dice(f"hint-{plugin}-{seed}-{number}")
+    dice.comparing = plugin in ("TaintToleration", "PodTopologySpread") and dice.maybe(0.4)
     pod = _waiting(dice)
+    if dice.comparing:
+        pod["spec"]["tolerations"] = nodes.tolerations(dice)
     objects = nodes.namespaces(dice)
     old, new = dice.one(*CHANGES[plugin])(dice, pod)
     if new is not None and new["metadata"].get("uid") == pod["metadata"]["uid"]:
         pod = old or pod
     made: Question = {"id": f"{plugin}-{seed}-{number}", "plugin": plugin, "objects": objects, "pod": pod}
+    made |= {"config": comparing()} if dice.comparing else {}
     return made | ({"old": old} if old is not None else {}) | ({"new": new} if new is not None else {})
 
 

@@ -41,6 +41,19 @@ def fitting(dice: Dice) -> str:
     return json.dumps(kind | {"profiles": [profile]})
 
 
+def comparing() -> str:
+    """Tolerations with Gt and Lt count."""
+    return gated("TaintTolerationComparisonOperators", "TaintToleration", "PodTopologySpread")
+
+
+def gated(gate: str, *plugins: str) -> str:
+    """A feature gate, switched on for the plugins that it is about."""
+    arguments = [_args(name, featureGates={gate: True}) for name in plugins]
+    profile = {"schedulerName": "default-scheduler", "pluginConfig": arguments}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    return json.dumps(kind | {"profiles": [profile]})
+
+
 def _plugins(dice: Dice) -> Object:
     made: Object = {}
     kind = dice.random()

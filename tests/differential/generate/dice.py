@@ -34,6 +34,8 @@ class Dice(random.Random):
 
     rough = False
     """Rare things happen in this case: a case that has all of them is decided by the first."""
+    comparing = False
+    """Tolerations compare taints with numbers in this case: the gate TaintTolerationComparisonOperators is on."""
 
     def rarely(self, chance: float) -> bool:
         """True in that share of all throws in rough cases, and never in others."""

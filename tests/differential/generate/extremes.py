@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from tests.differential.generate import claims
+from tests.differential.generate.configs import gated
 from tests.differential.generate.devices import API, GPU, Pools, cel, metadata
 from tests.differential.generate.dice import Dice, Object
 from tests.differential.generate.scene import Scene
@@ -59,8 +60,10 @@ def amounts(dice: Dice) -> Scene:
     scene.objects.append({"apiVersion": API, "kind": "DeviceClass", "metadata": metadata("gpu", "class"), "spec": spec})
     pools = Pools(dice, len(scene.nodes))
     units = dice.some([*_UNITS], 1, 2)
+    if thousandths := dice.maybe(0.5):
+        scene.config = gated("DRAFractionalCapacityRange", "DynamicResources")
     for number in range(len(scene.nodes)):
-        devices = [_measured(dice, i, units) for i in range(dice.randint(1, 3))]
+        devices = [_measured(dice, i, units, thousandths=thousandths) for i in range(dice.randint(1, 3))]
         pools.add_local(GPU, f"node-{number}", devices)
     scene.objects += pools.slices
     made = []
@@ -95,8 +98,11 @@ def _preferring(dice: Dice, name: str, many: int) -> Object:
     return {"name": name, "firstAvailable": alternatives}
 
 
-def _measured(dice: Dice, number: int, units: list[str]) -> Object:
-    """A device that may be shared, or may not, with a capacity in one of the units."""
+def _measured(dice: Dice, number: int, units: list[str], *, thousandths: bool) -> Object:
+    """A device that may be shared, or may not, with a capacity in one of the units.
+
+    Without `thousandths`, the API server takes two amounts for the same that are the same in whole numbers.
+    """
     unit = dice.one(*units)
     least, step, most = dice.randint(0, 3), dice.randint(1, 3), dice.randint(1, 6)
     if unit in ("E", "Ei"):  # ranges have to be within 64 bits, and more than seven Ei are cut down to that
@@ -112,7 +118,8 @@ def _measured(dice: Dice, number: int, units: list[str]) -> Object:
             span["max"] = f"{least + step * most}{unit}"
         made["requestPolicy"] = {"default": f"{usual}{unit}", "validRange": span}
     elif dice.maybe(0.5):
-        valid = sorted(set(dice.sample(range(1, value + 1), min(value, 3))))
+        most_values = 1 if _UNITS[unit] < 1 and not thousandths else 3
+        valid = sorted(set(dice.sample(range(1, value + 1), min(value, most_values))))
         usual = dice.one(*valid)
         made["requestPolicy"] = {"default": f"{usual}{unit}", "validValues": [f"{one}{unit}" for one in valid]}
     device: Object = {"name": f"dev-{number}", "capacity": {"memory": made}}

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from tests.differential.generate import claiming, extremes, pods, storage
 from tests.differential.generate import nodes as node_maker
-from tests.differential.generate.configs import config
-from tests.differential.generate.dice import POD_LABELS, Dice, Object, label_selector
+from tests.differential.generate.configs import comparing, config
+from tests.differential.generate.dice import HOST, POD_LABELS, ZONE, Dice, Object, label_selector
 from tests.differential.generate.scene import Case, Scene
 
 
@@ -23,12 +23,15 @@ def nodeaffinity(dice: Dice) -> Scene:
 
 def taints(dice: Dice) -> Scene:
     """Taints, tolerations, unschedulable nodes."""
+    dice.comparing = dice.maybe(0.4)
     scene = Scene(dice, taints=0.8)
     scene.place(0, 3)
     if dice.maybe(0.8):
         scene.comes()["spec"]["tolerations"] = node_maker.tolerations(dice)
     else:
         scene.comes()
+    if dice.comparing:
+        scene.config = comparing()
     return scene
 
 
@@ -92,9 +95,14 @@ def podaffinityscore(dice: Dice) -> Scene:
 
 def spread(dice: Dice) -> Scene:
     """DoNotSchedule."""
-    scene = Scene(dice, 3, 10, taints=0.3)
+    dice.comparing = dice.maybe(0.25)
+    scene = Scene(dice, 3, 10, taints=0.6 if dice.comparing else 0.3)
     scene.place(0, 16)
     pods.spread(dice, scene.comes(), hard=0.8)
+    if dice.comparing:
+        scene.pod["spec"]["tolerations"] = node_maker.tolerations(dice)
+        scene.pod["spec"]["topologySpreadConstraints"] = [_honoring(dice)]
+        scene.config = comparing()
     if dice.maybe(0.3):
         pods.node_affinity(dice, scene.pod, len(scene.nodes))
     return scene
@@ -238,6 +246,17 @@ def case(family: str, seed: int, number: int) -> Case:
     """The case of that name: the same for the same three, on any machine."""
     name = f"{family}-{seed}-{number}"
     return FAMILIES[family](Dice(name)).case(name)
+
+
+def _honoring(dice: Dice) -> Object:
+    """A constraint that counts many pods, on nodes whose taints are tolerated."""
+    return {
+        "maxSkew": 1,
+        "topologyKey": dice.one(HOST, ZONE),
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+        "nodeTaintsPolicy": "Honor",
+    }
 
 
 def _with_affinity(dice: Dice, pod: Object, placed: list[Object], nodes: int) -> None:

@@ -17,6 +17,8 @@ IMAGES = {
 }
 TAINT_KEYS = ("dedicated", "spot", "gpu", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+NUMBERS = ("0", "5", "6", "6", "10", "007", "9223372036854775807", "9223372036854775808")
+"""Values of taints; two of them are no numbers to a toleration."""
 EXTENDED = "example.com/gpu"
 ROOM = {
     "any": (
@@ -88,12 +90,14 @@ def tolerations(dice: Dice) -> list[Object]:
     """Tolerations that match some of the taints here."""
     made = []
     for _ in range(dice.randint(1, 4)):
-        one: Object = {"operator": dice.one("Equal", "Exists")}
-        if one["operator"] == "Equal" or dice.maybe(0.9):
-            one["key"] = dice.one(*TAINT_KEYS)
+        one: Object = {"operator": dice.one("Equal", "Exists", *(("Gt", "Lt") * 3 if dice.comparing else ()))}
+        if one["operator"] != "Exists" or dice.maybe(0.9):
+            one["key"] = dice.one(*_keys(dice))
         if one["operator"] == "Equal":
             one["value"] = dice.one("", "a", "b")
-        if dice.maybe(0.7):
+        elif one["operator"] != "Exists":
+            one["value"] = dice.one("-7", "0", "5", "6", "10", "9223372036854775807")
+        if dice.maybe(0.3 if dice.comparing else 0.7):
             one["effect"] = dice.one(*EFFECTS)
         if one.get("effect") == "NoExecute" and dice.maybe(0.4):
             one["tolerationSeconds"] = dice.one(0, 300)
@@ -101,11 +105,16 @@ def tolerations(dice: Dice) -> list[Object]:
     return made
 
 
+def _keys(dice: Dice) -> tuple[str, ...]:
+    """One, where numbers are what decides."""
+    return TAINT_KEYS[:1] if dice.comparing else TAINT_KEYS
+
+
 def _taints(dice: Dice) -> list[Object]:
     found = {}
-    for _ in range(dice.randint(1, 3)):
-        one: Object = {"key": dice.one(*TAINT_KEYS), "effect": dice.one(*EFFECTS)}
+    for _ in range(dice.randint(1, 1 if dice.comparing else 3)):
+        one: Object = {"key": dice.one(*_keys(dice)), "effect": dice.one(*EFFECTS)}
         if dice.maybe(0.6):
-            one["value"] = dice.one("a", "b")
+            one["value"] = dice.one("a", "b", *(NUMBERS if dice.comparing else ()))
         found[one["key"], one["effect"]] = one
     return list(found.values())

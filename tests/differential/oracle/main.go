@@ -3,6 +3,7 @@
 // A case is a line of the vectors' format (id, config, objects, pod); the answer is {"id", "want"} or {"id", "error"},
 // in the order of the cases. With -default the objects get the API server's defaults first, and the whole case is
 // printed with its answer: a vector. Invalid pods and nodes are then refused, as the API server would.
+// Gates are those that are on by default, and those of -gates.
 // With -hints a case is a question to queueing hints instead (see hints.go), with -groups one about pod groups (groups.go).
 package main
 
@@ -28,11 +29,15 @@ func main() {
 	groups := flag.Bool("groups", false, "answer cases of pod groups")
 	topology := flag.Bool("topology", false, "with -groups: also with topology constraints (TopologyAwareWorkloadScheduling)")
 	composite := flag.Bool("composite", false, "with -groups: also with topology constraints, and groups of groups (CompositePodGroup)")
+	more := flag.String("gates", "", "feature gates that are switched for all cases: Name=true,Other=true")
 	flag.BoolVar(&anyOrder, "any-order", false, "with -groups: pods are seen to be bound in an order that is left to chance")
 	flag.Parse()
-	// Else victims are deleted behind the plugin's back, and a run could not tell them; and capacities would be counted in
-	// whole numbers, as they are until all of a control plane is of 1.37 (--min-compatibility-version).
-	gates := "SchedulerAsyncPreemption=false,DRAFractionalCapacityRange=true"
+	// Else victims are deleted behind the plugin's back, and a run could not tell them. All other gates are those of
+	// kube-scheduler at its default flags: emulation of this version, compatible with the one before.
+	gates := "SchedulerAsyncPreemption=false"
+	if *more != "" {
+		gates += "," + *more
+	}
 	if *groups {
 		gates += ",GenericWorkload=true"
 	}

@@ -153,6 +153,41 @@ def test_no_validate(berth: Berth) -> None:
     assert berth("simulate", "-f", "made.yaml", "--cluster", "cluster.json", "--no-validate").code == 1
 
 
+GATED = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {
+            "pluginConfig": [
+                {"name": name, "args": {"featureGates": {"TaintTolerationComparisonOperators": True}}}
+                for name in ("TaintToleration", "PodTopologySpread")
+            ]
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "gate", "said"),
+    [
+        (
+            "9",
+            False,
+            'Pod p: spec.tolerations[0].operator: "Gt": needs the feature gate TaintTolerationComparisonOperators, '
+            "which is off by default",
+        ),
+        ("9", True, ""),
+        ("09", True, 'Pod p: spec.tolerations[0].value: "09": expected a whole number of 64 bits'),
+    ],
+)
+def test_a_toleration_may_compare_where_the_gate_is_on(berth: Berth, value: str, gate: bool, said: str) -> None:
+    """As in the API server."""
+    Path("made.yaml").write_text(yaml.safe_dump(pod("p", "1", tolerate=[f"sla>{value}"])))
+    Path("config.yaml").write_text(yaml.safe_dump(GATED if gate else {**GATED, "profiles": []}))
+    found = berth("explain", "-f", "made.yaml", "--cluster", "cluster.json", "--config", "config.yaml")
+    assert (found.code, found.err) == ((2, f"berth: made.yaml: {said}\n") if said else (0, ""))
+
+
 DIGITS = "9" * 6000
 
 

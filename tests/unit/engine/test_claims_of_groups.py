@@ -270,5 +270,5 @@ def test_a_group_of_which_a_pod_runs_does_not_let_go(gangs: Harness) -> None:
 
 
 def test_no_other_gate_is_known() -> None:
-    with pytest.raises(ConfigError, match='featureGates: Invalid value: "Other": the only gate is DRAWorkload'):
+    with pytest.raises(ConfigError, match='featureGates: Invalid value: "Other": the gates are DRAWorkload'):
         gated(Other=True)

@@ -93,22 +93,25 @@ def test_answers_about_a_column_are_bounded_by_bytes() -> None:
 
 
 names = st.sampled_from(("", "a", "b"))
+values = st.sampled_from(("", "a", "1", "2", "3", "03", "-1", "9223372036854775808"))
 effects = st.sampled_from(("", "NoSchedule", "PreferNoSchedule", "NoExecute"))
-some_taints = st.lists(st.builds(Taint, names, names, effects), max_size=4).map(tuple)
+some_taints = st.lists(st.builds(Taint, names, values, effects), max_size=4).map(tuple)
 of_a_pod = st.lists(
-    st.builds(Toleration, names, st.sampled_from(("", "Equal", "Exists", "Lt")), names, effects), max_size=5
+    st.builds(Toleration, names, st.sampled_from(("", "Equal", "Exists", "Lt", "Gt")), values, effects), max_size=5
 )
 
 
-@given(of_a_pod, some_taints)
-def test_many_tolerations_cover_what_each_of_them_covers(own: list[Toleration], on_node: tuple[Taint, ...]) -> None:
+@given(of_a_pod, some_taints, st.booleans())
+def test_many_tolerations_cover_what_each_of_them_covers(
+    own: list[Toleration], on_node: tuple[Taint, ...], comparing: bool
+) -> None:
     """Looked up among thousands, or gone through."""
     others = [Toleration(f"other{i}", "Exists") for i in range(20)]
     many, few = Tolerations([*others, *own]), tuple(own)
     for taint in on_node:
-        assert tolerates(many, taint) == tolerates(few, taint)
-    assert untolerated(many, on_node) == untolerated(few, on_node)
-    assert intolerable_preferences(many, on_node) == intolerable_preferences(few, on_node)
+        assert tolerates(many, taint, comparing=comparing) == tolerates(few, taint, comparing=comparing)
+    for count in (untolerated, intolerable_preferences):
+        assert count(many, on_node, comparing=comparing) == count(few, on_node, comparing=comparing)
 
 
 def test_no_toleration_is_gone_through_for_each_taint(monkeypatch: pytest.MonkeyPatch) -> None:

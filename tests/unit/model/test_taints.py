@@ -31,8 +31,37 @@ GPU = Taint("gpu", "a", "NoSchedule")
     ],
 )
 def test_toleration(toleration: Toleration, covers: bool) -> None:
-    """Empty key or effect mean any; Gt and Lt are off by default in 1.37 and cover nothing."""
+    """Empty key or effect mean any; Gt and Lt cover nothing without their gate."""
     assert toleration.tolerates(GPU) is covers
+
+
+@pytest.mark.parametrize(
+    ("operator", "bound", "value", "covers"),
+    [
+        ("Gt", "9", "10", True),
+        ("Gt", "9", "9", False),
+        ("Lt", "9", "8", True),
+        ("Lt", "9", "9", False),
+        ("Gt", "-1", "0", True),
+        ("Lt", "1", "-1", True),
+        ("Gt", "9223372036854775806", "9223372036854775807", True),
+        ("Lt", "9223372036854775808", "1", False),
+        ("Gt", "1", "9223372036854775808", False),
+        ("Gt", "1", "007", False),
+        ("Gt", "01", "7", False),
+        ("Gt", "1", "+7", False),
+        ("Gt", "-0", "7", False),
+        ("Gt", "1", "7.5", False),
+        ("Lt", "", "7", False),
+        ("Lt", "9", "", False),
+    ],
+)
+def test_comparisons(operator: str, bound: str, value: str, covers: bool) -> None:
+    """Of whole numbers of 64 bits in canonical form, with the gate TaintTolerationComparisonOperators."""
+    toleration, taint = Toleration("sla", operator, bound), Taint("sla", value, "NoSchedule")
+    assert toleration.tolerates(taint, comparing=True) is covers
+    assert not toleration.tolerates(taint)
+    assert not toleration.tolerates(Taint("other", value, "NoSchedule"), comparing=True)
 
 
 def test_a_taint_without_value_is_equal_to_the_empty_value() -> None:

@@ -10,7 +10,9 @@ MOST = "9223372036854775807"
 ONE_MORE = "9223372036854775808"
 TOO_MUCH = "18446744073709551619"
 NO_MILLI = "9224372036854776E3"
-"""More thousandths than 64 bits hold."""
+"""More thousandths than 64 bits hold, and more units."""
+MANY = "9223372036854776"
+"""More thousandths."""
 REFUSED = "cannot be represented"
 NONE = "is not offered"
 
@@ -68,14 +70,35 @@ TENTHS = ("200m", "1", "100m")
     ],
 )
 def test_what_is_taken(asked: str | None, of: Capacity, want: str) -> None:
-    """With fractions of ranges, which are on by default."""
+    """With ranges in thousandths."""
     requests = None if asked is None else {"memory": parse_quantity(asked)}
     if want == REFUSED:
         with pytest.raises(CapacityError, match=REFUSED):
-            taken(requests, {"memory": of})
+            taken(requests, {"memory": of}, thousandths=True)
         return
-    found = taken(requests, {"memory": of})
+    found = taken(requests, {"memory": of}, thousandths=True)
     assert (NONE if found is None else found["memory"].nano) == (NONE if want == NONE else parse_quantity(want).nano)
+
+
+@pytest.mark.parametrize(
+    ("asked", "of", "want"),
+    [
+        pytest.param("200m", TENTHS, "1", id="the least, a fraction"),
+        pytest.param("250m", TENTHS, "1", id="between two steps"),
+        pytest.param("100m", TENTHS, "200m", id="less than the least: taken as it is"),
+        pytest.param(None, TENTHS, "200m", id="the default: taken as it is"),
+        pytest.param("1", TENTHS, "1", id="a whole number"),
+        pytest.param("1500m", ("500m", "4", "500m"), "2", id="a step of a half is a step of one"),
+        pytest.param("2500m", ("1", "3", "2500m"), NONE, id="a step of two and a half is a step of three"),
+        pytest.param("250m", ("200m", "300m", "100m"), NONE, id="rounded up beyond the most"),
+        pytest.param(MANY, ("100m", None, "100m"), MANY, id="more thousandths than 64 bits hold"),
+    ],
+)
+def test_what_is_taken_in_whole_numbers(asked: str | None, of: tuple[str | None, ...], want: str) -> None:
+    """Without the gate DRAFractionalCapacityRange, as in kube-scheduler at its default flags."""
+    requests = None if asked is None else {"memory": parse_quantity(asked)}
+    found = taken(requests, {"memory": capacity(NO_MILLI, of[0], of)}, thousandths=False)
+    assert (NONE if found is None else str(found["memory"])) == (NONE if want == NONE else str(parse_quantity(want)))
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
@@ -84,7 +107,7 @@ def test_an_error_comes_before_what_is_too_small(names: tuple[str, str]) -> None
     capacities = {"a": Capacity(parse_quantity("1"), "1"), "b": capacity(ONE_MORE, None, ("0", None, "2"))}
     asked = {"a": parse_quantity("2"), "b": parse_quantity(MOST)}
     with pytest.raises(CapacityError, match=REFUSED):
-        taken(asked, {name: capacities[name] for name in names})
+        taken(asked, {name: capacities[name] for name in names}, thousandths=False)
 
 
 def test_each_capacity_is_taken_by_its_own_rule() -> None:
@@ -94,10 +117,10 @@ def test_each_capacity_is_taken_by_its_own_rule() -> None:
         "default": capacity("2", "1", ("1", None, None)),
         "all": Capacity(parse_quantity("1"), "1"),
     }
-    found = taken({"asked": parse_quantity("1")}, of)
+    found = taken({"asked": parse_quantity("1")}, of, thousandths=False)
     assert found is not None
     assert {name: str(one) for name, one in found.items()} == {"asked": "1", "default": "1", "all": "1"}
-    assert taken({"other": parse_quantity("1")}, of) is None
+    assert taken({"other": parse_quantity("1")}, of, thousandths=False) is None
 
 
 @pytest.mark.parametrize(
@@ -119,6 +142,7 @@ def test_each_capacity_is_taken_by_its_own_rule() -> None:
 )
 def test_what_is_taken_is_written_as_it_was_asked_for(written: str, shown: str) -> None:
     """Where apimachinery takes the text to be canonical; these are kube-scheduler's texts of consumedCapacity."""
-    found = taken({"memory": parse_quantity(written)}, {"memory": Capacity(parse_quantity("9E"), "9E")})
+    of = {"memory": Capacity(parse_quantity("9E"), "9E")}
+    found = taken({"memory": parse_quantity(written)}, of, thousandths=False)
     assert found is not None
     assert str(found["memory"]) == shown

@@ -7,7 +7,7 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.plugins.pod_topology_spread.domains import Spread
 from scheduler.plugins.pod_topology_spread.weights import distinct, rounded
 from tests.builders import Object, node, pod
-from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, scored
+from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, rejected, scored
 
 NODES = [node("a1", zone="a"), node("b1", zone="b")]
 
@@ -65,6 +65,17 @@ def test_wakes_for_a_node(id: str, old: Object, new: Object, wakes: bool) -> Non
     """Whatever may change the counts of a domain, policies or not."""
     asks = a_pod(spread({"matchLabels": {"app": "db"}}, nodeAffinityPolicy="Ignore", nodeTaintsPolicy="Ignore"))
     assert plugin("PodTopologySpread").node_hint(asks, a_node(old), a_node(new)) is wakes
+
+
+@pytest.mark.parametrize(("gate", "uneven"), [(True, ["a1"]), (False, [])])
+def test_nodes_whose_taints_are_tolerated_by_comparison_count(gate: bool, uneven: list[str]) -> None:
+    """With the gate: then the pod on the tainted node makes its zone the fuller one."""
+    gates = {"featureGates": {"TaintTolerationComparisonOperators": True}} if gate else {}
+    asks = spread({"matchLabels": {"app": "db"}}, nodeTaintsPolicy="Honor")
+    asks["spec"]["tolerations"] = [{"key": "sla", "operator": "Gt", "value": "9"}]
+    there = [node("a1", zone="a", taints=["sla=10:NoSchedule"]), NODES[1], pod("e", labels={"app": "db"}, on="a1")]
+    found = rejected(plugin("PodTopologySpread", **gates), asks, *there)
+    assert list(found) == uneven
 
 
 def test_wakes_for_new_labels_of_a_pod_that_also_shrank() -> None:

@@ -241,6 +241,15 @@ def test_explaining_changes_nothing() -> None:
         assert explain(decoded, framework(), there.cluster) == first
 
 
+def test_a_toleration_that_compares_without_the_gate() -> None:
+    """The operator is named, and what it would take."""
+    answer = explained(pod("p", tolerate=["sla>950"]), [node("n", taints=["sla=999:NoSchedule"])])
+    assert why(answer, "n") == [
+        "untolerated sla=999:NoSchedule (the pod tolerates sla>950, but Gt counts with the gate "
+        "TaintTolerationComparisonOperators only)"
+    ]
+
+
 def test_scores_by_a_configured_profile() -> None:
     """Weights of the configuration show in the scorers."""
     config = msgspec.structs.replace(default_configuration())

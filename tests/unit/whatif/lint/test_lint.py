@@ -124,6 +124,8 @@ FOUND: list[tuple[str, Object, str, str]] = [
      "antiAffinityLabelsPreference"),
     ("annotation-half-honoured", one({"multiPoint": on("AnnotationAffinity"), "filter": off("InterPodAffinity")}),
      P + "filter", "Enable InterPodAffinity"),
+    ("gate-half-on", one(TaintToleration={"featureGates": {"TaintTolerationComparisonOperators": True}}),
+     "profiles[0].pluginConfig", "in the args of PodTopologySpread"),
     ("lease-of-kube-scheduler", configuration(leaderElection={"resourceName": "kube-scheduler"}),
      "leaderElection.resourceName", "another name"),
     ("field-without-effect", configuration(parallelism=32), "parallelism", "Remove"),
