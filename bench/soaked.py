@@ -18,6 +18,7 @@ from scheduler.cli.inputs import configuration
 from scheduler.cli.services import log_at
 from scheduler.controller.comparer import Comparer
 from scheduler.controller.reload import Reloader
+from scheduler.controller.rivals import Rivals
 from scheduler.controller.scheduler import Scheduler
 from scheduler.controller.vitals import endpoints
 from scheduler.framework.profiles import build
@@ -85,7 +86,7 @@ async def schedule(config: str, kubeconfig: str) -> None:
             scheduler.run,
             client,
             stop=scheduler.stop,
-            endpoints=endpoints(client, scheduler, None, reloader, comparer),
+            endpoints=endpoints(client, scheduler, None, reloader, comparer, Rivals(client, None, settings)),
             beside=(comparer.run, collector.look_through_daily),
             signals={signal.SIGUSR1: tell_sizes, signal.SIGUSR2: comparer.soon, signal.SIGWINCH: tell_columns},
             synced=scheduler.wait_synced,

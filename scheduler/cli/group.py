@@ -30,6 +30,7 @@ from scheduler.whatif.gangs.attempt import attempted
 from scheduler.whatif.gangs.explain import explain_group, in_short
 from scheduler.whatif.gangs.gang import Gang, gang_of
 from scheduler.whatif.gangs.tree import with_tree
+from scheduler.whatif.unheld import lack
 from scheduler.whatif.world import World
 
 MEMBERS = 10_000
@@ -63,7 +64,8 @@ def find_group(asked: Group, namespace: str | None, world: World, where: str, us
         near = near_names(asked.name, sorted(key.name for key in known))
         meant = f" (did you mean {', '.join(near)}?)" if near else ""
         kind = COMPOSITE_KIND if asked.api == COMPOSITE else _PODGROUP
-        raise InputError(f"{kind} {inside}/{asked.name}: no such pod group in {where}{meant}")
+        lacks = f": {lack([kind])}" if world.dump and not world.holds(kind) else ""
+        raise InputError(f"{kind} {inside}/{asked.name}: no such pod group in {where}{meant}{lacks}")
     return gang
 
 

@@ -74,7 +74,8 @@ def simulate(
         typer.Option(help="Play a trace instead: a directory that has openb_nodes.csv and openb_pods.csv."),
     ] = None,
     load: Annotated[
-        float, typer.Option(help="With --trace: create pods until they ask for this multiple of all GPUs.")
+        float,
+        typer.Option(help="With --trace: create pods until they ask for this multiple of all GPUs, else of all CPU."),
     ] = 1.3,
     fill: Annotated[
         float,

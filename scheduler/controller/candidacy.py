@@ -4,9 +4,22 @@ from scheduler.framework.config import SchedulerConfiguration
 from scheduler.framework.durations import seconds
 from scheduler.kube.candidate import Candidate
 from scheduler.kube.client import Client
+from scheduler.kube.config import IN_CLUSTER
 from scheduler.kube.lease import DURATION, RENEW_DEADLINE, RETRY
 from scheduler.kube.schedulers import SCHEDULERS
 from scheduler.service.election import candidate
+
+HOME = "berth"
+"""The namespace of the Lease, of whoever does not run in a pod: the chart is installed there, too. Where there is no
+such namespace, the context's is taken."""
+
+
+def lease_namespace(client: Client, config: SchedulerConfiguration) -> tuple[str, str]:
+    """The namespace of the Lease, and the one to use if that does not exist."""
+    wanted, own = config.leader_election.resource_namespace, client.connection.namespace
+    if wanted or client.connection.source == IN_CLUSTER:
+        return wanted or own, ""
+    return HOME, own
 
 
 def candidacy(client: Client, config: SchedulerConfiguration) -> Candidate | None:
@@ -14,14 +27,16 @@ def candidacy(client: Client, config: SchedulerConfiguration) -> Candidate | Non
     wanted = config.leader_election
     if not wanted.leader_elect:
         return None
+    namespace, otherwise = lease_namespace(client, config)
     elector = candidate(
         client,
-        wanted.resource_namespace or client.connection.namespace,
+        namespace,
         wanted.resource_name,
         duration=seconds(wanted.lease_duration) or DURATION,
         renew_deadline=seconds(wanted.renew_deadline) or RENEW_DEADLINE,
         retry=seconds(wanted.retry_period) or RETRY,
         annotations=lease_annotations(config),
+        otherwise=otherwise,
     )
     client.fence = elector.left
     return elector

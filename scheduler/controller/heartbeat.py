@@ -9,7 +9,7 @@ import asyncio
 
 import structlog
 
-from scheduler.controller.candidacy import lease_annotations
+from scheduler.controller.candidacy import lease_annotations, lease_namespace
 from scheduler.framework.config import SchedulerConfiguration
 from scheduler.kube.client import Client
 from scheduler.kube.errors import ApiError, Unreachable
@@ -28,7 +28,7 @@ def heartbeat(client: Client, config: SchedulerConfiguration) -> Elector | None:
     wanted = config.leader_election
     if wanted.leader_elect:
         return None
-    namespace, name = wanted.resource_namespace or client.connection.namespace, wanted.resource_name + SUFFIX
+    (namespace, otherwise), name = lease_namespace(client, config), wanted.resource_name + SUFFIX
 
     def problem(said: str) -> None:
         log.warning(
@@ -47,6 +47,7 @@ def heartbeat(client: Client, config: SchedulerConfiguration) -> Elector | None:
         renew_deadline=DEADLINE,
         retry=RETRY,
         annotations=lease_annotations(config),
+        otherwise=otherwise,
         on_problem=problem,
     )
 

@@ -10,6 +10,7 @@ from scheduler.controller.candidacy import candidacy
 from scheduler.controller.comparer import Comparer
 from scheduler.controller.heartbeat import beat, heartbeat
 from scheduler.controller.reload import Loaded, Reloader
+from scheduler.controller.rivals import Rivals
 from scheduler.controller.scheduler import Scheduler
 from scheduler.controller.vitals import endpoints
 from scheduler.framework.config import SchedulerConfiguration
@@ -54,13 +55,14 @@ async def schedule(
         scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector, verify=verify)
         reloader = Reloader(scheduler, elector or sign, config, files.path, files.load)
         comparer = Comparer(client, scheduler)
+        rivals = Rivals(client, elector or sign, config)
         await until_told(
             scheduler.run,
             client,
             stop=scheduler.stop,
             listen=listen,
-            endpoints=endpoints(client, scheduler, elector, reloader, comparer),
-            beside=(reloader.run, comparer.run, collector.look_through_daily, *beats),
+            endpoints=endpoints(client, scheduler, elector, reloader, comparer, rivals),
+            beside=(reloader.run, comparer.run, rivals.run, collector.look_through_daily, *beats),
             signals={signal.SIGHUP: reloader.soon, signal.SIGUSR2: comparer.soon},
             synced=scheduler.wait_synced,
             profiles=list(frameworks),

@@ -14,6 +14,7 @@ from scheduler.controller import families
 from scheduler.controller.bindings import FAILURES
 from scheduler.controller.comparer import Comparer
 from scheduler.controller.reload import Reloader
+from scheduler.controller.rivals import Rivals
 from scheduler.controller.scheduler import Scheduler
 from scheduler.controller.storyteller import PATH, Storyteller
 from scheduler.engine.placement_conflicts import CONSTRAINTS
@@ -29,14 +30,19 @@ _NAMESPACES = 20
 
 
 def endpoints(
-    client: Client, scheduler: Scheduler, elector: Elector | None, reloader: Reloader, comparer: Comparer
+    client: Client,
+    scheduler: Scheduler,
+    elector: Elector | None,
+    reloader: Reloader,
+    comparer: Comparer,
+    rivals: Rivals,
 ) -> Endpoints:
     """All that there is to serve about one scheduler."""
     vitals = _Vitals(client, scheduler, elector, reloader, comparer)
     return Endpoints(
         live=vitals.live(),
         ready=vitals.ready(),
-        notes=reloader.notes,
+        notes=lambda: {**reloader.notes(), **rivals.notes()},
         instruments=vitals.instruments,
         configuration=vitals.configuration,
         lookups={PATH: Storyteller(scheduler, elector).answer},

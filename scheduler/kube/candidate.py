@@ -42,6 +42,7 @@ class Candidate(Elector):
         renew_deadline: float = RENEW_DEADLINE,
         retry: float = RETRY,
         annotations: Mapping[str, str] | None = None,
+        otherwise: str = "",
         on_problem: Callable[[str], None] | None = None,
         on_dead: Callable[[str], None] | None = None,
     ) -> None:
@@ -54,6 +55,7 @@ class Candidate(Elector):
             renew_deadline=renew_deadline,
             retry=retry,
             annotations=annotations,
+            otherwise=otherwise,
             on_problem=on_problem,
             signs=lambda: self._beats,
         )

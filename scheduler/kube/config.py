@@ -24,6 +24,8 @@ from scheduler.kube.settings import ServerSettings, plain, proxies, settings
 TOKEN_FILE_SECONDS = 10.0  # client-go re-reads about once a minute; a read costs less than one request
 USER_AGENT = f"berth/{__version__}"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+IN_CLUSTER = "in-cluster"
+"""Where the connection of a process in a pod comes from."""
 SERVICE_HOST, SERVICE_PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
 
@@ -82,7 +84,7 @@ def in_cluster(
         proxy=_proxy(host, None, "in-cluster configuration"),
         user_agent=USER_AGENT,
         namespace=own_namespace.read_text("utf-8").strip() if own_namespace.is_file() else "default",
-        source="in-cluster",
+        source=IN_CLUSTER,
     )
 
 

@@ -147,8 +147,9 @@ class Elector:
 
     `on_problem` hears, once each, of reads and writes that failed; `last_error` keeps the latest until one succeeds.
     `annotations` are put on the Lease with each write of ours, others stay (`scheduler.kube.schedulers` reads one);
-    put other ones in their place at any time. `signs` counts signs of life of whoever acts as the holder: without them
-    a Lease is neither taken nor, after some time, renewed.
+    put other ones in their place at any time. `otherwise`: the Lease's namespace if the named one does not exist.
+    `signs` counts signs of life of whoever acts as the holder: without them a Lease is neither taken nor, after some
+    time, renewed.
     """
 
     def __init__(
@@ -162,6 +163,7 @@ class Elector:
         renew_deadline: float = RENEW_DEADLINE,
         retry: float = RETRY,
         annotations: Mapping[str, str] | None = None,
+        otherwise: str = "",
         on_problem: Callable[[str], None] | None = None,
         signs: Callable[[], int] | None = None,
         rng: Callable[[], float] = random.random,
@@ -178,6 +180,7 @@ class Elector:
         self._client = client
         self._name = name
         self._namespace = namespace
+        self._otherwise = otherwise
         self._retry = retry
         self._on_problem = on_problem
         self._rng = rng
@@ -197,6 +200,11 @@ class Elector:
     def follows(self) -> bool:
         """Whether somebody else has held the Lease before we did."""
         return self._record is not None and int(self._record["spec"].get("leaseTransitions") or 0) > 0
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Namespace and name of the Lease."""
+        return self._namespace, self._name
 
     def left(self) -> float:
         """Seconds for which we may go on acting as leader; 0 when we are not."""
@@ -320,6 +328,9 @@ class Elector:
         except ApiError as error:
             if error.status == 409:
                 return False  # another was faster
+            if error.status == 404 and verb == "POST" and self._otherwise:
+                self._namespace, self._otherwise = self._otherwise, ""
+                return False
             raise
         self.term.renewed(now)
         return True

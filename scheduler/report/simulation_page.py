@@ -73,7 +73,8 @@ def _share_of(resource: str, share: str) -> Callable[[Point], float]:
 
 def _saturation(study: Study, what: str, value: Callable[[Point], float], *, counts: bool = False) -> Chart:
     lines = [Line(each.profile, [(p.x, value(p)) for p in each.saturation.points]) for each in study.profiles]
-    return line_chart(f"Saturation: {what}", "GPU asked for / GPU there", lines, counts=counts)
+    measure = words.measured(study)
+    return line_chart(f"Saturation: {what}", f"{measure} asked for / {measure} there", lines, counts=counts)
 
 
 def _departures(study: Study, what: str, value: Callable[[Point], float]) -> Chart:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
+from scheduler.report import timeline
 from scheduler.report.columns import more, number, plain_table
 from scheduler.report.wording import count, printable, some
 from scheduler.whatif.gangs.arriving import GroupOutcome
@@ -190,7 +191,7 @@ def changes(before: Quality, after: Quality) -> Iterator[tuple[str, str, str]]:
 def figures(study: Study) -> Iterator[tuple[str, Sequence[str]]]:
     """Rows of a study: a title, and a cell for each profile; empty where a profile has no such figure."""
     profiles = study.profiles
-    yield f"Saturation, to {study.load:.0%} of all GPUs asked for", [""] * len(profiles)
+    yield f"Saturation, to {study.load:.0%} of all {measured(study)} asked for", [""] * len(profiles)
     yield "pods placed", [f"{each.saturation.placed:,} of {each.saturation.arrived:,}" for each in profiles]
     ends = [each.saturation.end for each in profiles]
     yield "nodes in use", [f"{end.nodes_in_use:,}" for end in ends]
@@ -205,6 +206,9 @@ def figures(study: Study) -> Iterator[tuple[str, Sequence[str]]]:
     yield f"Arrivals and departures, lifetimes × {study.stretch:,.0f}", [""] * len(profiles)
     runs = [each.departures for each in profiles]
     yield "pods placed", [f"{run.placed:,} of {run.arrived:,}" if run else "" for run in runs]
+    yield "pods that waited and got a node", [f"{run.waits.waited:,}" if run and run.waits else "" for run in runs]
+    for name, of in (("median", "median"), ("99 %", "p99"), ("longest", "longest")):
+        yield f"wait for a node, {name}", [_wait(getattr(run.waits, of)) if run and run.waits else "" for run in runs]
     yield "most waiting at a look", [f"{max(p.waiting for p in run.points):,}" if run else "" for run in runs]
     yield "nodes in use at the most pods", [f"{run.end.nodes_in_use:,}" if run else "" for run in runs]
     for name in ends[0].allocated:
@@ -236,6 +240,16 @@ def short(resource: str) -> str:
 def percent(part: float) -> str:
     """One decimal."""
     return f"{100 * part:.1f} %"
+
+
+def measured(study: Study) -> str:
+    """The resource by which the load of a trace is measured."""
+    name = short(study.measure)
+    return "GPUs" if name == "GPU" else name or "resources"
+
+
+def _wait(seconds: float) -> str:
+    return timeline.after(seconds) if seconds else "0 s"
 
 
 def _fewest(found: Compaction | None) -> str:

@@ -27,6 +27,7 @@ def candidate(
     renew_deadline: float = RENEW_DEADLINE,
     retry: float = RETRY,
     annotations: Mapping[str, str] | None = None,
+    otherwise: str = "",
 ) -> Candidate:
     """A candidate under a name that no other process has; `term.identity` tells it."""
 
@@ -42,6 +43,7 @@ def candidate(
         renew_deadline=renew_deadline,
         retry=retry,
         annotations=annotations,
+        otherwise=otherwise,
         on_problem=problem,
         on_dead=end_at_once,
     )

@@ -195,7 +195,7 @@ class Batch:
             name = claim_templates.claim_name(pod, each.name)
             if template is None:
                 self._note(
-                    f"there is no ResourceClaimTemplate {namespace}/{each.template}: claims are not made from it"
+                    f"the ResourceClaimTemplate {namespace}/{each.template} is not known: claims are not made from it"
                 )
             elif (namespace, name) not in self._world.cluster.devices.claims:
                 made = claim_templates.claim(

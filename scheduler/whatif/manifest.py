@@ -193,7 +193,7 @@ def _prioritise(spec: dict[str, Any], classes: Mapping[str, PriorityClass], note
     if name:
         found = classes.get(name) or _SYSTEM_PRIORITIES.get(name)
         if found is None:
-            notes.append(f"there is no PriorityClass {name} among the objects: the pod counts as priority 0")
+            notes.append(f"the PriorityClass {name} is not known: the pod counts as priority 0")
     else:
         found = max((c for c in classes.values() if c.global_default), key=lambda c: c.value, default=None)
     if found is not None:

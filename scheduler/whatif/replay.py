@@ -31,11 +31,20 @@ Placement = tuple[str, str]
 
 
 class Point(msgspec.Struct, rename="camel", frozen=True):
-    """One look at a run. `x`: seconds of the trace, or in a saturation the load (GPU asked for / GPU there)."""
+    """One look at a run. `x`: seconds of the trace, or in a saturation the load: what was asked for of `measure`."""
 
     x: float
     waiting: int
     quality: Quality
+
+
+class Waits(msgspec.Struct, rename="camel", frozen=True):
+    """How long pods that got a node have waited for it, in seconds of the trace; `waited`: how many did at all."""
+
+    waited: int
+    median: float
+    p99: float
+    longest: float
 
 
 class Run(msgspec.Struct, rename="camel", frozen=True):
@@ -46,6 +55,8 @@ class Run(msgspec.Struct, rename="camel", frozen=True):
     points: list[Point]
     end: Quality
     """The last look at a saturation; for arrivals and departures, the look at which there were most pods."""
+    waits: Waits | None = None
+    """Of arrivals and departures."""
 
 
 class Regret(msgspec.Struct, rename="camel", frozen=True):
@@ -72,14 +83,15 @@ def departures(trace: Trace, framework: Framework, progress: Progress) -> Run:
     model = Model(framework.profile.name)
     simulation = _simulation(trace, framework, model)
     pods = [model.pod(arrival.pod) for arrival in trace.arrivals]
-    mix = Mix(pods, RESOURCES)
+    mix = Mix(pods, resources_of(trace))
+    came = {pod.uid: arrival.at for pod, arrival in zip(pods, trace.arrivals, strict=True)}
     moments = sorted(
         [(arrival.at, 1, i) for i, arrival in enumerate(trace.arrivals)]
         + [(arrival.until, 0, i) for i, arrival in enumerate(trace.arrivals) if arrival.until != float("inf")]
     )
     points: list[Point] = []
     best: Quality | None = None
-    ever: set[str] = set()
+    waited: dict[str, float] = {}
     for number, (moment, arrives, i) in enumerate(moments):
         simulation.now = moment
         pod = pods[i]
@@ -88,17 +100,17 @@ def departures(trace: Trace, framework: Framework, progress: Progress) -> Run:
         else:
             simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
         simulation.work()
-        ever.update(simulation.newly_bound())
+        waited |= {uid: moment - came[uid] for uid in simulation.newly_bound()}
         if _look(number, len(moments)):
             seen = quality(simulation.cluster, mix)
             points.append(Point(moment, len(simulation.engine.queue), seen))
             best = seen if best is None or seen.pods > best.pods else best
             progress(f"{framework.profile.name}: arrivals and departures, {number + 1:,} of {len(moments):,}")
-    return Run(len(pods), len(ever), points, best or quality(simulation.cluster, mix))
+    return Run(len(pods), len(waited), points, best or quality(simulation.cluster, mix), _waits(waited.values()))
 
 
 def saturation(trace: Trace, framework: Framework, load: float, progress: Progress) -> tuple[Run, list[Placement]]:
-    """Pods arrive in the trace's order, over and over, and stay, until they have asked for `load` times all GPUs.
+    """Pods arrive in the trace's order, over and over, and stay, until they have asked for so much of `measure`.
 
     Returns the run, and who went where, in the order of the decisions.
     """
@@ -150,15 +162,13 @@ def retrace(
 
 
 def saturating(trace: Trace, load: float) -> Iterable[tuple[Arrival, str, float]]:
-    """(arrival, suffix of its name, load with it) until all have asked for `load` times the GPUs that there are.
-
-    A trace without GPUs is measured by its CPU.
-    """
-    demand, rooms = _demand(trace)
-    resource = 2 if demand[:, 2].any() else 0
-    asks, there = demand[:, resource].tolist(), float(rooms[resource])
-    if not any(asks):
+    """(arrival, suffix of its name, load with it) until all have asked for `load` times all there is of `measure`."""
+    resource = measure(trace)
+    if not resource:
         return
+    demand, rooms = _demand(trace)
+    column = RESOURCES.index(resource)
+    asks, there = demand[:, column].tolist(), float(rooms[column])
     asked, turn = 0.0, 0
     while True:
         for arrival, amount in zip(trace.arrivals, asks, strict=True):
@@ -167,6 +177,27 @@ def saturating(trace: Trace, load: float) -> Iterable[tuple[Arrival, str, float]
             asked += amount
             yield arrival, f"-{turn}" if turn else "", asked / there
         turn += 1
+
+
+def resources_of(trace: Trace) -> tuple[str, ...]:
+    """The resources that the trace has: those of which some node has any."""
+    _, rooms = _demand(trace)
+    return tuple(name for name, room in zip(RESOURCES, rooms.tolist(), strict=True) if room)
+
+
+def measure(trace: Trace) -> str:
+    """The resource by which the load is measured: GPUs if nodes have and pods ask for them, else CPU, else memory."""
+    demand, rooms = _demand(trace)
+    asked = demand.any(axis=0) & (rooms > 0)
+    return next((name for name in (RESOURCES[2], *RESOURCES[:2]) if asked[RESOURCES.index(name)]), "")
+
+
+def _waits(seconds: Iterable[float]) -> Waits:
+    found = np.array(sorted(seconds), dtype=np.float64)
+    if not len(found):
+        return Waits(0, 0.0, 0.0, 0.0)
+    median, p99 = np.percentile(found, (50, 99), method="inverted_cdf").tolist()
+    return Waits(int(np.count_nonzero(found)), median, p99, float(found[-1]))
 
 
 def stretched(trace: Trace, by: float) -> Trace:
@@ -181,6 +212,9 @@ def stretch_to(trace: Trace, load: float) -> float:
     nodes, and leave these all but empty; 1.0 where the trace is as full as that by itself.
     """
     asks, there = _demand(trace)
+    asks, there = asks[:, there > 0], there[there > 0]
+    if not len(there):
+        return 1.0
     at = np.array([each.at for each in trace.arrivals])
     lives = np.array([each.until for each in trace.arrivals]) - at
 
@@ -230,11 +264,11 @@ def fullest(arrivals: Sequence[Arrival]) -> list[Arrival]:
 
 
 def _demand(trace: Trace) -> tuple[Floats, Floats]:
-    """(what each arrival asks for, float[arrivals, resources]; what all nodes have, at least 1)."""
+    """(what each arrival asks for, float[arrivals, resources]; what all nodes have)."""
     model = Model("")
     asks = [[model.pod(each.pod).shape.requests.get(name, 0) for name in RESOURCES] for each in trace.arrivals]
     nodes = [model.node(node) for node in trace.nodes]
-    there = [max(sum(node.allocatable.get(name, 0) for node in nodes), 1) for name in RESOURCES]
+    there = [sum(node.allocatable.get(name, 0) for node in nodes) for name in RESOURCES]
     return np.array(asks, dtype=np.float64).reshape(-1, len(RESOURCES)), np.array(there, dtype=np.float64)
 
 
@@ -259,7 +293,7 @@ def _simulation(trace: Trace, framework: Framework, model: Model) -> Simulation:
 
 def _mix(trace: Trace) -> Mix:
     model = Model("")
-    return Mix((model.pod(arrival.pod) for arrival in trace.arrivals), RESOURCES)
+    return Mix((model.pod(arrival.pod) for arrival in trace.arrivals), resources_of(trace))
 
 
 def _look(number: int, of: int) -> bool:

@@ -14,12 +14,13 @@ from scheduler.whatif.replay import (
     compaction,
     departures,
     fullest,
+    measure,
     retrace,
     saturation,
     stretch_to,
     stretched,
 )
-from scheduler.whatif.trace import Trace
+from scheduler.whatif.trace import GPU, Trace
 
 
 class ProfileStudy(msgspec.Struct, rename="camel", frozen=True):
@@ -40,10 +41,12 @@ class Study(msgspec.Struct, rename="camel", frozen=True):
     together: int
     """Pods that are there at the trace's fullest moment, as it was published."""
     load: float
-    """Where the saturation ended: GPU asked for over GPU there."""
+    """Where the saturation ended: what was asked for of `measure`, over what is there."""
     stretch: float
     """What lifetimes were multiplied by for arrivals and departures, and for the compaction."""
     profiles: list[ProfileStudy]
+    measure: str = GPU
+    """The resource by which the load is measured; empty where pods ask for nothing that nodes have."""
 
 
 class Recorded(msgspec.Struct, rename="camel", frozen=True):
@@ -69,7 +72,7 @@ def study(trace: Trace, frameworks: Mapping[str, Framework], load: float, fill: 
                 name, run, regret, departures(longer, framework, progress), compaction(longer, framework, progress)
             )
         )
-    return Study(len(trace.nodes), len(trace.arrivals), len(fullest(trace.arrivals)), load, by, found)
+    return Study(len(trace.nodes), len(trace.arrivals), len(fullest(trace.arrivals)), load, by, found, measure(trace))
 
 
 def beside(trace: Trace, recorded: Iterable[Recorded], framework: Framework, progress: Progress) -> list[ProfileStudy]:

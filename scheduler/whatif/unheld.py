@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import NATIVE
+from scheduler.whatif import claim_templates
 from scheduler.whatif.explanation import GATED, UNSCHEDULABLE, Explanation
 from scheduler.whatif.world import World
 
@@ -43,9 +44,12 @@ def _deciding(pod: Pod, world: World) -> Iterator[str]:
         yield "PodGroup"
     made = dict(pod.made_claims)
     for one in pod.shape.claims:
-        of_pod = cluster.devices.claims.get((pod.namespace, one.claim or made.get(one.name) or ""))
+        name = one.claim or made.get(one.name)
+        if name is None and pod.key in world.waiting:
+            continue  # its status says that no claim has been made yet
+        of_pod = None if name is None else cluster.devices.claims.get((pod.namespace, name))
         if of_pod is None and (pod.namespace, one.template or "") not in world.claim_templates:
-            yield "ResourceClaim"
+            yield "ResourceClaim" if name is not None else claim_templates.KIND
         if of_pod is None or of_pod.allocation is None:
             yield from ("DeviceClass", "ResourceSlice")
     for used in pod.shape.volumes.claims:

@@ -68,6 +68,7 @@ def test_manifest_suffices(
     assert ask(berth, "/metrics", token)[0] == 403  # both reviews were answered: its own account may not
     berth.end()
     assert [line for line in berth.lines() if line["level"] not in ("info", "debug")] == []
+    assert not berth.lines("it is not known if another scheduler serves the same pods")
     said = {line["pod"]: (line["node"], line["profile"], line["attempt"]) for line in berth.lines("bound")}
     where = {f"{real_namespace}/{pod['metadata']['name']}": checks.node_of(pod) for pod in pods}
     assert said == {name: (node, berth.scheduler_name, 1) for name, node in where.items()}

@@ -197,6 +197,7 @@
       if (verdict) parts.push(make("p", { class: "quiet" }, `Decided in ${verdict.took}, over all ${verdict.nodes} nodes, by the profile “${verdict.profile}”${verdict.attempts > 1 ? `, at attempt ${verdict.attempts}` : ""}.`));
       else if (!name) parts.push(make("p", { class: "quiet" }, "Press play, or use the arrow keys."));
     }
+    document.body.classList.toggle("asked", chosen !== null);
     byId("why").replaceChildren(...parts);
     byId("why").scrollTop = 0;
   };
@@ -232,8 +233,9 @@
     chosen = pod;
     stop();
     draw();
-    [...document.querySelectorAll(".chip")].find((chip) => chip.dataset.pod === pod)?.focus({ preventScroll: true });
-    if (pod && innerWidth <= 1080) byId("why").scrollIntoView({ behavior: calm ? "auto" : "smooth" });
+    const chip = [...document.querySelectorAll(".chip")].find((chip) => chip.dataset.pod === pod);
+    chip?.focus({ preventScroll: true });
+    chip?.scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" });
   };
   const stop = () => {
     clearInterval(timer);
@@ -256,9 +258,12 @@
   byId("play").addEventListener("click", play);
   byId("back").addEventListener("click", () => { stop(); go(at - 1); });
   byId("next").addEventListener("click", () => { stop(); go(at + 1); });
+  let left = "-20px"; /* of the mark before: no two of them touch, however few steps an act has */
   data.acts.forEach((act, i) => {
     const first = data.steps.findIndex((step) => step.act === i);
-    if (first >= 0) byId("marks").append(make("button", { type: "button", "data-act": String(i), style: { left: `${(100 * first) / Math.max(1, last)}%` },
+    if (first < 0) return;
+    left = `max(${(100 * first) / Math.max(1, last)}%, ${left} + 20px)`;
+    byId("marks").append(make("button", { type: "button", "data-act": String(i), style: { left },
       title: act.title, "aria-label": `Act ${i + 1}: ${act.title}`, onclick: () => { stop(); go(first); } }, String(i + 1)));
   });
   for (const jump of document.querySelectorAll(".jump")) jump.addEventListener("click", () => {

@@ -37,11 +37,10 @@ def written(*objects: Object, listed: tuple[str, ...] = ()) -> str:
     ("made", "lacks"),
     [
         (asking("web", resourceClaimName="mine"), "ResourceClaim, DeviceClass or ResourceSlice"),
-        (asking("web", resourceClaimTemplateName="any"), "ResourceClaim, DeviceClass or ResourceSlice"),
         (using(pod("web"), "data"), "PersistentVolumeClaim"),
         (grouped(), "PodGroup"),
     ],
-    ids=["claim", "template", "volume", "group"],
+    ids=["claim", "volume", "group"],
 )
 def test_a_kind_that_decides_and_is_not_there(berth: Berth, made: Object, lacks: str) -> None:
     """It is not known what keeps the pod: that is the headline, alone and among others that wait."""
@@ -52,6 +51,17 @@ def test_a_kind_that_decides_and_is_not_there(berth: Berth, made: Object, lacks:
     assert "serves no" not in found.out
     (cause,) = json.loads(berth("explain", "--pending", "--cluster", "part.json", "-o", "json").out)["causes"]
     assert cause["cause"] == f"this dump holds no {lacks}"
+
+
+def test_what_a_file_needs_and_what_a_group_is(berth: Berth) -> None:
+    """A claim that is still to be made needs its template; a group that is not in the dump may be in the cluster."""
+    made = asking("web", resourceClaimTemplateName="any")
+    Path("web.json").write_text(json.dumps({"apiVersion": "v1", **made}))
+    said = " ".join(berth("explain", "-f", "web.json", "--cluster", written()).out.split())
+    assert "can't be decided: this dump holds no ResourceClaimTemplate, DeviceClass or ResourceSlice" in said
+    headline, *_ = berth("explain", "web", "--cluster", written(made)).out.splitlines()
+    assert headline == '∥ default/web is not tried: pod "default/web": ResourceClaim not created yet'
+    assert berth("explain", "pg/train", "--cluster", "part.json").err.endswith(": this dump holds no PodGroup\n")
 
 
 def test_what_berth_dump_says_it_holds_is_known(berth: Berth) -> None:

@@ -79,7 +79,7 @@ async def test_scheduler(answers: list[Any], want: str | None) -> None:
     """`leaderElection` fails until the Lease could be read, and names the reason."""
     scheduler: Any = SimpleNamespace(led=False)
     reloader: Any = SimpleNamespace(notes=dict)
-    made = endpoints(cast(Client, None), scheduler, await looked(*answers), reloader, cast(Any, None))
+    made = endpoints(cast(Client, None), scheduler, await looked(*answers), reloader, cast(Any, None), cast(Any, None))
     said = made.ready["leaderElection"]()
     assert said == (None if want is None else f"does not lead, and {want}")
     assert made.live["leaderElection"]() is None
@@ -105,6 +105,6 @@ def test_nodes_on_which_room_is_kept() -> None:
     scheduler: Any = SimpleNamespace(engine=engine, meter=nothing, writer=SimpleNamespace(written=None), led=False)
     reloader: Any = SimpleNamespace(notes=dict, instruments=list)
     comparer: Any = SimpleNamespace(found=None)
-    made = endpoints(cast(Client, None), scheduler, None, reloader, comparer)
+    made = endpoints(cast(Client, None), scheduler, None, reloader, comparer, cast(Any, None))
     (gauge,) = [one for one in made.instruments() if one.family is KEPT_NODES]
     assert gauge.read().values == {("keeps",): 3.0, ("has-none",): 0.0}

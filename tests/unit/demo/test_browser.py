@@ -1,5 +1,6 @@
 """The page in a real browser."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -68,3 +69,31 @@ async def test_names_of_other_clusters(chromium: Path, told: Told, tmp_path: Pat
                 assert not await tab.overflows(width)
                 broken = await tab.broken_words()
                 assert [words for words in broken if any(name in words for name in LONG.values())] == []
+
+
+BOX = "(one => (({top, bottom, left, right}) => [top, bottom, left, right])(one.getBoundingClientRect()))"
+
+
+async def test_on_a_phone(chromium: Path, told: Told, tmp_path: Path) -> None:
+    """400 px: the first screen shows the cluster, the answer to a click stands beside its pod, and no ticks touch."""
+    page = tmp_path / "page.html"
+    page.write_text(demo_page(page_data(told.recording)), encoding="utf-8")
+    async with opened(chromium, page, tmp_path / "profile") as tab:
+        await tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
+        screen = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+        await tab.call("Emulation.setDeviceMetricsOverride", **screen)
+        await tab.call("Page.navigate", url=f"{page.as_uri()}?still")
+        await tab.ask("new Promise(done => document.readyState === 'complete' ? done() : onload = done)")
+        player = await tab.ask(f"{BOX}(document.getElementById('player'))")
+        nodes = await tab.ask(f"[...document.querySelectorAll('.node')].map({BOX})")
+        assert len([bottom for _, bottom, *_ in nodes if bottom <= player[0]]) >= len(nodes) / 2
+        marks = await tab.ask(f"[...document.querySelectorAll('#marks button')].map({BOX})")
+        assert all(right <= left for (_, _, _, right), (_, _, left, _) in itertools.pairwise(marks))
+        await tab.press("End")
+        for pod in ("db-1", "report-0"):
+            clicked = f"document.querySelector('.chip[data-pod=\"{pod}\"]')"
+            await tab.ask(f"{clicked}.click()")
+            chip, why = await tab.ask(f"[{clicked}, document.getElementById('why')].map({BOX})")
+            assert 0 <= chip[0] < chip[1] <= why[0] < why[1] <= player[0]
+        await tab.ask("document.querySelector('.follow').click()")
+        assert not await tab.overflows(400)

@@ -84,7 +84,7 @@ def test_pods_of_a_workload_get_claims_of_their_own(kind: str) -> None:
 def test_a_template_that_is_not_there() -> None:
     """Its pods wait for a claim that nobody can make, and a note says so."""
     found = outcome([GPU, *gpus("a", 1)], [templated(pod("p"), "t")])
-    assert found.notes == ["there is no ResourceClaimTemplate default/t: claims are not made from it"]
+    assert found.notes == ["the ResourceClaimTemplate default/t is not known: claims are not made from it"]
     assert [(each.pod, each.message) for each in found.waiting] == [
         ("default/p", 'pod "default/p": ResourceClaim not created yet')
     ]

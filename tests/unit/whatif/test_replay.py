@@ -4,6 +4,8 @@ import pytest
 
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
+from scheduler.report.simulation_page import study_page
+from scheduler.report.simulation_tables import figures
 from scheduler.whatif import replay
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.profiles import TRACE_PROFILES
@@ -104,6 +106,36 @@ def test_models_are_honoured() -> None:
     found = trace("p,1000,1024,1,500,V100|G2,0,5")
     _, placements = replay.saturation(found, frameworks()["default"], 0.05, quiet)
     assert placements == [("p", "c")]
+
+
+WITHOUT = "sn,cpu_milli,memory_mib,gpu,model\na,4000,8192,0,\nb,4000,8192,0,\n"
+
+
+@pytest.mark.parametrize("gpus", [0, 1], ids=["nobody asks for a GPU", "one pod asks for what no node has"])
+def test_a_trace_without_gpus(gpus: int) -> None:
+    """Figures are of what its nodes have, and so is the load."""
+    rows = [f"p{i},1000,1024,{gpus if i == 3 else 0},1000,,{i},{i + 10}" for i in range(4)]
+    found = study(trace(*rows, nodes=WITHOUT), frameworks(), 1.3, 0.5, quiet)
+    assert found.measure == "cpu"
+    assert found.stretch < 10
+    for each in found.profiles:
+        assert set(each.saturation.end.allocated) == {"cpu", "memory"}
+        assert max(point.x for point in each.saturation.points) <= 1.3 + 1 / 8
+    told = [title for title, _ in figures(found)]
+    assert told[0] == "Saturation, to 130% of all CPU asked for"
+    page = study_page(found)
+    assert "CPU asked for / CPU there" in page
+    assert not any("GPU" in text for text in (*told, page))
+
+
+def test_how_long_pods_waited() -> None:
+    """In time of the trace, of those that got a node."""
+    one_node = NODES.splitlines()[0] + "\na,8000,8192,2,T4\n"
+    found = trace("x,1000,1024,2,1000,,0,10", "y,1000,1024,2,1000,,5,20", "z,9000,1,0,0,,6,30", nodes=one_node)
+    assert replay.departures(found, frameworks()["default"], quiet).waits == replay.Waits(1, 0.0, 5.0, 5.0)
+    told = dict(figures(study(found, frameworks(), 1.0, 0, quiet)))
+    assert told["pods that waited and got a node"] == ["1", "1"]
+    assert told["wait for a node, longest"] == ["5.0 s", "5.0 s"]
 
 
 def test_study() -> None:

@@ -1,0 +1,95 @@
+"""Two Berths by accident: one default for the Lease's namespace, and who serves the same pods under another is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from scheduler.apiserver import ApiServer
+from scheduler.controller.candidacy import candidacy, lease_annotations
+from scheduler.controller.rivals import Rivals
+from scheduler.framework.config import decode
+from scheduler.kube.client import Client
+from scheduler.kube.config import IN_CLUSTER
+from scheduler.kube.connection import Connection
+from scheduler.kube.lease import Elector, own_identity
+from tests.builders import configuration, profile
+
+CONFIG = decode(configuration(profile("berth"), profile("packed")))
+
+
+async def held(client: Client, namespace: str, name: str = "berth", config: Any = CONFIG) -> Elector:
+    """A Lease that somebody holds."""
+    elector = Elector(client, namespace, name, own_identity(), annotations=lease_annotations(config))
+    await elector.acquire()
+    return elector
+
+
+@pytest.mark.parametrize(
+    ("made", "source", "wanted", "place"),
+    [
+        (True, "a kubeconfig", "", "berth"),
+        (False, "a kubeconfig", "", "default"),
+        (True, IN_CLUSTER, "", "default"),
+        (True, "a kubeconfig", "kube-system", "kube-system"),
+    ],
+    ids=["a shell, beside the chart", "a shell, no such namespace", "a pod", "named"],
+)
+async def test_where_the_lease_is(made: bool, source: str, wanted: str, place: str) -> None:
+    """A scheduler in a shell is a candidate for the Lease of the chart, if the chart's namespace is there."""
+    config = decode(configuration(leaderElection={"leaderElect": True, "resourceNamespace": wanted}))
+    async with ApiServer() as server, Client(Connection(host=server.url, source=source), qps=-1) as client:
+        if made:
+            await client.create("/api/v1/namespaces", b'{"metadata": {"name": "berth"}}')
+        elector = candidacy(client, config)
+        assert elector is not None
+        led = asyncio.Event()
+
+        async def work() -> None:
+            led.set()
+
+        async with asyncio.timeout(60):
+            await elector.run(work)
+        assert elector.place == (place, "berth")
+        found = msgspec.json.decode(await client.get("/apis/coordination.k8s.io/v1/leases"))
+        assert [lease["metadata"]["namespace"] for lease in found["items"]] == [place]
+
+
+async def test_who_serves_the_same_pods() -> None:
+    """Not we ourselves, nor who serves others, nor who is gone; each is said once, and in the notes while it lives."""
+    time = [0.0]
+    async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
+        await client.create("/api/v1/namespaces", b'{"metadata": {"name": "berth"}}')
+        own = await held(client, "default")
+        await held(client, "berth", "others", decode(configuration(profile("other"))))
+        rivals = Rivals(client, own, CONFIG, clock=lambda: time[0])
+        with capture_logs() as logs:
+            await rivals.look()
+            assert rivals.notes() == {}
+            chart = await held(client, "berth", config=decode(configuration(profile("packed"))))
+            await rivals.look()
+            await rivals.look()
+        (line,) = logs
+        assert (line["log_level"], line["lease"], line["serves"]) == ("warning", "berth/berth", ["packed"])
+        assert rivals.notes() == {"rivals": "the holder of the Lease berth/berth serves packed, too"}
+        time[0] = 1000.0
+        await rivals.look()
+        assert rivals.notes() == {}, "nobody has renewed it"
+        await chart.release()
+        await rivals.look()
+        assert rivals.found == {}
+
+
+async def test_leases_that_may_not_be_read() -> None:
+    """That is said once."""
+    with capture_logs() as logs:
+        async with ApiServer(tokens={"t": "me"}) as server, Client(Connection(host=server.url), qps=-1) as client:
+            rivals = Rivals(client, None, CONFIG)
+            await rivals.look()
+            await rivals.look()
+    (line,) = logs
+    assert line["event"] == "it is not known if another scheduler serves the same pods"
