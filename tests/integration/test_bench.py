@@ -22,7 +22,7 @@ WITH_DEVICES = {"kube", "kube-all", "berth", "claim-binder"}
 @pytest.mark.usefixtures("control_plane_binaries")
 def test_in_small(tmp_path: Path) -> None:
     """Everybody binds everything, costs something, and is in the table."""
-    workloads = load("spread,preemption,dra-steady,dra-extended,gangs,racks")
+    workloads = load("spread,preemption,dra-steady,dra-extended,gangs,racks,events-podupdate,gangs-claimtemplate")
     with ControlPlane(apiserver_args=arguments(workloads)) as cluster:
         contenders = [kind(cluster, tmp_path) for kind in CONTENDERS]
         runner = Runner(cluster, tmp_path, lambda _: None)
@@ -39,6 +39,8 @@ def test_in_small(tmp_path: Path) -> None:
         ("gangs", "backlog", EVERYBODY),
         ("gangs", "stream", EVERYBODY - {"kube-all"}),
         ("racks", "backlog", EVERYBODY),
+        ("events-podupdate", "stream", {"kube", "berth"}),
+        ("gangs-claimtemplate", "backlog", {"kube", "kube-all", "berth"}),
     ]
     for row in rows:
         assert (row.figures.bound, row.events_missing) == (row.figures.pods, 0), row
