@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check unit controlplane browser vectors reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-ceiling bench-trace bench-scale hostile storm soak older
+.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-ceiling bench-trace bench-scale hostile storm soak older
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ older: $(STAMP) controlplane ## Tests with an older kube-apiserver, which is bui
 
 vectors: $(STAMP) ## Compare decisions with 1,315 recorded answers of the real plugins (tests/vectors)
 	@$(BIN)/pytest -q tests/conformance/test_vectors.py
+
+mutants: $(STAMP) ## How many small changes of the code the tests notice: make mutants ROOMS="plugins policy" SAMPLE=300
+	@$(BIN)/python -m tests.mutants $(ROOMS) $(if $(SAMPLE),--sample $(SAMPLE))
 
 reference: $(STAMP) ## Write docs/metrics.md and docs/binding-cycle.md from the code
 	@$(BIN)/python docs/reference/make.py

@@ -1,4 +1,7 @@
-"""How many small changes of the code the tests notice: `python -m tests.mutants plugins --sample 300`."""
+"""How many small changes of the code the tests notice: `python -m tests.mutants plugins --sample 300`.
+
+Without --sample, all mutants are tried, which takes hours. Prints each that survives, and the score of each room.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,7 @@ import argparse
 import hashlib
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.mutants.mutations import Mutant, mutants
@@ -15,18 +17,25 @@ from tests.mutants.session import Warm, run
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "scheduler"
-EQUIVALENT = Path(__file__).with_name("equivalent.txt")
-UNIT = "tests/unit"
-ANSWERS = ("tests/conformance/test_vectors.py", "tests/differential/test_found.py", "tests/differential/test_tables.py")
+HERE = Path(__file__).parent
+MAPS = Path(sys.prefix) / "mutants"
+"""`make clean` removes it with the virtual environment."""
+EQUIVALENT = HERE / "equivalent.txt"
+"""Mutants that nobody can notice, by name, below a line with the reason."""
+NOTICED = HERE / "noticed.txt"
+"""Mutants by name, each with the test that notices it: it is asked first, so a known sample costs seconds."""
+ANSWERS = (
+    "tests/conformance/test_vectors.py",
+    *(f"tests/differential/test_{name}.py" for name in ("found", "tables")),
+    *(f"tests/unit/{name}" for name in ("plugins", "framework", "whatif", "engine/test_*.py")),
+)
+QUEUE = ("heaps", "nominator", "queue", "queued", "unschedulable_pods", "waves")
 ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "plugins": (("plugins",), (f"{UNIT}/plugins", *ANSWERS)),
-    "policy": (("policy/*.py", "policy/native"), (f"{UNIT}/policy/test_*.py",)),
-    "framework": (("framework",), (f"{UNIT}/framework", f"{UNIT}/plugins", *ANSWERS)),
-    "queue": (
-        tuple(f"engine/{name}.py" for name in ("heaps", "nominator", "queue", "queued", "unschedulable_pods", "waves")),
-        (f"{UNIT}/engine/test_*.py",),
-    ),
-    "cache": (("state",), (f"{UNIT}/state", f"{UNIT}/plugins", *ANSWERS)),
+    "plugins": (("plugins",), ANSWERS),
+    "policy": (("policy/*.py", "policy/native"), ("tests/unit/policy/test_*.py",)),
+    "framework": (("framework",), ANSWERS),
+    "queue": (tuple(f"engine/{name}.py" for name in QUEUE), ("tests/unit/engine/test_*.py",)),
+    "cache": (("state",), (*ANSWERS, "tests/unit/state")),
 }
 """What is changed, and the tests that should notice."""
 
@@ -50,7 +59,7 @@ def sample(all_of_them: Sequence[Mutant], number: int | None, seed: int) -> list
 
 
 def equivalent() -> dict[str, str]:
-    """Mutants that do what the code does, by name, each with the reason."""
+    """Mutant → why nobody can notice it."""
     found, reason = {}, ""
     for line in EQUIVALENT.read_text().splitlines():
         if line.startswith("# "):
@@ -60,13 +69,10 @@ def equivalent() -> dict[str, str]:
     return found
 
 
-def judge(warm: Warm, chosen: Iterable[Mutant]) -> Iterator[tuple[Mutant, str | None]]:
-    """(mutant, what killed it or None), without those that don't fit."""
-    for mutant in chosen:
-        try:
-            yield mutant, warm.killer(mutant, (SOURCE / mutant.path).read_text())
-        except ValueError as error:
-            print(error, flush=True)
+def noticed() -> dict[str, str]:
+    """Mutant → the test that noticed it."""
+    lines = NOTICED.read_text().splitlines()
+    return dict(zip(lines[::2], (line.strip() for line in lines[1::2]), strict=True))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -78,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--named", type=Path, help="only mutants that this file names, such as an earlier output")
     parser.add_argument("--tests", nargs="+", help="these tests instead of the room's")
-    parser.add_argument("--all", action="store_true", help="print what kills each mutant, too")
+    parser.add_argument("--record", action="store_true", help=f"write which tests notice them, into {NOTICED.name}")
     given = parser.parse_args(argv)
     unknown = [room for room in given.rooms if room not in ROOMS]
     if unknown:
@@ -87,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _room(room: str, given: argparse.Namespace) -> int:
-    known = equivalent()
+    cannot, known, began = equivalent(), noticed(), time.monotonic()
     places, tests = ROOMS[room]
     found = [
         mutant
@@ -98,27 +104,42 @@ def _room(room: str, given: argparse.Namespace) -> int:
         named = set(given.named.read_text().splitlines())
         found = [mutant for mutant in found if mutant.name in named]
     chosen = sample(found, given.sample, given.seed)
-    count, began = Counter[str](), time.monotonic()
+    asked = [mutant for mutant in chosen if mutant.name not in cannot]
+    # First the few tests that are known to notice them; then, for what is left, all.
+    easy = [mutant for mutant in asked if mutant.name in known]
+    told = _judge({known[mutant.name].partition("::")[0] for mutant in easy}, easy, known)
+    told |= _judge(given.tests or tests, [mutant for mutant in asked if told.get(mutant) is None], {})
+    survivors = [mutant for mutant, test in told.items() if test is None]
+    if given.record:
+        known |= {mutant.name: test for mutant, test in told.items() if test and "::" in test}
+        NOTICED.write_text("".join(f"{name}\n    {known[name]}\n" for name in sorted(known)))
+    killed = len(told) - len(survivors)
+    print(
+        f"{room}: {len(chosen)} of {len(found)} mutants: {killed} killed, {len(survivors)} survived, "
+        f"{len(chosen) - len(asked)} equivalent; {100 * killed / max(1, len(told)):.1f} %, "
+        f"{time.monotonic() - began:.0f} s"
+    )
+    return 1 if survivors else 0
+
+
+def _judge(tests: Iterable[str], asked: Sequence[Mutant], known: Mapping[str, str]) -> dict[Mutant, str | None]:
+    """Mutant → what killed it; without those that can't be judged. `known`: the one test to ask, by mutant."""
+    told: dict[Mutant, str | None] = {}
 
     def work(warm: Warm) -> None:
-        for failed in warm.covered.failed:
-            print(f"{failed} fails without any change")
-        for mutant, killer in judge(warm, chosen):
-            if killer is None:
-                count["equivalent" if mutant.name in known else "survived"] += 1
-            else:
-                count["killed"] += 1
-            if given.all or (killer is None and mutant.name not in known):
-                print(f"{killer or 'SURVIVES'} {mutant.path}:{mutant.line}\n{mutant.name}", flush=True)
+        for mutant in asked:
+            try:
+                told[mutant] = warm.killer(mutant, (SOURCE / mutant.path).read_text(), known.get(mutant.name, ""))
+            except ValueError as error:
+                print(error, flush=True)
+                continue
+            if told[mutant] is None and not known:
+                print(f"SURVIVES {mutant.path}:{mutant.line}\n{mutant.name}", flush=True)
 
-    run([str(file) for file in files(ROOT, given.tests or tests, "test_*.py")], SOURCE, work)
-    judged = sum(count.values())
-    share = 100 * count["killed"] / max(1, judged - count["equivalent"])
-    print(
-        f"{room}: {judged} of {len(found)} mutants, {count['killed']} killed, {count['survived']} survived, "
-        f"{count['equivalent']} equivalent: {share:.1f} %, {time.monotonic() - began:.0f} s"
-    )
-    return 1 if count["survived"] else 0
+    places = [str(file) for file in files(ROOT, sorted(tests), "test_*.py")]
+    if asked and places:
+        run(places, SOURCE, MAPS, work)
+    return told
 
 
 if __name__ == "__main__":

@@ -8,38 +8,30 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import math
 import os
 import pickle
 import resource
+import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 from tests.mutants.mutations import Mutant, compiled, replaced
 
-PLAIN = (
-    "-q",
-    "-p",
-    "no:cacheprovider",
-    "-m",
-    "not real",
-    "--capture=no",
-    "--randomly-seed=1",
-    "--randomly-dont-reorganize",
-)
-LONGEST = 10.0
+OPTIONS = ("-q", "-p", "no:cacheprovider", "--capture=no", "--randomly-seed=1", "--randomly-dont-reorganize")
+LONGEST = 3.0
 """Seconds of CPU that a test may take to be run on mutants."""
-BUDGET = 20.0
-"""Seconds that tests of one mutant take where the code is right; those that take longest are left out."""
-KEPT = Path(sys.prefix) / "mutants"
-"""Maps of what tests run; `make clean` removes them with the virtual environment."""
+BUDGET = 5.0
+"""Seconds that the tests of one mutant take where the code is right; those that take longest are left out."""
 MEMORY = 4 << 30
 
 
@@ -49,7 +41,6 @@ class Covered(NamedTuple):
     seconds: list[float]
     lines: dict[tuple[str, int], int]
     """(file, line) → its tests, as bits."""
-    failed: list[str]
 
     def tests(self, path: str, line: int) -> list[int]:
         """The tests that run the line, the quickest first, as many as there is time for."""
@@ -65,11 +56,13 @@ class Covered(NamedTuple):
 
 
 class Warm:
-    """The session that is collected, and what was learned from its tests."""
+    """The session that is collected, and what is learned from its tests."""
 
-    def __init__(self, items: Sequence[pytest.Item], source: Path) -> None:
+    def __init__(self, items: Sequence[pytest.Item], source: Path, maps: Path) -> None:
         self._items = items
+        self._numbers = {item.nodeid: n for n, item in enumerate(items)}
         self._source = f"{source}{os.sep}"
+        self._maps = maps
         self._functions = defaultdict[tuple[str, str, int], list[FunctionType]](list)
         gc.unfreeze()  # what tests/conftest.py froze is not listed
         for found in gc.get_objects():
@@ -77,23 +70,36 @@ class Warm:
                 self._functions[_place(found.__code__)].append(found)
         gc.freeze()
         self._killers = defaultdict[str, list[int]](list)
-        kept = KEPT / f"{self._digest()}.map"
-        if not kept.exists():
-            KEPT.mkdir(exist_ok=True)
-            kept.write_bytes(self._in_child(self._learn)[1])
-        self.covered: Covered = pickle.loads(kept.read_bytes())
 
-    def killer(self, mutant: Mutant, source: str) -> str | None:
+    @cached_property
+    def covered(self) -> Covered:
+        """The map, which is kept until any of the code or of these tests changes."""
+        digest = hashlib.sha256("\n".join(item.nodeid for item in self._items).encode())
+        for file in sorted({item.path for item in self._items} | {*Path(self._source).rglob("*.py")}):
+            digest.update(file.read_bytes())
+        kept = self._maps / f"{digest.hexdigest()}.map"
+        if not kept.exists():
+            self._maps.mkdir(exist_ok=True)
+            kept.write_bytes(self._in_child(self._learn)[1])
+        covered: Covered = pickle.loads(kept.read_bytes())
+        return covered
+
+    def killer(self, mutant: Mutant, source: str, test: str = "") -> str | None:
         """The test that fails with the mutant, or what else ended it; None if it survives.
+
+        `test`: only this one is asked, and no map is needed.
 
         Raises ValueError if the mutant can't be put into functions that are there, as they close over other names.
         """
         path = self._source + mutant.path
-        tests = self.covered.tests(path, mutant.line)
-        first = [n for n in self._killers[mutant.path] if n in tests]
-        order = first + [n for n in tests if n not in first]
+        if test:
+            order, seconds = [self._numbers[test]] if test in self._numbers else [], 10 * LONGEST
+        else:
+            tests = self.covered.tests(path, mutant.line)
+            first = [n for n in self._killers[mutant.path] if n in tests]
+            order = first + [n for n in tests if n not in first]
+            seconds = 1 + 10 * sum(self.covered.seconds[n] for n in order)
         changed = [*replaced(compiled(source, path, None), compiled(source, path, mutant))]
-        seconds = 1 + 10 * sum(self.covered.seconds[n] for n in order)
         status, said = self._in_child(lambda: self._first_failure(changed, order), seconds)
         if os.WIFSIGNALED(status):
             return f"ended by signal {os.WTERMSIG(status)}"
@@ -104,13 +110,6 @@ class Warm:
             return None
         self._killers[mutant.path] = [failed, *(n for n in self._killers[mutant.path] if n != failed)][:10]
         return self._items[failed].nodeid
-
-    def _digest(self) -> str:
-        """Of all that the map depends on."""
-        found = hashlib.sha256("\n".join(item.nodeid for item in self._items).encode())
-        for file in sorted({item.path for item in self._items} | {*Path(self._source).rglob("*.py")}):
-            found.update(file.read_bytes())
-        return found.hexdigest()
 
     def _first_failure(self, changed: Sequence[tuple[CodeType, CodeType]], order: Sequence[int]) -> int | None:
         for old, new in changed:
@@ -136,18 +135,22 @@ class Warm:
             watch.use_tool_id(watch.COVERAGE_ID, "mutants")
             watch.register_callback(watch.COVERAGE_ID, watch.events.LINE, self._noting(hits, watch.DISABLE))
             watch.set_events(watch.COVERAGE_ID, watch.events.LINE)
-        seconds, failed = [], []
+        seconds = list[float]()
+        signal.signal(signal.SIGPROF, _too_long)
+        order = range(len(self._items))
         began = time.process_time()
-        for n, fails in self._run(range(len(self._items))):
-            seconds.append(time.process_time() - began)
-            failed += [self._items[n].nodeid] if fails else []
+        signal.setitimer(signal.ITIMER_PROF, LONGEST)
+        for n, fails in self._run(order):
+            # One that fails without any change, or takes too long, says nothing of a mutant.
+            seconds.append(math.inf if fails else time.process_time() - began)
             for hit in hits:
                 lines[hit] |= 1 << n
             hits.clear()
             if watch is not None:
                 watch.restart_events()
             began = time.process_time()
-        return Covered(seconds, dict(lines), failed)
+            signal.setitimer(signal.ITIMER_PROF, LONGEST)
+        return Covered(seconds, dict(lines))
 
     def _noting(self, hits: set[tuple[str, int]], done: object) -> Callable[[CodeType, int], object]:
         def note(code: CodeType, line: int) -> object:
@@ -173,7 +176,7 @@ class Warm:
                 with os.fdopen(write, "wb") as out:
                     out.write(pickle.dumps(work()))
                 os._exit(0)
-            except BaseException as error:  # noqa: BLE001 a child says why it ends, and never returns
+            except BaseException as error:  # noqa: BLE001 (a child says why it ends, and never returns)
                 os.write(2, f"{error!r}\n".encode())
             finally:
                 os._exit(1)
@@ -186,37 +189,41 @@ class Warm:
 class Session:
     """The plugin: tests are collected, and instead of running them, `work` is done."""
 
-    def __init__(self, work: Callable[[Warm], None], source: Path) -> None:
+    def __init__(self, work: Callable[[Warm], None], source: Path, maps: Path) -> None:
         self._work = work
         self._source = source
+        self._maps = maps
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
         """Generated cases are the same each time, and nobody needs the smallest one that fails."""
         from hypothesis import Phase, settings  # not before pytest, which wants to rewrite what plugins assert
 
-        settings.register_profile(
-            "mutants", settings.default, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
-        )
+        phases = [Phase.explicit, Phase.generate]
+        settings.register_profile("mutants", settings.default, derandomize=True, database=None, phases=phases)
         settings.load_profile("mutants")
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Nothing else is run."""
         if session.testsfailed:
             raise session.Failed("tests can't be collected")
-        self._work(Warm(session.items, self._source))
+        self._work(Warm(session.items, self._source, self._maps))
         return True
 
 
-def run(tests: Sequence[str], source: Path, work: Callable[[Warm], None]) -> None:
-    """Collect the tests and do the work.
+def run(tests: Iterable[str], source: Path, maps: Path, work: Callable[[Warm], None]) -> None:
+    """Collect the fast tests of these places and do the work; `maps`: where maps are kept.
 
     Raises ValueError if pytest can't.
     """
-    code = pytest.main([*PLAIN, *tests], plugins=[Session(work, source)])
+    code = pytest.main([*OPTIONS, "-m", "not real", *tests], plugins=[Session(work, source, maps)])
     if code:
         raise ValueError(f"pytest ended with {code}")
 
 
 def _place(code: CodeType) -> tuple[str, str, int]:
     return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def _too_long(*_: object) -> NoReturn:
+    raise TimeoutError("the test takes too long to be run on mutants")

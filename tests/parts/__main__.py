@@ -51,6 +51,8 @@ BY_CHANCE = (
 Whether both are the same is no matter of the version: one that led both ways astray fails tests beside them, which say
 what the answer is.
 """
+MUTANTS = ("-m", "tests.mutants", "plugins", "policy", "--sample", "250")
+"""Small changes of the code that tests have to notice (docs/mutants.md): a minute of CPU while the sample is known."""
 SECOND_HALF = "n"
 """The first letter of the files that are in it, after `test_`."""
 PYTEST = (sys.executable, "-m", "pytest", "-q")
@@ -67,12 +69,13 @@ def of_version(version: str, interpreter: str) -> Part:
 
 
 def on_this_version() -> Iterator[Part]:
-    """The fast tests, the longest part first."""
+    """The fast tests, the longest part first, and what notices mutants."""
     parts = {"other fast tests": ignoring(folder for folders in OF_THEIR_OWN.values() for folder in folders)}
     parts |= {name: [str(folder) for folder in folders] for name, folders in OF_THEIR_OWN.items()}
     for name, which in parts.items():
         log = LOGS / f"{name.replace(' ', '-')}.log"
         yield Part(name, [*PYTEST, "-m", "not real", *which], log, yields=True)
+    yield Part("a sample of mutants", [sys.executable, *MUTANTS], LOGS / "mutants.log", yields=True)
 
 
 def ignoring(folders: Iterable[PurePath]) -> list[str]:

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from scheduler.model import wire
 from scheduler.model.namespaced import SelectingObject, parse_selecting
-from scheduler.plugins.default_preemption.namespace_budgets import NamespaceBudgets
+from scheduler.plugins.default_preemption.budgets import Budgets
+from scheduler.plugins.default_preemption.namespace_budgets import FEW, NamespaceBudgets
 from scheduler.state.effort import Effort
+from tests.builders import pod
+from tests.unit.plugins.small import a_pod, cluster
 from tests.unit.work import lines
 
 from .preempting import a_budget
@@ -83,3 +86,18 @@ def test_the_collector_does_not_look_through_names_of_disrupted_pods() -> None:
     budget = parse_selecting("PodDisruptionBudget", wire.selecting_decoder.decode(wire.encode(document)))
     assert "p99" in budget.disrupted
     assert not gc.is_tracked(budget.disrupted)
+
+
+@pytest.mark.parametrize("more", [0, FEW])
+def test_an_eviction_draws_until_a_budget_is_overdrawn(more: int) -> None:
+    """One budget after the other, up to the first that is: FilterVictimsWithPDBViolation in preemption/util.go.
+
+    So the first pod draws on b0, then overdraws b1, and leaves b2 alone; b0 has nothing left for the second one.
+    """
+    there, budgets = cluster(), Budgets()
+    for i, allowed in enumerate([1, 0, 1, *[0] * more]):
+        there.put_selecting(a_budget(f"b{i}", allowed, {"matchLabels": {f"b{i}": "y"}}))
+    chosen = ("b0", "b1", "b2"), ("b0",), ("b2",), ("b2",), ("other",)
+    victims = [a_pod(pod(f"p{i}", labels=dict.fromkeys(keys, "y"))) for i, keys in enumerate(chosen)]
+    budgets.renew(there)
+    assert budgets.overdrawing(victims, there) == [True, True, False, True, False]

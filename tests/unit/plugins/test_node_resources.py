@@ -2,6 +2,7 @@
 
 import pytest
 
+from scheduler.framework.config import convert
 from scheduler.whatif.cases import answer
 from tests.builders import Object, container, node, pod
 from tests.devices import allocated, claim, device, device_class, resource_slice, result
@@ -168,6 +169,7 @@ def test_balance(resources: list[str], asks: Object, objects: list[Object], scor
         (None, node("n", "2"), True),
         (None, node("n", "1"), False),
         (None, node("n", "2", pods="0"), False),
+        (None, node("n", "2", pods="1"), True),
         (node("n", "1"), node("n", "2"), True),
         (node("n", "2"), node("n", "2", "99Gi"), False),
         (node("n", "2", pods="1"), node("n", "2", pods="2"), True),
@@ -200,3 +202,11 @@ def test_devices_count_for_scores_that_name_their_resource() -> None:
     raw = {name: scores["NodeResourcesFit"] for name, scores in found["raw"].items()}
     assert raw == {"m": 50, "n": 100}
     assert found["allocations"]["n"]["(p-extended-resources-)"][0]["device"] == "b"
+
+
+def test_a_weight_of_none_is_one() -> None:
+    """ValidateNodeResourcesBalancedAllocationArgs has 1; the API's default fills in what is not written, or 0."""
+    for weight, wrong in ((0, 0), (1, 0), (2, 1)):
+        made = plugin("NodeResourcesBalancedAllocation", resources=[{"name": "cpu", "weight": weight}])
+        args = convert({"resources": [{"name": "cpu", "weight": weight}]}, made.Args, "args")
+        assert len(made.check(args, "args")) == wrong

@@ -103,7 +103,8 @@ def test_nodes_that_went_take_no_part() -> None:
 @pytest.mark.parametrize(
     ("skew", "placed", "raw", "stretched"),
     [
-        # Three zones: each pod weighs ln(3 + 2) = 1.6094, and maxSkew - 1 is added. Normalised: 100 (max + min - s) // max.
+        # Three zones: each pod weighs ln(3 + 2) = 1.6094, and maxSkew - 1 is added.
+        # Normalised: 100 (max + min - s) // max.
         (1, [10, 3, 0], [16, 5, 0], [0, 68, 100]),  # 16.094, 4.828, 0
         (4, [10, 3, 0], [19, 8, 3], [15, 73, 100]),  # 19.094, 7.828, 3
         (2, [1, 1, 1], [3, 3, 3], [100, 100, 100]),  # 2.609
@@ -113,7 +114,9 @@ def test_nodes_that_went_take_no_part() -> None:
 def test_score_by_hand(skew: int, placed: list[int], raw: list[int], stretched: list[int]) -> None:
     """By kube-scheduler's formula, scoreForCount and topologyNormalizingWeight in podtopologyspread/scoring.go."""
     nodes = [node(name, zone=name) for name in "abc"]
-    there = [pod(f"{on}{i}", labels={"app": "db"}, on=on) for on, n in zip("abc", placed, strict=True) for i in range(n)]
+    there = [
+        pod(f"{on}{i}", labels={"app": "db"}, on=on) for on, n in zip("abc", placed, strict=True) for i in range(n)
+    ]
     asks = spread({"matchLabels": {"app": "db"}}, whenUnsatisfiable="ScheduleAnyway", maxSkew=skew)
     made = plugin("PodTopologySpread")
     assert scored(made, asks, *nodes, *there) == dict(zip("abc", raw, strict=True))
@@ -141,3 +144,26 @@ def test_halves_are_rounded_up() -> None:
 def test_no_label_is_one_more_domain() -> None:
     """The code of a row without the label is -1."""
     assert (distinct(np.array([0, 2, 2])), distinct(np.array([-1, 0, 2, -1]))) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("when", "skipped"),
+    [("DoNotSchedule", "score"), ("ScheduleAnyway", "filter"), (None, "filter")],
+)
+def test_what_it_has_no_say_in(when: str | None, skipped: str) -> None:
+    """A pod without constraints has the cluster's default ones, which are soft; one with its own has only those."""
+    asks = pod("p") if when is None else spread({}, whenUnsatisfiable=when)
+    assert plugin("PodTopologySpread").skips(a_pod(asks).shape) == ("pre_filter", skipped)
+
+
+def test_labels_that_one_of_two_constraints_looks_at() -> None:
+    """Nodes that the pod's selector does not match count for the one that ignores it, and for the other one do not."""
+    asks = spread({"matchLabels": {"app": "db"}})
+    (one,) = asks["spec"]["topologySpreadConstraints"]
+    asks["spec"]["topologySpreadConstraints"] = [one, one | {"maxSkew": 2, "nodeAffinityPolicy": "Ignore"}]
+    asks["spec"]["nodeSelector"] = {"disk": "ssd"}
+    there, made = cluster(node("a1", zone="a", labels={"disk": "ssd"}), node("b1", zone="b")), a_pod(asks)
+    found = Spread(made.shape.spread, made, there, all_keys=True)
+    assert found.holds(there)
+    there.put_node(a_node(node("b1", zone="b", labels={"disk": "ssd"})))
+    assert not found.holds(there)

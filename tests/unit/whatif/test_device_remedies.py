@@ -156,6 +156,19 @@ CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
         {"ask for no certain memory in request r of claim default/c": []},
     ),
     (
+        "capacity of which another claim has a part",
+        [
+            *on("n", device("d0", {"memory": "8Gi"}, _allowMultipleAllocations=True)),
+            claim("x", status=allocated(result("d0", "n", shareID="1", consumedCapacity={"memory": "6Gi"}), node="n")),
+            claim("c", request(capacity={"requests": {"memory": "4Gi"}})),
+        ],
+        {
+            "delete claim default/x, which has gpu.test/n/d0 and which no pod uses": [
+                "kubectl delete resourceclaim x -n default"
+            ],
+        },
+    ),
+    (
         "an alternative",
         [
             LARGE,
@@ -263,11 +276,13 @@ def test_a_class_that_is_not_there(name: str, said: str) -> None:
     assert said in answer(*on("n", SMALL), claim("c", request("r", name))).notes
 
 
-def test_a_value_that_is_not_selected_is_told() -> None:
+@pytest.mark.parametrize("model", ["L4", "größte"])
+def test_a_value_that_is_not_selected_is_told(model: str) -> None:
     """As the device has it."""
-    found = answer(*on("n", SMALL, device("d1", model="L4")), claim("c", request("r", "gpu", f'{MODEL} == "H100"')))
+    devices = [device(name, model=model) for name in ("d0", "d1")]
+    found = answer(*on("n", *devices), claim("c", request("r", "gpu", f'{MODEL} == "H100"')))
     (why,) = [finding.detail for finding in found.rejected[0].findings]
-    assert why.endswith(f'(gpu.test/n/d0, d1: not selected by {MODEL} == "H100", as model is "L4")')
+    assert why.endswith(f'(gpu.test/n/d0, d1: not selected by {MODEL} == "H100", as model is "{model}")')
 
 
 def test_who_has_devices_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:

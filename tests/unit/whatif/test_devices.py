@@ -31,6 +31,17 @@ CASES: list[tuple[str, list[Object], str]] = [
         f"{NEEDS}, none free (gpu.test/n/a: allocated to claim default/x of pod default/u)",
     ),
     (
+        "taken for many pods",
+        [SLICE, claim(), claim("x", status=allocated(result("a", "n"), reserved=[*"stuvw"]))],
+        f"{NEEDS}, none free (gpu.test/n/a: allocated to claim default/x of pod default/s and pod default/t and "
+        "pod default/u and 2 more)",
+    ),
+    (
+        "all of them where there is nothing",
+        [claim("c", request("r", "gpu", count=0, allocationMode="All"))],
+        f"{NEEDS}, of which the node reaches none",
+    ),
+    (
         "not selected",
         [SLICE, claim("c", request("r", "gpu", "device.driver == 'x'"))],
         f"{NEEDS}, none free (gpu.test/n/a: not selected by device.driver == 'x', as driver is \"gpu.test\")",

@@ -138,6 +138,12 @@ def spreading(name: str) -> Object:
             id="apart",
         ),
         pytest.param(
+            pod("p", apart=["app=db per zone"]),
+            [node("n", zone="a"), *[pod(f"db-{i}", on="n", labels={"app": "db"}) for i in range(3)]],
+            ["default/db-0, default/db-1, default/db-2 are in zone a: wants no pods with app=db there"],
+            id="apart from as many as are named",
+        ),
+        pytest.param(
             pod("p", labels={"app": "web"}),
             [node("n"), pod("lone", on="n", apart=["app=web per host"])],
             ["default/lone is in hostname n: keeps away pods with app=web"],

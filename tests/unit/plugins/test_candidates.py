@@ -1,0 +1,60 @@
+"""Which of several nodes to preempt on, by pickOneNodeForPreemption of kube-scheduler, rule after rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.framework.config import decode
+from scheduler.framework.profiles import build
+from scheduler.plugins.default_preemption.candidates import Candidate, pick
+from scheduler.state.cluster import Cluster
+from tests.builders import configuration, profile
+from tests.registered import registry
+from tests.unit.plugins.preempting import a_node, a_pod, answer
+
+Victims = list[tuple[int, int]]
+"""(priority, second of the start)."""
+
+
+def candidate(row: int, victims: Victims, violations: int = 0) -> Candidate:
+    """A node with these victims."""
+    pods = [a_pod(f"p{row}-{i}", priority, 1, started=started) for i, (priority, started) in enumerate(victims)]
+    made = Candidate(row, pods, violations)
+    made.settle()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("why", "better", "worse"),
+    [
+        ("fewer overdrawn budgets", candidate(1, [(9, 1)], 0), candidate(0, [(1, 9)], 1)),
+        ("a lower highest priority", candidate(1, [(4, 1), (4, 1)]), candidate(0, [(5, 9), (-9, 9)])),
+        ("a lower sum of priorities", candidate(1, [(5, 1), (2, 1)]), candidate(0, [(5, 9), (3, 9)])),
+        # Each priority counts from 2^31 up, so that one more victim of a negative priority is no gain.
+        ("no victim more for a lower sum", candidate(1, [(5, 1)]), candidate(0, [(5, 9), (-10, 9)])),
+        ("the latest start of the most important", candidate(1, [(5, 3), (1, 1)]), candidate(0, [(5, 2), (1, 9)])),
+        ("the earliest of several most important ones", candidate(1, [(5, 3), (5, 4)]), candidate(0, [(5, 2), (5, 9)])),
+        ("the name, where anyone would do", candidate(1, [(5, 3)]), candidate(0, [(5, 3)])),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_better_of_two(why: str, better: Candidate, worse: Candidate) -> None:
+    """In whichever order they come; whatever rule comes later speaks for the other one."""
+    names: list[str | None] = ["z", "a"] if why.startswith("the name") else ["a", "z"]
+    assert pick([better, worse], names) is better
+    assert pick([worse, better], names) is better
+
+
+@pytest.mark.parametrize(("enough", "node"), [(1, "n0"), (2, "n1")])
+def test_enough_nodes_end_the_search(enough: int, node: str) -> None:
+    """Where nodes are tried one by one: n1 has the less important victim, but need not be looked at any more.
+
+    As minCandidateNodesAbsolute says, by GetOffsetAndNumCandidates of kube-scheduler.
+    """
+    args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": enough}
+    framework = build(decode(configuration(profile(DefaultPreemption=args))), registry())["berth"]
+    cluster = Cluster()
+    for row in range(3):
+        cluster.put_node(a_node(row, 2))
+        cluster.assume(a_pod(f"v{row}", 3 - row, 2), row)
+    assert answer(framework, a_pod("p", 5, 2, app=1), cluster)[0] == node

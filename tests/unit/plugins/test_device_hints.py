@@ -1,0 +1,46 @@
+"""What wakes a pod that waits for devices: isSchedulableAfterClaimChange of kube-scheduler, case by case."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.framework.events import ClusterEvent
+from scheduler.model import wire
+from scheduler.model.devices import ResourceClaim
+from scheduler.model.kinds import Decoder
+from tests.builders import Object, pod
+from tests.devices import allocated, claim, claiming, result
+from tests.unit.plugins.small import a_pod, plugin
+
+HELD = allocated(result("d0", "n"), node="n")
+
+
+def a_claim(document: Object | None) -> ResourceClaim | None:
+    """Decoded."""
+    if document is None:
+        return None
+    found = Decoder().of_kind("ResourceClaim")(wire.encode(document))
+    assert isinstance(found, ResourceClaim)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("what", "old", "new", "wakes"),
+    [
+        ("its own comes", None, claim("c"), True),
+        ("its own is allocated", claim("c"), claim("c", status=HELD), True),
+        ("its own is as it was", claim("c"), claim("c"), False),
+        ("another one comes", None, claim("x"), False),
+        ("another one changes without devices", claim("x"), claim("x", status={"reservedFor": []}), False),
+        ("another one gets devices", claim("x"), claim("x", status=HELD), False),
+        ("another one keeps its devices", claim("x", status=HELD), claim("x", status=HELD), False),
+        ("another one lets go of its devices", claim("x", status=HELD), claim("x"), True),
+        ("another one with devices goes", claim("x", status=HELD), None, True),
+        ("another one without devices goes", claim("x"), None, False),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_changes_of_claims(what: str, old: Object | None, new: Object | None, wakes: bool) -> None:
+    """Its own, and others as far as they free devices."""
+    hint = plugin("DynamicResources").object_hint
+    assert hint(a_pod(claiming(pod("p"), "c")), ClusterEvent.DEVICE_CLAIM, a_claim(old), a_claim(new)) is wakes
