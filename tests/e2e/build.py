@@ -42,7 +42,7 @@ def built() -> Path:
 
 
 def kwok_stages() -> list[Path]:
-    """Return the files in kwok's own module that say how nodes become ready, and how pods run and end.
+    """Return the files in kwok's own module that say how nodes become ready and pods run.
 
     Raise UnreachableError or BuildError if the module can't be had.
     """
@@ -52,7 +52,6 @@ def kwok_stages() -> list[Path]:
         "node/fast/node-initialize",
         "node/heartbeat-with-lease/node-heartbeat-with-lease",
         "pod/fast/pod-ready",
-        "pod/fast/pod-complete",
     )
     return [stages / f"{name}.yaml" for name in names]
 
