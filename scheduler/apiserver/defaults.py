@@ -6,9 +6,10 @@ Upstream: pkg/apis/*/v1/defaults.go.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from scheduler.apiserver import eventview, podgroups, quantity
+from scheduler.apiserver.podresources import containers
 from scheduler.apiserver.status import JsonObject, bad_request
 
 
@@ -18,12 +19,6 @@ def quantities(kind: str, amounts: JsonObject | None) -> None:
         quantity.canonicalise(amounts or {})
     except ValueError as error:
         raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from error
-
-
-def containers(spec: JsonObject) -> Iterator[JsonObject]:
-    """All containers that are not ephemeral, init containers first."""
-    yield from spec.get("initContainers") or []
-    yield from spec.get("containers") or []
 
 
 def pull_policy(image: str) -> str:
@@ -78,9 +73,7 @@ def pod(obj: JsonObject) -> None:
         spec["terminationGracePeriodSeconds"] = 1
     for container in containers(spec):
         if limits := container["resources"].get("limits"):
-            requests = container["resources"].setdefault("requests", {})
-            for name, amount in limits.items():
-                requests.setdefault(name, amount)
+            _fill(container["resources"].setdefault("requests", {}), limits)
 
 
 def _template(obj: JsonObject) -> None:
@@ -181,6 +174,31 @@ def _runtime_class(obj: JsonObject) -> None:
     quantities("RuntimeClass", (obj.get("overhead") or {}).get("podFixed"))
 
 
+def _limit_range(obj: JsonObject) -> None:
+    for limit in (obj.get("spec") or {}).get("limits") or []:
+        for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+            quantities("LimitRange", limit.get(name))
+        if limit.get("type") == "Container":
+            default = limit.setdefault("default", {})
+            _fill(default, limit.get("max"))
+            _fill(limit.setdefault("defaultRequest", {}), default, limit.get("min"))
+            for name in ("default", "defaultRequest"):
+                if not limit[name]:
+                    del limit[name]
+
+
+def _fill(amounts: JsonObject, *others: JsonObject | None) -> None:
+    for other in others:
+        for name, amount in (other or {}).items():
+            amounts.setdefault(name, amount)
+
+
+def _resource_quota(obj: JsonObject) -> None:
+    for part in (obj.get("spec") or {}, obj.get("status") or {}):
+        for name in ("hard", "used"):
+            quantities("ResourceQuota", part.get(name))
+
+
 def _secret(obj: JsonObject) -> None:
     obj.setdefault("type", "Opaque")
     for name, text in (obj.pop("stringData", None) or {}).items():
@@ -200,6 +218,8 @@ _DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
     "Lease": _lease,
     "RuntimeClass": _runtime_class,
     "PriorityClass": _priority_class,
+    "LimitRange": _limit_range,
+    "ResourceQuota": _resource_quota,
     "MutatingWebhookConfiguration": _mutating_webhooks,
     "ValidatingWebhookConfiguration": _webhooks,
     "CustomResourceDefinition": _crd,

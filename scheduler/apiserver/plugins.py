@@ -1,19 +1,72 @@
 """The admission plugins that are part of the server: they change or refuse pods before any webhook is asked.
 
-Upstream: plugin/pkg/admission/{defaulttolerationseconds,priority,runtimeclass,podtopologylabels}.
+Upstream: plugin/pkg/admission/{limitranger,priority,defaulttolerationseconds,runtimeclass,podtopologylabels}, in this
+order (pkg/kubeapiserver/options/plugins.go). What they read of a cluster is in `Surroundings`, so that `created` says
+of a pod that nobody sends what a server would store.
 """
 
 from __future__ import annotations
 
-from scheduler.apiserver import podgroups
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from scheduler.apiserver import defaults, limitranges, podgroups, podvalidation, strategy
 from scheduler.apiserver.priority_classes import priority_class
-from scheduler.apiserver.resources import Registry, Resource
-from scheduler.apiserver.status import JsonObject, StatusError, forbidden
+from scheduler.apiserver.resources import BUILT_IN, Registry, Resource
+from scheduler.apiserver.status import JsonObject, StatusError, decoding, forbidden, invalid
 from scheduler.apiserver.storage import Store
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+_POD = next(resource for resource in BUILT_IN if resource.kind == "Pod")
+
+
+class Surroundings(NamedTuple):
+    """What the plugins read when a pod is created: classes by name, and the LimitRanges of its namespace."""
+
+    priority_classes: Mapping[str, JsonObject] = {}
+    runtime_classes: Mapping[str, JsonObject] = {}
+    limit_ranges: Sequence[JsonObject] = ()
+    pod_groups: bool = True
+
+
+def created(pod: JsonObject, around: Surroundings) -> JsonObject:
+    """The pod as it is stored once it is created; webhooks are not asked, and `pod` stays as it is.
+
+    Its own fields are not judged, but for amounts that a LimitRange has changed. Raises StatusError where it is
+    refused.
+    """
+    made: JsonObject = without_nulls(msgspec.json.decode(msgspec.json.encode(pod)))
+    with decoding("v1", "Pod"):
+        defaults.apply("Pod", made)
+        admit_pod(made, around)
+        strategy.prepare_create(_POD, made)
+        if around.limit_ranges and (wrong := podvalidation.amounts(made["spec"])):
+            raise invalid("", "Pod", made["metadata"].get("name", ""), wrong)
+        limitranges.check(made, around.limit_ranges)
+    return made
+
+
+def without_nulls(value: Any) -> Any:
+    """Go's decoder takes null for absent."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+
+def admit_pod(pod: JsonObject, around: Surroundings) -> None:
+    """All that mutating plugins do to a new pod, in place."""
+    limitranges.fill(pod, around.limit_ranges)
+    priority(pod, around.priority_classes)
+    if not around.pod_groups:
+        pod["spec"].pop("schedulingGroup", None)
+    default_tolerations(pod)
+    _runtime_class(pod, around.runtime_classes)
 
 
 class Plugins:
@@ -23,28 +76,42 @@ class Plugins:
         self._store = store
         self._priorities = registry.built_in("priorityclasses")
         self._runtimes = registry.built_in("runtimeclasses")
+        self._ranges = registry.built_in("limitranges")
         self._nodes = registry.built_in("nodes")
         groups = podgroups.POD_GROUPS
         self._groups = registry.find(groups.group, groups.version, groups.plural) is not None
 
     def create_pod(self, pod: JsonObject) -> None:
         """All that happens to a new pod, in place."""
-        priority(pod, self._classes())
-        if not self._groups:
-            pod["spec"].pop("schedulingGroup", None)
-        self._runtime_class(pod)
-        default_tolerations(pod)
+        around = Surroundings(
+            self._named(self._priorities),
+            self._named(self._runtimes),
+            self._limit_ranges(pod),
+            self._groups,
+        )
+        admit_pod(pod, around)
         if labels := self.topology_labels(pod["spec"].get("nodeName", "")):
             pod["metadata"].setdefault("labels", {}).update(labels)
+
+    def check_pod(self, pod: JsonObject) -> None:
+        """Refuse a new pod that is out of bounds, once it is as it would be stored."""
+        limitranges.check(pod, self._limit_ranges(pod))
 
     def create_pod_group(self, resource: Resource, group: JsonObject) -> None:
         """All that happens to a new pod group, in place."""
         podgroups.drop_gated(resource, group)
-        podgroups.admit(group, self._classes())
+        podgroups.admit(group, self._named(self._priorities))
 
-    def _classes(self) -> dict[str, JsonObject]:
-        classes = self._store.collection(self._priorities.collection).items
-        return {name: stored.obj for name, stored in classes.items()}
+    def _named(self, resource: Resource) -> dict[str, JsonObject]:
+        return {name: stored.obj for name, stored in self._store.collection(resource.collection).items.items()}
+
+    def _limit_ranges(self, pod: JsonObject) -> list[JsonObject]:
+        namespace = f"{pod['metadata'].get('namespace', '')}/"
+        return [
+            each.obj
+            for each in self._store.collection(self._ranges.collection).ordered()
+            if each.key.startswith(namespace)
+        ]
 
     def topology_labels(self, node: str) -> dict[str, str]:
         """Labels that a pod takes over from the node it is bound to."""
@@ -52,33 +119,61 @@ class Plugins:
         labels = (stored.obj["metadata"].get("labels") or {}) if stored else {}
         return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
 
-    def _runtime_class(self, pod: JsonObject) -> None:
-        """The class decides overhead and where its pods may go."""
-        spec = pod["spec"]
-        name = spec.get("runtimeClassName")
-        stored = self._store.get(self._runtimes, name) if name else None
-        if name and stored is None:
-            raise _refused(pod, f'pod rejected: RuntimeClass "{name}" not found')
-        runtime = stored.obj if stored else {}
-        overhead = (runtime.get("overhead") or {}).get("podFixed")
-        if spec.get("overhead") and not overhead:
-            raise _refused(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
-        if overhead:
-            if spec.get("overhead") not in (None, overhead):
-                raise _refused(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
-            spec["overhead"] = dict(overhead)
-        scheduling = runtime.get("scheduling") or {}
-        for key, value in (scheduling.get("nodeSelector") or {}).items():
-            if spec.setdefault("nodeSelector", {}).setdefault(key, value) != value:
-                raise _refused(
-                    pod,
-                    f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
-                    f"pod.spec.nodeSelector[{key}] = {spec['nodeSelector'][key]}",
-                )
-        tolerations = spec.get("tolerations") or []
-        added = [toleration for toleration in scheduling.get("tolerations") or [] if toleration not in tolerations]
-        if added:
-            spec["tolerations"] = [*tolerations, *added]
+
+def _runtime_class(pod: JsonObject, classes: Mapping[str, JsonObject]) -> None:
+    """The class decides overhead and where its pods may go."""
+    spec = pod["spec"]
+    name = spec.get("runtimeClassName")
+    if name and name not in classes:
+        raise _refused(pod, f'pod rejected: RuntimeClass "{name}" not found')
+    runtime = classes[name] if name else {}
+    overhead = (runtime.get("overhead") or {}).get("podFixed")
+    if spec.get("overhead") and not overhead:
+        raise _refused(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+    if overhead:
+        if spec.get("overhead") not in (None, overhead):
+            raise _refused(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+        spec["overhead"] = dict(overhead)
+    scheduling = runtime.get("scheduling") or {}
+    for key, value in (scheduling.get("nodeSelector") or {}).items():
+        if spec.setdefault("nodeSelector", {}).setdefault(key, value) != value:
+            raise _refused(
+                pod,
+                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+                f"pod.spec.nodeSelector[{key}] = {spec['nodeSelector'][key]}",
+            )
+    if runtime.get("scheduling") is not None:
+        spec["tolerations"] = _merged(spec.get("tolerations") or [], scheduling.get("tolerations") or [])
+
+
+def _merged(first: list[JsonObject], second: list[JsonObject]) -> list[JsonObject]:
+    """Both lists, without what another toleration covers (util/tolerations, MergeTolerations)."""
+    both = [*first, *second]
+    merged: list[JsonObject] = []
+    for number, toleration in enumerate(both):
+        later = [each for each in both[number + 1 :] if each != toleration]
+        if not any(_covers(each, toleration) for each in (*merged, *later)):
+            merged.append(toleration)
+    return merged
+
+
+def _covers(wide: JsonObject, narrow: JsonObject) -> bool:
+    """Whether a toleration tolerates all that another one does (isSuperset)."""
+    if wide == narrow:
+        return True
+    key, operator, effect = wide.get("key", ""), wide.get("operator", ""), wide.get("effect", "")
+    if narrow.get("key", "") != key and (key or operator != "Exists"):
+        return False
+    if effect not in ("", narrow.get("effect", "")):
+        return False
+    seconds = wide.get("tolerationSeconds")
+    if effect == "NoExecute" and seconds is not None:
+        mine = narrow.get("tolerationSeconds")
+        if mine is None or mine > seconds:
+            return False
+    if operator in ("Equal", ""):
+        return (narrow.get("operator"), narrow.get("value", "")) == ("Equal", wide.get("value", ""))
+    return str(operator) == "Exists"
 
 
 def default_tolerations(obj: JsonObject) -> None:
@@ -93,7 +188,7 @@ def default_tolerations(obj: JsonObject) -> None:
     obj["spec"]["tolerations"] = tolerations
 
 
-def priority(obj: JsonObject, classes: dict[str, JsonObject]) -> None:
+def priority(obj: JsonObject, classes: Mapping[str, JsonObject]) -> None:
     """The Priority admission plugin: the class decides the number, the pod may not."""
     spec = obj["spec"]
     found = priority_class(spec, classes)

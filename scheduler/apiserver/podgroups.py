@@ -6,6 +6,7 @@ plugin/pkg/admission/scheduling/podgroupprotection. Fields of the alpha gates ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from scheduler.apiserver import names
@@ -51,7 +52,7 @@ def drop_gated(resource: Resource, obj: JsonObject) -> None:
         obj.get("spec", {}).pop(name, None)
 
 
-def admit(obj: JsonObject, classes: dict[str, JsonObject]) -> None:
+def admit(obj: JsonObject, classes: Mapping[str, JsonObject]) -> None:
     """The admission plugins Priority and PodGroupProtection, on a new group."""
     spec, metadata = obj["spec"], obj["metadata"]
     found = priority_class(spec, classes)

@@ -211,7 +211,7 @@ def _spread(constraint: JsonObject, field: str) -> list[FieldError]:
 
 
 def _container(container: JsonObject, field: str) -> list[FieldError]:
-    errors = []
+    errors: list[FieldError] = []
     name = container.get("name", "")
     if not name:
         errors.append(required(f"{field}.name"))
@@ -219,22 +219,34 @@ def _container(container: JsonObject, field: str) -> list[FieldError]:
         errors.extend(invalid_value(f"{field}.name", name, text) for text in names.dns_label_errors(name))
     if not container.get("image"):
         errors.append(required(f"{field}.image"))
-    resources = container.get("resources") or {}
+    errors.extend(_amounts(container.get("resources") or {}, f"{field}.resources"))
+    return errors
+
+
+def _amounts(resources: JsonObject, field: str) -> list[FieldError]:
+    errors: list[FieldError] = []
     for part in ("limits", "requests"):
         amounts = resources.get(part) or {}
         errors.extend(
-            invalid_value(f"{field}.resources.{part}[{key}]", text_of(value), "must be greater than or equal to 0")
+            invalid_value(f"{field}.{part}[{key}]", text_of(value), "must be greater than or equal to 0")
             for key, value in amounts.items()
             if nano(amounts, key) < 0
         )
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for key, value in requests.items():
-        at = f"{field}.resources.requests"
         if key in limits and nano(requests, key) > nano(limits, key):
             limit = canonical(text_of(limits[key]))
-            errors.append(
-                invalid_value(at, canonical(text_of(value)), f"must be less than or equal to {key} limit of {limit}")
-            )
+            why = f"must be less than or equal to {key} limit of {limit}"
+            errors.append(invalid_value(f"{field}.requests", canonical(text_of(value)), why))
+    return errors
+
+
+def amounts(spec: JsonObject) -> list[FieldError]:
+    """What is wrong with the amounts that a pod and its containers ask for."""
+    errors = _amounts(spec.get("resources") or {}, "spec.resources")
+    for part in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(part) or []):
+            errors.extend(_amounts(container.get("resources") or {}, f"spec.{part}[{index}].resources"))
     return errors
 
 
@@ -272,6 +284,7 @@ def pod(obj: JsonObject) -> list[FieldError]:
     for index, toleration in enumerate(spec.get("tolerations") or []):
         errors.extend(_toleration(toleration, f"spec.tolerations[{index}]"))
     errors.extend(podgroups.member_rules(spec))
+    errors.extend(_amounts(spec.get("resources") or {}, "spec.resources"))
     policy = spec.get("restartPolicy")
     if policy not in {None, "Always", "OnFailure", "Never"}:
         errors.append(not_supported("spec.restartPolicy", policy, ["Always", "OnFailure", "Never"]))

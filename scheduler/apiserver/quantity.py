@@ -54,7 +54,10 @@ def parse(text: str) -> tuple[int, str]:
 @lru_cache(maxsize=8192)
 def canonical(text: str) -> str:
     """The shortest text without loss, in the family the writer chose."""
-    nano, family = parse(text)
+    return _written(*parse(text))
+
+
+def _written(nano: int, family: str) -> str:
     if nano == 0:
         return "0"
     sign, size = ("-" if nano < 0 else ""), abs(nano)
@@ -95,6 +98,12 @@ def canonicalise(amounts: dict[str, Any]) -> None:
     """Rewrite a resource list in place to canonical texts; raises ValueError for what is no quantity."""
     for name, value in amounts.items():
         amounts[name] = _in_a_list(text_of(value))
+
+
+def add(first: Any, second: Any) -> str:
+    """The sum of two, written as the first one is unless that is zero (Quantity.Add)."""
+    (one, family), (other, others) = parse(text_of(first)), parse(text_of(second))
+    return _written(one + other, family if one else others)
 
 
 def nano(amounts: dict[str, Any] | None, name: str) -> int:

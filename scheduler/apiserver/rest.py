@@ -8,7 +8,7 @@ pkg/registry/generic/registry/store.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +19,7 @@ from scheduler.apiserver.binding import check_preconditions
 from scheduler.apiserver.deletion import lets_go
 from scheduler.apiserver.given import GIVEN
 from scheduler.apiserver.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, apply_patch
-from scheduler.apiserver.plugins import Plugins, default_tolerations
+from scheduler.apiserver.plugins import Plugins, default_tolerations, without_nulls
 from scheduler.apiserver.resources import Registry, Resource
 from scheduler.apiserver.status import (
     JsonObject,
@@ -75,15 +75,6 @@ def is_dry_run(query: Query, kind: str = "CreateOptions") -> bool:
     return value == "All"
 
 
-def _without_nulls(value: Any) -> Any:
-    """Go's decoder takes null for absent."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
-
-
 def read_object(resource: Resource, body: bytes) -> JsonObject:
     """A request's object in its stored form, without kind and apiVersion."""
     try:
@@ -96,7 +87,7 @@ def read_object(resource: Resource, body: bytes) -> JsonObject:
     if not isinstance(obj, dict):
         raise bad_request("couldn't get version/kind; json parse error: not an object")
     if b"null" in body and not resource.custom:
-        obj = _without_nulls(obj)
+        obj = without_nulls(obj)
     kind, api_version = obj.pop("kind", None), obj.pop("apiVersion", None)
     if resource.custom and not kind:
         raise bad_request(
@@ -193,6 +184,8 @@ class Writes:
             strategy.prepare_create(resource, obj)
             validation.create(resource, obj)
             self._check_schema(resource, obj)
+            if resource.is_a("Pod"):
+                self._plugins.check_pod(obj)
         await self._admission.validate(target.admission("CREATE", metadata["name"]), obj, None)
         key = resource.key(metadata.get("namespace", ""), metadata["name"])
         if (existing := self._store.get(resource, key)) is not None:
@@ -272,7 +265,7 @@ class Writes:
             whole = msgspec.json.decode(old.full(resource))
             result = apply_patch(content_type, resource.kind, whole, body)
             if b"null" in body and not resource.custom:
-                result = _without_nulls(result)
+                result = without_nulls(result)
             for name in ("kind", "apiVersion"):
                 result.pop(name, None)
             new = to_stored(resource, result)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 
 from scheduler.apiserver import podgroups
-from scheduler.apiserver.defaults import containers
 from scheduler.apiserver.given import GIVEN
+from scheduler.apiserver.podresources import containers, default_pod_level, is_set
 from scheduler.apiserver.quantity import nano
 from scheduler.apiserver.resources import Resource
 from scheduler.apiserver.status import JsonObject
@@ -22,7 +22,7 @@ def timestamp(at: float | None = None) -> str:
 
 def qos_class(spec: JsonObject) -> str:
     """Guaranteed, Burstable or BestEffort, as ComputePodQOS decides."""
-    if spec.get("resources"):
+    if is_set(spec):
         return _requirements_qos(spec["resources"])
     found = {_requirements_qos(container.get("resources") or {}) for container in containers(spec)}
     if len(found) > 1:
@@ -65,6 +65,7 @@ def _create_pod(obj: JsonObject) -> None:
         for term in terms:
             _merge_label_keys(term, term.get("matchLabelKeys") or [], "In", labels)
             _merge_label_keys(term, term.get("mismatchLabelKeys") or [], "NotIn", labels)
+    default_pod_level(spec)
     status: JsonObject = {"phase": "Pending"}
     if spec.get("schedulingGates"):
         status["conditions"] = [

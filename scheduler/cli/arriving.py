@@ -7,10 +7,12 @@ from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.report.wording import count
 from scheduler.whatif import manifest
+from scheduler.whatif.already import still_to_come
 from scheduler.whatif.arrivals import Batch, batches, refuse_twins
+from scheduler.whatif.controllers import KINDS
 from scheduler.whatif.documents import Document
 from scheduler.whatif.gangs.workloads import groups_made, in_groups
-from scheduler.whatif.templates import KINDS
+from scheduler.whatif.manifest import Workload
 from scheduler.whatif.world import World
 
 _PROBLEMS = 8
@@ -43,9 +45,22 @@ class Asked:
             self.added += self._there.added([*held, *made.groups], self._namespace or self._usual)
             complain([f"{named(file)}: {line}" for line in self._there.problems[problems:][:_PROBLEMS]])
             self.not_simulated += manifest.without_pods(held)
-            found = in_groups(manifest.workloads(held), made.jobs)
-            made_here = batches(found, self._there, self._framework, self._namespace, self._usual)
-            earlier, self.batches = self.batches, [*self.batches, *made_here]
-            refuse_twins(made_here, earlier, self._there)
-            counted = zip(found, made_here, strict=True)
-            self.notes += [f"{b.owner}: counted as {count(b.count, 'pod')}" for w, b in counted if w.kind not in KINDS]
+            left_out = manifest.made_by_others(held)
+            if left_out:
+                self.notes.append(f"{count(left_out, 'object')} of {named(file)} left out: others there make them")
+            found = self._batches(in_groups(manifest.workloads(held), made.jobs))
+            for batch in found:
+                if batch.kind not in KINDS and not batch.workload.note:
+                    self.notes.append(f"{batch.owner}: counted as {count(batch.count, 'pod')}")
+            new: list[Batch] = []
+            for batch in found:
+                workloads, notes = still_to_come(batch, self._there)
+                self.notes += notes
+                new += [batch] if workloads == [batch.workload] else self._batches(workloads)
+            earlier, self.batches = self.batches, [*self.batches, *new]
+            refuse_twins(new, earlier, self._there)
+
+    def _batches(self, workloads: list[Workload]) -> list[Batch]:
+        return batches(
+            workloads, self._there, self._framework, self._namespace, self._usual, refused=self.not_simulated
+        )

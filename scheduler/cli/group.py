@@ -21,7 +21,7 @@ from scheduler.model.pod_group import (
     GroupKey,
     PodGroup,
 )
-from scheduler.whatif import claim_templates, manifest
+from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.commands import Written
 from scheduler.whatif.documents import Document, ObjectError
@@ -31,7 +31,7 @@ from scheduler.whatif.gangs.explain import explain_group, in_short
 from scheduler.whatif.gangs.gang import Gang, gang_of
 from scheduler.whatif.gangs.tree import with_tree
 from scheduler.whatif.unheld import lack
-from scheduler.whatif.world import World
+from scheduler.whatif.world import MADE_WITH, World
 
 MEMBERS = 10_000
 """Pods of one workload of a file that are looked at as members."""
@@ -105,7 +105,7 @@ def add_groups(held: Iterable[Document], namespace: str | None, world: World, us
     """Add the pod groups of a file to a cluster, and what their pods are made with; their keys. Raises ObjectError."""
     keys = []
     for document in held:
-        if document.kind in ("PriorityClass", claim_templates.KIND):
+        if document.kind in MADE_WITH:
             world.add_document(document)
         if document.kind in POD_GROUP_KINDS:
             group = world.decode_raw(document.kind, document.raw, document.place)

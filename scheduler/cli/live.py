@@ -21,8 +21,11 @@ from scheduler.whatif.documents import Document, ObjectError
 from scheduler.whatif.world import World
 
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")
+RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", False, "RuntimeClass")
+LIMIT_RANGES = Resource("", "v1", "limitranges", True, "LimitRange")
+RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", True, "ResourceQuota")
 _NEEDED = (NODES, PODS)
-_FOR_NEW_PODS = (PRIORITY_CLASSES, RESOURCE_CLAIM_TEMPLATES)
+_FOR_NEW_PODS = (PRIORITY_CLASSES, RUNTIME_CLASSES, LIMIT_RANGES, RESOURCE_QUOTAS, RESOURCE_CLAIM_TEMPLATES)
 """What only pods from a file need: of others the API server knows the priority, and their claims are made."""
 _WANTED = (*(each for each in WATCHED if each.called in KINDS and each not in _NEEDED), *_FOR_NEW_PODS)
 _OFTEN_ABSENT = (*DEVICES, RESOURCE_CLAIM_TEMPLATES, *GROUPS)
@@ -44,8 +47,8 @@ def listed(
 ) -> tuple[World, str, str]:
     """What the API server has, how to call it in messages, and the namespace that the context names.
 
-    `classes`: list PriorityClasses and ResourceClaimTemplates too, which only a pod from a file needs. `groups`: list
-    PodGroups too, which only waiting pods need. `timeout`: of each request.
+    `classes`: list what pods are made with too, which only a pod from a file needs. `groups`: list PodGroups too, which
+    only waiting pods need. `timeout`: of each request.
 
     Raises kube.ConfigError for unusable settings, InputError when nodes and pods can't be listed.
     """

@@ -12,11 +12,11 @@ from scheduler.framework.spelling import near_names
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.whatif import manifest
-from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.arrivals import Batch, quota_notes
 from scheduler.whatif.commands import Written
+from scheduler.whatif.controllers import KINDS, path_of
 from scheduler.whatif.documents import Document, ObjectError
 from scheduler.whatif.manifest import Workload
-from scheduler.whatif.templates import KINDS, path_of
 from scheduler.whatif.world import World
 
 _LISTED = 8
@@ -103,7 +103,7 @@ def from_file(
         for thing in batch.objects(0):
             world.add(thing)
         pod = batch.pod(0)
-        notes += batch.notes
+        notes += [*batch.notes, *quota_notes([batch], world)]
         unreadable = [warning for warning in pod.shape.warnings if "not a quantity" in warning]
         if unreadable:
             raise ObjectError("\n".join(unreadable))
@@ -122,7 +122,7 @@ def _written(file: str, workload: Workload, world: World, namespace: str | None,
     """The pod as it stands in a file."""
 
     def decode(pod: Mapping[str, Any]) -> Modelled:
-        return world.decode(manifest.completed(pod, namespace, usual, world.priority_classes, []))
+        return world.decode(manifest.completed(workload.made(pod, 0), namespace, usual, world.admission, []))
 
     steps = path_of(workload.kind).split(".") if workload.kind != "Pod" else []
     return Written(workload.pod, decode, file, "".join(f"/{step}" for step in (*steps, "spec")))

@@ -5,6 +5,7 @@ StatefulSet, of devices from templates. So a billion of them take no more room t
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,24 +17,12 @@ from scheduler.model.pod import Pod
 from scheduler.model.storage import ClaimKey, PersistentVolume, PersistentVolumeClaim
 from scheduler.model.taints import untolerated
 from scheduler.whatif import claim_templates, manifest
+from scheduler.whatif.admission import RefusedError, lets
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.manifest import Workload
 from scheduler.whatif.world import World
 
-_DAEMON = [
-    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
-    for key, effect in (
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-    )
-]
-"""What the DaemonSet controller lets its pods tolerate (upstream: daemon/util, AddOrUpdateDaemonPodTolerations)."""
-_HOST_NETWORK = {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists", "effect": "NoSchedule"}
 _WAITS = "WaitForFirstConsumer"
 _DIGITS = 12
 """A name that ends in more digits is not that of a numbered pod."""
@@ -68,7 +57,11 @@ class Batch:
             )
         if profile is not None:
             asked = {**asked, "spec": {**asked["spec"], "schedulerName": profile}}
-        self._whole = manifest.completed(asked, namespace, usual, world.priority_classes, self.notes)
+        self._asked, self._namespace, self._usual = asked, namespace, usual
+        self._whole = self._created(self._asked, 0, self.notes)
+        self._varying = frozenset(workload.numbered(0, "") if workload.numbered else ())
+        """Keys of labels that each of its pods has its own value of."""
+        world.selected |= _named_in(self._whole["spec"])
         self._claims = {str((each.get("metadata") or {}).get("name", "")): each for each in workload.claims}
         self._ephemeral = _ephemeral(self._whole)
         self._templated = list(claim_templates.templated(self._whole["spec"]))
@@ -78,12 +71,25 @@ class Batch:
         first = self._first
         self._uid = f"new/{first.namespace}/"
         self.owner = f"{workload.kind} {first.namespace}/{workload.name}"
+        if workload.note:
+            self.notes.append(f"{self.owner}: {workload.note}")
 
     def find_nodes(self) -> None:
         """Look where a DaemonSet runs; nodes may have been added since it was read."""
         if self._workload.kind == "DaemonSet":
-            self._nodes = _daemon_nodes(self._whole, self._world)
+            space, name = self._first.namespace, self._workload.owner
+            there = {
+                pod.node_name
+                for pod in self._world.placed.values()
+                if pod.namespace == space and pod.owner is not None and pod.owner[:2] == ("DaemonSet", name)
+            }
+            nodes = _daemon_nodes(self._workload.made(self._asked, 0), self._world)
+            self._nodes = [node for node in nodes if node not in there]
             self.count = len(self._nodes)
+            if self.count < len(nodes):
+                self.notes.append(
+                    f"{self.owner}: {len(nodes) - self.count:,} of {len(nodes):,} nodes have its pod already"
+                )
 
     def stop(self, why: str) -> None:
         """Say that the rest of its pods is not tried."""
@@ -91,14 +97,29 @@ class Batch:
         self.notes.append(f"{self.owner}: {why}; the other {self.count - self.made:,} were not tried")
 
     @property
+    def workload(self) -> Workload:
+        """What its pods are made of."""
+        return self._workload
+
+    @property
     def kind(self) -> str:
         """The kind of the workload."""
         return self._workload.kind
 
     @property
+    def whole(self) -> dict[str, Any]:
+        """One of its pods as the API server would store it."""
+        return self._whole
+
+    @property
+    def _varies(self) -> bool:
+        """Whether a label that differs from pod to pod counts, as somebody selects by it."""
+        return bool(self._varying) and self._world.selects(self._varying)
+
+    @property
     def equal(self) -> bool:
         """Whether all pods share a shape, so that what is true of one is true of all."""
-        own = self._claims or self._ephemeral or self._templated
+        own = self._claims or self._ephemeral or self._templated or self._varies
         return self._workload.kind != "DaemonSet" and not own
 
     @property
@@ -106,7 +127,7 @@ class Batch:
         """Whether pods are equal but for claims that are made for each, all of whose templates are there."""
         namespace, known = self._whole["metadata"]["namespace"], self._world.claim_templates
         there = all((namespace, each.template) in known for each in self._templated)
-        return there and self.kind != "DaemonSet"
+        return there and self.kind != "DaemonSet" and not self._varies
 
     def volume_claims(self, number: int) -> set[ClaimKey]:
         """The claims for volumes that are made for a pod."""
@@ -261,23 +282,33 @@ class Batch:
         if said not in self.notes:
             self.notes.append(said)
 
+    def _created(self, pod: Mapping[str, Any], number: int, notes: list[str]) -> dict[str, Any]:
+        """A pod of this template, made by its controller and stored by the API server. Raises ObjectError."""
+        return manifest.completed(
+            self._workload.made(pod, number), self._namespace, self._usual, self._world.admission, notes
+        )
+
     def _decoded(self, number: int) -> Pod:
         """A pod as the API server would have it. Raises ObjectError."""
         name = self._named(number)
-        metadata = {**self._whole["metadata"], "name": name}
+        whole = self._whole
+        if self._nodes:
+            asked = {**self._asked, "spec": _on_one_node(self._asked["spec"], self._nodes[number])}
+            whole = self._created(asked, number, [])
+        elif number and self._varies:
+            whole = self._created(self._asked, number, [])
+        metadata = {**whole["metadata"], "name": name}
         metadata["uid"] = f"new/{metadata['namespace']}/{name}"
-        spec = self._whole["spec"]
+        spec = whole["spec"]
         if self._claims:
             spec = {**spec, "volumes": _with_claims(spec.get("volumes") or [], self._claims, name)}
-        if self._workload.kind == "DaemonSet":
-            spec = _on_one_node(spec, self._nodes[number]) if self._nodes else spec
-            spec = {**spec, "tolerations": [*(spec.get("tolerations") or []), *_daemon_tolerations(spec)]}
-        whole = {**self._whole, "metadata": metadata, "spec": spec}
+        whole = {**whole, "metadata": metadata, "spec": spec}
         if self._templated:
             known = self._world.claim_templates
             made = claim_templates.status(name, spec)
             there = {each.name for each in self._templated if (metadata["namespace"], each.template) in known}
-            whole["status"] = {"resourceClaimStatuses": [each for each in made if each["name"] in there]}
+            statuses = [each for each in made if each["name"] in there]
+            whole["status"] = {**whole.get("status", {}), "resourceClaimStatuses": statuses}
         done = self._world.decode(whole)
         assert isinstance(done, Pod)
         if done.shape.problem:
@@ -286,18 +317,46 @@ class Batch:
 
 
 def batches(
-    workloads: Iterable[Workload], world: World, framework: Framework, namespace: str | None, usual: str
+    workloads: Iterable[Workload],
+    world: World,
+    framework: Framework,
+    namespace: str | None,
+    usual: str,
+    refused: list[str] | None = None,
 ) -> list[Batch]:
-    """The batches of a file's workloads. Raises ObjectError with a line for each that can't be read."""
+    """The batches of a file's workloads; `refused`, if given, gets those whose pods the API server does not create.
+
+    Raises ObjectError with a line for each that can't be read.
+    """
     found, wrong = [], []
     for workload in workloads:
         try:
             found.append(Batch(workload, world, namespace, usual, framework.profile.name))
         except ObjectError as error:
-            wrong.append(f"{workload.place}: {error}" if workload.place else str(error))
+            place = f"{workload.place}: " if workload.place else ""
+            if isinstance(error, RefusedError) and refused is not None:
+                refused.append(f"{place}{workload.kind} {workload.name}: {error}")
+            else:
+                wrong.append(f"{place}{error}")
     if wrong:
         raise ObjectError("\n".join(wrong))
     return found
+
+
+def quota_notes(batches: Iterable[Batch], world: World) -> list[str]:
+    """What ResourceQuotas let be created of the batches, one after the other, where that is not all."""
+    said = []
+    known: dict[str, list[dict[str, Any]]] = {}
+    for batch in batches:
+        namespace = batch.whole["metadata"]["namespace"]
+        if namespace not in known:
+            known[namespace] = world.admission.quotas(namespace, chain(world.placed.values(), world.waiting.values()))
+        verdict = lets(batch.whole, batch.count, known[namespace]) if batch.count else None
+        if verdict is not None:
+            number = f"only {verdict.allowed:,}" if verdict.allowed else "none"
+            lets_so_many = f"ResourceQuota {verdict.quota} lets {number} of {batch.count:,} be created"
+            said.append(f"{batch.owner}: {lets_so_many}: {verdict.why}")
+    return said
 
 
 def refuse_twins(batches: Iterable[Batch], earlier: Iterable[Batch], world: World) -> None:
@@ -332,7 +391,7 @@ def _twin(batch: Batch, singles: Mapping[str, Set[str]], numbered: Mapping[str, 
     alike, other = singles.get(_stem(first), frozenset()), numbered.get(_stem(first))
     if batch.alone:
         return first if first in alike or (other is not None and other.holds(first)) else None
-    if other is not None and other.count:
+    if other is not None and other.count and (other.holds(first) or batch.holds(other.key(0))):
         return first
     return min((key for key in alike if batch.holds(key)), default=None)
 
@@ -366,9 +425,7 @@ def _daemon_nodes(pod: Object, world: World) -> list[str]:
 
     Its template may say Gt and Lt in a cluster with the gate for it only, so these count.
     """
-    spec = pod["spec"]
-    tolerations = [*(spec.get("tolerations") or []), *_daemon_tolerations(spec)]
-    asked = world.decode({**pod, "spec": {**spec, "tolerations": tolerations}})
+    asked = world.decode(pod)
     assert isinstance(asked, Pod)
     shape = asked.shape
     affinity = shape.required_node_affinity
@@ -381,10 +438,6 @@ def _daemon_nodes(pod: Object, world: World) -> list[str]:
     ]
 
 
-def _daemon_tolerations(spec: Object) -> list[dict[str, str]]:
-    return [*_DAEMON, *([_HOST_NETWORK] if spec.get("hostNetwork") else [])]
-
-
 def _on_one_node(spec: dict[str, Any], node: str) -> dict[str, Any]:
     """The pod's spec with the node affinity that the DaemonSet controller gives it."""
     affinity = dict(spec.get("affinity") or {})
@@ -394,3 +447,19 @@ def _on_one_node(spec: dict[str, Any], node: str) -> dict[str, Any]:
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [own]},
     }
     return {**spec, "affinity": affinity}
+
+
+def _named_in(spec: Object) -> set[str]:
+    """Keys of labels that a pod's affinity and spread constraints may name, and other texts in them."""
+    found: set[str] = set()
+    left: list[Any] = [spec.get("affinity"), spec.get("topologySpreadConstraints")]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            found.update(value)
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+        elif isinstance(value, str):
+            found.add(value)
+    return found

@@ -16,6 +16,7 @@ import msgspec
 
 from scheduler.model.mistakes import kind_of
 from scheduler.whatif.broken_json import Span, outlines
+from scheduler.whatif.groups import called
 from scheduler.whatif.yaml_documents import Fault, lowered, yaml_documents, yaml_parts
 from scheduler.whatif.yaml_documents import ObjectError as ObjectError
 
@@ -30,7 +31,7 @@ _LISTS = 8
 
 
 class Document(NamedTuple):
-    """One API object, and where it stands in its text."""
+    """One API object, and where it stands in its text. `kind`: as `scheduler.whatif.groups` calls it."""
 
     kind: str
     raw: bytes | msgspec.Raw
@@ -42,6 +43,7 @@ class _Envelope(msgspec.Struct):
 
     kind: str = ""
     items: list[msgspec.Raw] | None = None
+    version: Any = msgspec.field(name="apiVersion", default="")
 
 
 _ENCODINGS = {
@@ -293,7 +295,7 @@ def _flat(
     envelope = envelope or _envelope.decode(raw)
     if envelope.items is None:
         if kind := envelope.kind or implied:
-            yield Document(kind, bytes(raw), place)
+            yield Document(called(kind, envelope.version), bytes(raw), place)
         else:
             yield Fault(_join(place, f"{_READABLE}, got an object without kind"))
         return
@@ -311,7 +313,7 @@ def _flat(
             else:
                 yield from _flat(item, _join(place, f"items[{i}]"), inner, depth=depth + 1)
         elif kind:
-            yield Document(kind, item, _join(place, f"items[{i}]"))
+            yield Document(called(kind, inner.version or envelope.version), item, _join(place, f"items[{i}]"))
         else:
             yield Fault(_join(place, f"items[{i}]", "kind: Required value"))
 

@@ -1,30 +1,42 @@
-"""A pod as a person wrote it, completed as the API server would on creation: defaults, and what admission adds.
+"""What makes pods in a file, and each pod as the API server would store it.
 
-Mirrors `pkg/apis/core/v1/defaults.go` (requests from limits, host ports of host-network pods)
-and the admission plugins Priority and DefaultTolerationSeconds. LimitRange and RuntimeClass are not applied.
-A workload's manifest stands for the pod that it would create.
+A workload's manifest stands for the pods that it would have made: `scheduler.whatif.controllers` says which.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from scheduler.whatif.admission import Admission
+from scheduler.whatif.controllers import KINDS, Made, made
 from scheduler.whatif.documents import Document, ObjectError, plain
-from scheduler.whatif.templates import KINDS, makes_no_pods, number_of_pods, path_of, templates
-from scheduler.whatif.world import PriorityClass
+from scheduler.whatif.groups import called, makes_no_pods
+from scheduler.whatif.templates import templates
 
-_SYSTEM_PRIORITIES = {
-    "system-cluster-critical": PriorityClass(value=2_000_000_000),
-    "system-node-critical": PriorityClass(value=2_000_001_000),
-}
-_UNREACHABLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_SECONDS = 300
+_TOLERATED = tuple(
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
+    for key, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+"""What the DaemonSet controller lets its pods tolerate (upstream: daemon/util, AddOrUpdateDaemonPodTolerations)."""
+_HOST_NETWORK = {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists", "effect": "NoSchedule"}
+
+
+_NO_LABELS: Mapping[str, str] = {}
 
 
 class Workload(NamedTuple):
     """What makes pods: a pod itself, or an object with a template of them.
 
-    `wanted`: how many; None for a DaemonSet, which wants one on each node. `claims`: those that a StatefulSet makes for
-    each pod; its pods are numbered from `start`.
+    `pod`: as it is written, named after its workload. `wanted`: how many; None for a DaemonSet, which wants one on each
+    node. `claims`: those that a StatefulSet makes for each pod; its pods are numbered from `start`. `labels`: what its
+    controller sets on all its pods; `numbered`: on one, by its number and name. `own`: whether a pod that runs already
+    is one of its, by the pod's labels; None: its owner says it. `owner`: the object's own name. `note`: what to say.
     """
 
     kind: str
@@ -34,6 +46,12 @@ class Workload(NamedTuple):
     wanted: int | None = 1
     claims: Sequence[Mapping[str, Any]] = ()
     start: int = 0
+    labels: Mapping[str, str] = _NO_LABELS
+    numbered: Callable[[int, str], dict[str, str]] | None = None
+    own: Callable[[Mapping[str, str]], bool] | None = None
+    owner: str = ""
+    daemon: bool = False
+    note: str = ""
 
     @property
     def alone(self) -> bool:
@@ -49,17 +67,43 @@ class Workload(NamedTuple):
         """What the names of its pods begin with, before their numbers."""
         return f"{self.name}-"
 
+    def made(self, pod: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """A pod of this template as its controller makes it."""
+        at = self.start + number
+        labels = {**self.labels, **(self.numbered(at, f"{self.prefix}{at}") if self.numbered else {})}
+        done = dict(pod)
+        if labels:
+            metadata = pod.get("metadata") or {}
+            done["metadata"] = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
+        if self.daemon:
+            spec = pod["spec"]
+            given = spec.get("tolerations") or []
+            more = (*_TOLERATED, *([_HOST_NETWORK] if spec.get("hostNetwork") else ()))
+            if isinstance(given, list):
+                done["spec"] = {**spec, "tolerations": [*given, *(each for each in more if each not in given)]}
+        return done
+
 
 def workloads(documents: Iterable[Document]) -> list[Workload]:
-    """What makes pods in a file, in its order.
+    """What makes pods in a file, in its order, but for what another object of the file makes.
 
     Raises ObjectError.
     """
     found: list[Workload] = []
-    for document in documents:
-        if not makes_no_pods(document.kind):
-            found += _workloads(document.kind, plain(document), document.place)
+    held = list(documents)
+    there = _names(held)
+    for document in held:
+        whole = plain(document)
+        if not makes_no_pods(document.kind, whole.get("apiVersion")) and not _made_by(whole, there):
+            found += _workloads(document.kind, whole, document.place)
     return found
+
+
+def made_by_others(documents: Iterable[Document]) -> int:
+    """How many objects of a file are passed over, as another one of it makes them."""
+    held = list(documents)
+    there = _names(held)
+    return sum(_made_by(plain(document), there) for document in held)
 
 
 def pods(documents: Iterable[Document]) -> list[dict[str, Any]]:
@@ -75,131 +119,102 @@ def without_pods(documents: Iterable[Document]) -> list[str]:
     strange = []
     for document in documents:
         kind, _, place = document
-        if kind not in KINDS and not makes_no_pods(kind):
-            whole = plain(document)
-            if not templates(kind, whole):
-                metadata = whole.get("metadata")
-                name = metadata.get("name", "?") if isinstance(metadata, dict) else "?"
-                strange.append(
-                    f"{f'{place}: ' if place else ''}{kind} {name}: it has no pod template that is known here"
-                )
+        whole = plain(document)
+        if kind in KINDS or makes_no_pods(kind, whole.get("apiVersion")):
+            continue
+        if made(kind, whole) is None and not templates(kind, whole):
+            metadata = whole.get("metadata")
+            name = metadata.get("name", "?") if isinstance(metadata, dict) else "?"
+            strange.append(f"{f'{place}: ' if place else ''}{kind} {name}: it has no pod template that is known here")
     return strange
+
+
+_Names = set[tuple[str, str, str]]
+
+
+def _names(documents: Iterable[Document]) -> _Names:
+    """(kind, namespace, name) of the objects of a file that make pods."""
+    found = set()
+    for document in documents:
+        metadata = plain(document).get("metadata")
+        if isinstance(metadata, dict) and document.kind != "Pod":
+            found.add((document.kind, str(metadata.get("namespace") or ""), str(metadata.get("name") or "")))
+    return found
+
+
+def _made_by(whole: Mapping[str, Any], there: _Names) -> bool:
+    """Whether one of these is an object's controller."""
+    metadata = whole.get("metadata")
+    if not isinstance(metadata, dict):
+        return False
+    owners, namespace = metadata.get("ownerReferences"), str(metadata.get("namespace") or "")
+    return any(
+        isinstance(each, dict)
+        and each.get("controller") is True
+        and (called(str(each.get("kind")), each.get("apiVersion")), namespace, str(each.get("name"))) in there
+        for each in (owners if isinstance(owners, list) else ())
+    )
 
 
 def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
     where = f"{place}: " if place else ""
     metadata = _mapping(whole.get("metadata"), f"{where}metadata")
-    namespace = metadata.get("namespace")
+    namespace, name = metadata.get("namespace"), metadata.get("name", "?")
     if namespace is not None and not isinstance(namespace, str):
-        raise ObjectError(f"{where}{kind} {metadata.get('name', '?')}: metadata.namespace: expected text")
-    name = str(metadata.get("name") or metadata.get("generateName") or "pod").removesuffix("-")
-    found = templates(kind, whole)
-    if not found and kind in KINDS:
-        raise ObjectError(f"{where}{kind} {metadata.get('name', '?')}: {path_of(kind)}: expected a mapping")
-    for number, template in enumerate(found):
-        pod = template.pod
-        called = f"{name}-{number}" if len(found) > 1 else name
+        raise ObjectError(f"{where}{kind} {name}: metadata.namespace: expected text")
+    try:
+        known = made(kind, whole)
+    except ObjectError as error:
+        raise ObjectError(f"{where}{kind} {name}: {error}") from None
+    for each in _counted_once(kind, whole, metadata) if known is None else known:
+        pod = each.pod
         if kind != "Pod":
-            own = _mapping(pod.get("metadata"), f"{where}{template.path}.metadata")
+            own = _mapping(pod.get("metadata"), f"{where}{each.path}.metadata")
             kept = {key: own[key] for key in ("labels", "annotations") if key in own}
-            pod = {**pod, "metadata": {"name": called, "namespace": namespace, **kept}}
+            pod = {**pod, "metadata": {"name": each.called, "namespace": namespace, **kept}}
         spec = pod.get("spec")
         if not isinstance(spec, dict) or not spec.get("containers"):
             field = "spec.containers" if isinstance(spec, dict) else "spec"
-            raise ObjectError(f"{where}{kind} {metadata.get('name', '?')}: {field}: Required value")
-        try:
-            count = None if kind == "DaemonSet" else number_of_pods(kind, template)
-        except ObjectError as error:
-            raise ObjectError(f"{where}{kind}: {error}") from None
-        claims = template.beside.get("volumeClaimTemplates") or () if kind == "StatefulSet" else ()
-        if not isinstance(claims, list | tuple) or not all(isinstance(each, dict) for each in claims):
-            raise ObjectError(f"{where}{kind}: spec.volumeClaimTemplates: expected a list of mappings")
-        ordinals = template.beside.get("ordinals") if kind == "StatefulSet" else None
-        start = ordinals.get("start", 0) if isinstance(ordinals, dict) else 0
-        yield Workload(kind, called, place, {"apiVersion": "v1", **pod, "kind": "Pod"}, count, claims, start)
+            raise ObjectError(f"{where}{kind} {name}: {field}: Required value")
+        yield Workload(
+            kind,
+            each.called,
+            place,
+            {"apiVersion": "v1", **pod, "kind": "Pod"},
+            each.wanted,
+            each.claims,
+            each.start,
+            each.labels,
+            each.numbered,
+            each.own,
+            str(metadata.get("name") or ""),
+            daemon=kind == "DaemonSet",
+            note=each.note,
+        )
+
+
+def _counted_once(kind: str, whole: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[Made]:
+    """One pod for each template of a kind that is not known."""
+    name = str(metadata.get("name") or metadata.get("generateName") or "pod").removesuffix("-")
+    found = templates(kind, whole)
+    note = f"how many pods a {kind} makes is not known here: each pod template counts once"
+    return [
+        Made(each.path, each.pod, f"{name}-{number}" if len(found) > 1 else name, note=note)
+        for number, each in enumerate(found)
+    ]
 
 
 def completed(
-    pod: Mapping[str, Any],
-    namespace: str | None,
-    usual: str,
-    priority_classes: Mapping[str, PriorityClass],
-    notes: list[str],
+    pod: Mapping[str, Any], namespace: str | None, usual: str, admission: Admission, notes: list[str]
 ) -> dict[str, Any]:
-    """The pod with what the API server would add, in `namespace`, else its own, else the `usual` one.
+    """The pod as the API server would store it in `namespace`, else its own, else the `usual` one.
 
     `notes` gets what is not known. Raises ObjectError.
     """
     metadata = {key: value for key, value in (pod.get("metadata") or {}).items() if value is not None}
     metadata.setdefault("name", metadata.pop("generateName", "pod"))
-    spec = dict(pod["spec"])
     metadata["namespace"] = namespace or metadata.get("namespace") or usual
-    for field in ("containers", "initContainers"):
-        if isinstance(spec.get(field), list):
-            spec[field] = [_container(each, host=spec.get("hostNetwork") is True) for each in spec[field]]
-    _tolerate_failing_nodes(spec)
-    _prioritise(spec, priority_classes, notes)
-    return {**pod, "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-def _container(container: Any, *, host: bool) -> Any:
-    """Requests default to limits; on the host's network every container port is a host port."""
-    if not isinstance(container, dict):
-        return container
-    done = dict(container)
-    resources = done.get("resources")
-    if isinstance(resources, dict) and isinstance(resources.get("limits"), dict):
-        requests = resources.get("requests") or {}
-        if isinstance(requests, dict):
-            done["resources"] = {**resources, "requests": {**resources["limits"], **requests}}
-    if isinstance(done.get("ports"), list):
-        done["ports"] = [_port(port, host=host) for port in done["ports"]]
-    return done
-
-
-def _port(port: Any, *, host: bool) -> Any:
-    if not isinstance(port, dict):
-        return port
-    done = {"protocol": "TCP", **port}
-    if host and not done.get("hostPort"):
-        done["hostPort"] = done.get("containerPort", 0)
-    return done
-
-
-def _tolerate_failing_nodes(spec: dict[str, Any]) -> None:
-    """DefaultTolerationSeconds: five minutes on a node that is not ready or unreachable."""
-    tolerations = spec.get("tolerations") or []
-    if not isinstance(tolerations, list):
-        return
-    added = [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _SECONDS}
-        for key in _UNREACHABLE
-        if not any(isinstance(t, dict) and t.get("key") in (key, None, "") and _no_execute(t) for t in tolerations)
-    ]
-    spec["tolerations"] = [*tolerations, *added]
-
-
-def _no_execute(toleration: Mapping[str, Any]) -> bool:
-    return toleration.get("effect") in ("NoExecute", None, "")
-
-
-def _prioritise(spec: dict[str, Any], classes: Mapping[str, PriorityClass], notes: list[str]) -> None:
-    """Priority: the class's value, else that of the global default, else 0."""
-    if spec.get("priority") is not None:
-        return
-    name = spec.get("priorityClassName")
-    if name is not None and not isinstance(name, str):
-        raise ObjectError("spec.priorityClassName: expected text")
-    if name:
-        found = classes.get(name) or _SYSTEM_PRIORITIES.get(name)
-        if found is None:
-            notes.append(f"the PriorityClass {name} is not known: the pod counts as priority 0")
-    else:
-        found = max((c for c in classes.values() if c.global_default), key=lambda c: c.value, default=None)
-    if found is not None:
-        spec["priority"] = found.value
-        if found.preemption_policy and not spec.get("preemptionPolicy"):
-            spec["preemptionPolicy"] = found.preemption_policy
+    return admission.created({**pod, "kind": "Pod", "metadata": metadata}, notes)
 
 
 def _mapping(value: Any, path: str) -> dict[str, Any]:

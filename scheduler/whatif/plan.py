@@ -15,7 +15,7 @@ from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey, PodGroup
-from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.arrivals import Batch, quota_notes
 from scheduler.whatif.claimed_crowd import place_crowd
 from scheduler.whatif.claims import given
 from scheduler.whatif.disruptions import UNGUARDED
@@ -62,6 +62,7 @@ def plan(
     simulation.put_all(things)
     for batch in batches:
         batch.find_nodes()
+    refused = quota_notes(batches, world)
     drained = Drain(simulation, drain, name, force=force, only_wait={pod.uid for pod in others})
     _create(simulation, framework, batches)
     simulation.settle()
@@ -73,7 +74,7 @@ def plan(
     placed = _placed(simulation, drained.moved, drained.was)
     listed: list[Placed] = [*placed, *_listed(simulation, batches, LISTED - len(placed))]
     told = [_told(simulation, batch) for batch in batches]
-    said = [*notes, *(note for batch in batches for note in batch.notes)]
+    said = [*notes, *refused, *(note for batch in batches for note in batch.notes)]
     if drained.leaving:
         first, more = drained.leaving[0], len(drained.leaving) - 1
         which = f"{first} and {more:,} more are" if more else f"{first} is"

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from scheduler.model.kinds import KINDS
-from scheduler.whatif import claim_templates
 from scheduler.whatif.documents import ObjectError
+from scheduler.whatif.world import MADE_WITH
 
 Object = dict[str, Any]
-KEPT = frozenset((*KINDS, "PriorityClass", claim_templates.KIND))
+KEPT = frozenset((*KINDS, *MADE_WITH))
 """Kinds of which anything is kept."""
 _METADATA = (
     "name",

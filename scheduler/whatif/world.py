@@ -1,13 +1,16 @@
 """A cluster built from plain API objects: a dump, a vector, a test, what a live API server listed."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
+from scheduler.apiserver import defaults
+from scheduler.apiserver.status import StatusError
 from scheduler.model import wire
 from scheduler.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.model.kinds import KINDS, SELECTING, Decoder, Modelled
@@ -15,13 +18,16 @@ from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
+from scheduler.model.selectors import LabelSelector
+from scheduler.model.shape import PodShape
 from scheduler.model.storage import STORAGE_KINDS
 from scheduler.state.cluster import Cluster
-from scheduler.whatif import claim_templates
+from scheduler.whatif import admission, claim_templates
+from scheduler.whatif.admission import Admission
 from scheduler.whatif.documents import Document, ObjectError, plain
 from scheduler.whatif.places import complaint
 
-__all__ = ["ObjectError", "PriorityClass", "World"]
+__all__ = ["ObjectError", "World"]
 
 _NAMESPACED = frozenset(
     (
@@ -36,22 +42,12 @@ _NAMESPACED = frozenset(
 )
 DUMP = "Dump"
 """What `berth dump` writes beside the objects: the kinds of which it holds all."""
+MADE_WITH = (*admission.KINDS, claim_templates.KIND)
+"""Kinds that API server and controllers read when they make pods."""
 _WRONG = 100
 """Wrong objects of a dump that are told at once."""
 _BETA = ("", "beta.")
 _MALFORMED = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError)
-
-
-class PriorityClass(Struct, rename="camel"):
-    """What a pod's priorityClassName stands for."""
-
-    value: int = 0
-    global_default: bool = False
-    preemption_policy: str | None = None
-    metadata: wire.ObjectMeta = field(default_factory=wire.ObjectMeta)
-
-
-_priority_class = msgspec.json.Decoder(PriorityClass)
 
 
 class World:
@@ -63,7 +59,9 @@ class World:
         self.waiting: dict[str, Pod] = {}
         self.placed: dict[str, Pod] = {}
         self.finished: dict[str, Pod] = {}
-        self.priority_classes: dict[str, PriorityClass] = {}
+        self.admission = Admission()
+        self.selected: set[str] = set()
+        """Keys of labels by which pods of files select others."""
         self.claim_templates: dict[tuple[str, str], dict[str, Any]] = {}
         """(namespace, name) → ResourceClaimTemplate."""
         self.default_class = ""
@@ -108,7 +106,7 @@ class World:
             raise ObjectError("\n".join(wrong))
 
     def added(self, documents: Iterable[Document], namespace: str = "default") -> list[Modelled]:
-        """The objects of a file that come to the cluster later, but for pods; PriorityClasses count at once.
+        """The objects of a file that come to the cluster later, but for pods; what pods are made with counts at once.
 
         `namespace`: of pod groups that name none, as their pods are in it, too. Raises ObjectError.
         """
@@ -116,7 +114,7 @@ class World:
         for document in documents:
             kind, raw, place = document
             if kind in KINDS and kind != "Pod":
-                thing = self.decode_raw(kind, raw, place)
+                thing = self.decode_raw(kind, _as_read(kind, raw), place)
                 if isinstance(thing, PodGroup):
                     key = thing.key._replace(namespace=thing.namespace or namespace)
                     thing = replace(thing, key=key, uid=thing.uid or f"new/{thing.kind}/{key}")
@@ -126,17 +124,17 @@ class World:
                     self.problems += [f"Node {thing.name}: {problem}" for problem in thing.problems]
                 self._refuse_twin(kind, thing, place)
                 found.append(thing)
-            elif kind in ("PriorityClass", claim_templates.KIND):
+            elif kind in MADE_WITH:
                 self.add_document(document)
         return found
 
     def add_what_pods_are_made_with(self, documents: Iterable[Document]) -> None:
-        """Add what API server and controllers read of a file when they make its pods: classes, templates of claims.
+        """Add what API server and controllers read of a file when they make its pods (`MADE_WITH`).
 
         Raises ObjectError.
         """
         for document in documents:
-            if document.kind in ("PriorityClass", claim_templates.KIND):
+            if document.kind in MADE_WITH:
                 self.add_document(document)
 
     def add_document(self, document: Document, source: str = "") -> None:
@@ -149,17 +147,16 @@ class World:
             self.events.append(raw)
         elif kind == DUMP:
             self._kinds.update(plain(document).get("kinds") or ())
-        elif kind == "PriorityClass":
-            found = self._decoded(kind, raw, _priority_class.decode, place)
-            self.priority_classes[found.metadata.name] = found
+        elif kind in admission.KINDS:
+            self.admission.add(document)
         elif kind == claim_templates.KIND:
             self._add_claim_template(document)
         elif kind in KINDS:
-            thing = self.decode_raw(kind, raw, place)
+            thing = self.decode_raw(kind, _as_read(kind, raw), place)
             if kind == "StorageClass" and _is_default(raw):
                 self.default_class = thing.name
             if not thing.namespace and kind in _NAMESPACED:
-                thing = self.decode_raw(kind, _in_default_namespace(raw), place)
+                thing = self.decode_raw(kind, _in_default_namespace(_as_read(kind, raw)), place)
             self._refuse_twin(kind, thing, _spot(source, place))
             if isinstance(thing, Pod) and not thing.node_name:
                 self._raw[thing.key] = raw
@@ -248,6 +245,19 @@ class World:
             case kind if kind in POD_GROUP_KINDS or kind == COMPOSITE_KIND:
                 cluster.pod_groups.drop(GroupKey(namespace, name, api_of_kind(kind)))
 
+    def selects(self, keys: frozenset[str]) -> bool:
+        """Whether anything selects pods by one of these keys of labels."""
+        if not keys.isdisjoint(self.selected):
+            return True
+        pods = chain(self.placed.values(), self.waiting.values())
+        shapes = list({id(pod.shape): pod.shape for pod in pods}.values())
+        if any(not keys.isdisjoint(constraint.match_label_keys) for shape in shapes for constraint in shape.spread):
+            return True
+        of_pods = (selector for shape in shapes for selector in _selectors(shape))
+        spaces = chain.from_iterable(of_kind.values() for of_kind in self.cluster.selecting.values())
+        of_objects = (each.selector for named in spaces for each in named.values())
+        return any(each.key in keys for found in chain(of_pods, of_objects) for each in found.requirements)
+
     def take(self, pod: Pod) -> None:
         """Take a placed pod off its node, as if it were still to be scheduled."""
         self.cluster.drop_pod(pod.uid)
@@ -306,6 +316,32 @@ class _Named(Struct):
     """The little that says which object could not be read."""
 
     metadata: dict[str, Any] = {}
+
+
+def _selectors(shape: PodShape) -> Iterator[LabelSelector]:
+    """How a pod of this shape selects others."""
+    for term in chain(shape.affinity_terms, shape.anti_affinity_terms):
+        yield term.selector
+    for weighted in shape.preferred_pod_terms:
+        yield weighted.term.selector
+    for constraint in shape.spread:
+        yield constraint.selector
+
+
+_UNSAID = {"Pod": b'"schedulerName"', "Node": b'"allocatable"'}
+"""Kind → what the API server always says of it: an object without was written by hand."""
+
+
+def _as_read(kind: str, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
+    """The object with the defaults that the API server shows. One that is malformed stays: its decoder says why."""
+    if kind not in _UNSAID or _UNSAID[kind] in bytes(raw):
+        return raw
+    try:
+        found = msgspec.json.decode(raw)
+        defaults.apply(kind, found)
+    except (*_MALFORMED, StatusError, AttributeError, TypeError, KeyError):
+        return raw
+    return wire.encode(found)
 
 
 def _is_default(raw: bytes | msgspec.Raw) -> bool:

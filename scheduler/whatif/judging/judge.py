@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from scheduler.whatif.documents import Document, plain
+from scheduler.whatif.controllers import made
+from scheduler.whatif.documents import Document, ObjectError, plain
 from scheduler.whatif.judging import rules
 from scheduler.whatif.judging.schema import Misfit, fitting, meant, said, schemas
 from scheduler.whatif.judging.twice import twice
-from scheduler.whatif.templates import templates
+from scheduler.whatif.templates import Template, templates
 
 _MOST = 20
 _SELECTING = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
@@ -96,12 +97,18 @@ def _of_unknown_kind(found: Mapping[str, Any], kind: str, comparing: bool) -> It
     fitting(found.get("metadata"), _METADATA, of_metadata, "metadata")
     yield from (misfit.text for misfit in of_metadata)
     yield from _unnamed(found)
-    for template in templates(kind, found):
+    try:
+        known = made(kind, found)
+    except ObjectError as error:
+        yield str(error)
+        return
+    for template in templates(kind, found) if known is None else known:
         misfits: list[Misfit] = []
         fits = fitting(template.pod, _TEMPLATE, misfits, template.path)
         yield from (misfit.text for misfit in misfits)
         yield from _besides(misfits, rules.pod(fits, f"{template.path}.", comparing=comparing))
-        yield from rules.counts(template.beside, template.path.rpartition(".")[0] or "spec")
+        if isinstance(template, Template):
+            yield from rules.counts(template.beside, template.path.rpartition(".")[0] or "spec")
 
 
 def _against_rules(found: Mapping[str, Any], kind: str, comparing: bool) -> Iterator[str]:

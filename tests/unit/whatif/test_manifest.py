@@ -5,21 +5,30 @@ from typing import Any
 
 import pytest
 
+from scheduler.whatif.admission import Admission
 from scheduler.whatif.documents import Document, ObjectError
 from scheduler.whatif.manifest import completed, pods
-from scheduler.whatif.world import PriorityClass
 
 Object = dict[str, Any]
 SPEC: Object = {"containers": [{"name": "c", "image": "i"}]}
-CLASSES = {
-    "high": PriorityClass(value=1000, preemption_policy="Never"),
-    "usual": PriorityClass(value=5, global_default=True),
-}
+CLASSES: list[Object] = [
+    {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"},
+    {"metadata": {"name": "usual"}, "value": 5, "globalDefault": True},
+    {"metadata": {"name": "higher"}, "value": 6, "globalDefault": True},
+]
 
 
-def complete(spec: Object, notes: list[str] | None = None, classes: dict[str, PriorityClass] | None = None) -> Object:
+def knowing(classes: list[Object]) -> Admission:
+    """Admission in a cluster that has these PriorityClasses."""
+    found = Admission()
+    for each in classes:
+        found.add(Document("PriorityClass", json.dumps(each).encode(), ""))
+    return found
+
+
+def complete(spec: Object) -> Object:
     """The spec of a completed pod."""
-    whole = completed({"metadata": {"name": "p"}, "spec": SPEC | spec}, None, "ns", classes or {}, notes or [])
+    whole = completed({"metadata": {"name": "p"}, "spec": SPEC | spec}, None, "ns", Admission(), [])
     spec_after: Object = whole["spec"]
     return spec_after
 
@@ -58,19 +67,42 @@ def test_containers(spec: Object, want: Object) -> None:
 @pytest.mark.parametrize(
     ("spec", "classes", "want"),
     [
-        pytest.param({}, {}, (None, None, 0), id="none"),
-        pytest.param({}, CLASSES, (5, None, 0), id="the global default"),
+        pytest.param({}, [], (0, "PreemptLowerPriority", 0), id="none"),
+        pytest.param({}, CLASSES, (5, "PreemptLowerPriority", 0), id="the lowest global default"),
         pytest.param({"priorityClassName": "high"}, CLASSES, (1000, "Never", 0), id="a class"),
-        pytest.param({"priorityClassName": "system-node-critical"}, {}, (2_000_001_000, None, 0), id="a system class"),
-        pytest.param({"priority": 7, "priorityClassName": "high"}, CLASSES, (7, None, 0), id="set already"),
-        pytest.param({"priorityClassName": "nope"}, CLASSES, (None, None, 1), id="unknown, which is noted"),
+        pytest.param(
+            {"priorityClassName": "system-node-critical"}, [], (2_000_001_000, "PreemptLowerPriority", 0), id="system"
+        ),
+        pytest.param(
+            {"priority": 7, "priorityClassName": "of-another"},
+            CLASSES,
+            (7, "PreemptLowerPriority", 0),
+            id="set already",
+        ),
+        pytest.param({"priority": 7}, [], (7, "PreemptLowerPriority", 0), id="set already, and no class is known"),
+        pytest.param(
+            {"priorityClassName": "nope"}, CLASSES, (0, "PreemptLowerPriority", 1), id="unknown, which is noted"
+        ),
     ],
 )
-def test_priority(spec: Object, classes: dict[str, PriorityClass], want: tuple[Any, Any, int]) -> None:
+def test_priority(spec: Object, classes: list[Object], want: tuple[Any, Any, int]) -> None:
     """The priority comes from the class, the global default, or is 0."""
     notes: list[str] = []
-    done = completed({"metadata": {}, "spec": SPEC | spec}, None, "ns", classes, notes)["spec"]
+    done = completed({"metadata": {}, "spec": SPEC | spec}, None, "ns", knowing(classes), notes)["spec"]
     assert (done.get("priority"), done.get("preemptionPolicy"), len(notes)) == want
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"priority": 7}, "the integer value of priority"),
+        ({"priorityClassName": "high", "preemptionPolicy": "PreemptLowerPriority"}, "PreemptionPolicy"),
+    ],
+)
+def test_a_pod_may_not_choose_its_priority(spec: Object, says: str) -> None:
+    """The class decides."""
+    with pytest.raises(ObjectError, match=f"the API server refuses its pods.*{says}"):
+        completed({"metadata": {}, "spec": SPEC | spec}, None, "ns", knowing(CLASSES), [])
 
 
 def test_tolerates_failing_nodes_for_a_while() -> None:
@@ -83,9 +115,9 @@ def test_tolerates_failing_nodes_for_a_while() -> None:
 def test_namespaces() -> None:
     """The one asked for, else the pod's own, else the usual one."""
     mine = {"metadata": {"name": "p", "namespace": "mine"}, "spec": SPEC}
-    assert completed(mine, "asked", "usual", {}, [])["metadata"]["namespace"] == "asked"
-    assert completed(mine, None, "usual", {}, [])["metadata"]["namespace"] == "mine"
-    assert completed({"spec": SPEC}, None, "usual", {}, [])["metadata"]["namespace"] == "usual"
+    assert completed(mine, "asked", "usual", Admission(), [])["metadata"]["namespace"] == "asked"
+    assert completed(mine, None, "usual", Admission(), [])["metadata"]["namespace"] == "mine"
+    assert completed({"spec": SPEC}, None, "usual", Admission(), [])["metadata"]["namespace"] == "usual"
 
 
 def document(made: Object) -> Document:
@@ -132,4 +164,4 @@ def test_refuses(made: Object, said: str) -> None:
 def test_a_class_that_is_no_name() -> None:
     """Files that nobody judged may hold anything."""
     with pytest.raises(ObjectError, match=r"spec\.priorityClassName: expected text"):
-        completed({"metadata": {"name": "p"}, "spec": {"priorityClassName": []}}, None, "default", {}, [])
+        completed({"metadata": {"name": "p"}, "spec": {"priorityClassName": []}}, None, "default", Admission(), [])

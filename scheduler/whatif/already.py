@@ -1,0 +1,103 @@
+"""Which pods of a file's workloads are in the cluster already: only the others are new.
+
+They are matched by their owner, or by the labels that an operator sets. A Deployment whose pods of before ask for
+something else is rolled out: all pods of its new revision come, beside those of the old one. So does one whose pods
+select by their own pod-template-hash, as the hash that a file's template will get is not known.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from scheduler.model.pod import Pod
+from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.manifest import Workload
+from scheduler.whatif.world import World
+
+_HASHES = {"Deployment": "pod-template-hash", "Rollout": "rollouts-pod-template-hash"}
+"""Kinds whose pods are owned by a ReplicaSet → the label that tells their revisions apart."""
+_NUMBERS = {"StatefulSet": "apps.kubernetes.io/pod-index", "Job": "batch.kubernetes.io/job-completion-index"}
+"""Kinds whose pods have numbers → the label that says which."""
+_NEVER = ("Pod", "PodTemplate", "CronJob", "DaemonSet")
+"""Kinds of which nothing is matched here: a run of a CronJob is new, and a DaemonSet's nodes are looked at later."""
+
+
+def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]]:
+    """The workload of a batch as far as its pods are not there yet, and what to say of it."""
+    workload = batch.workload
+    there = [] if workload.kind in _NEVER else list(_its(batch, world))
+    label = _HASHES.get(workload.kind, "")
+    notes = []
+    if label and there:
+        first = batch.pod(0)
+        same = [pod for pod in there if _asks_the_same(pod, first)]
+        if len(same) < len(there):
+            others = len(there) - len(same)
+            notes.append(f"{batch.owner}: {others:,} pods of another revision run beside the new ones")
+        there = same
+        if there and label in there[0].labels:
+            workload = workload._replace(labels={**workload.labels, label: there[0].labels[label]})
+    wanted = workload.wanted or 0
+    if not there:
+        return [workload], notes
+    notes.append(f"{batch.owner}: {len(there):,} of its {wanted:,} pods are there already")
+    number = _NUMBERS.get(workload.kind, "")
+    if workload.numbered is not None and number:
+        return _gaps(workload, wanted, {_number(pod, number) for pod in there}), notes
+    left = max(0, wanted - len(there))
+    return [workload._replace(start=workload.start + len(there), wanted=left)], notes
+
+
+def _its(batch: Batch, world: World) -> Iterator[Pod]:
+    """The pods of a workload that the cluster has, but for those that are being deleted."""
+    namespace = batch.key(0).partition("/")[0]
+    for pod in chain(world.placed.values(), world.waiting.values()):
+        if pod.namespace == namespace and not pod.terminating and _is_its(pod, batch.workload):
+            yield pod
+
+
+def _is_its(pod: Pod, workload: Workload) -> bool:
+    if workload.own is not None:
+        return workload.own(pod.labels)
+    if pod.owner is None:
+        return False
+    kind, name, _ = pod.owner
+    label = _HASHES.get(workload.kind)
+    if label is None:
+        return (kind, name) == (workload.kind.partition(".")[0], workload.owner)
+    by_hash = f"{workload.owner}-{pod.labels[label]}" if label in pod.labels else ""
+    return kind == "ReplicaSet" and (name == by_hash or name.rpartition("-")[0] == workload.owner)
+
+
+def _asks_the_same(pod: Pod, other: Pod) -> bool:
+    """Whether two pods ask for the same room and the same places."""
+    return _asked(pod) == _asked(other)
+
+
+def _asked(pod: Pod) -> tuple[object, ...]:
+    shape = pod.shape
+    return (
+        shape.requests,
+        shape.node_selector,
+        shape.required_node_affinity,
+        shape.affinity_terms,
+        shape.anti_affinity_terms,
+        shape.preferred_pod_terms,
+        shape.spread,
+    )
+
+
+def _number(pod: Pod, label: str) -> int:
+    """The number of a pod, by its label or its name; -1 where neither says it."""
+    text = pod.labels.get(label) or pod.name.rpartition("-")[2]
+    return int(text) if text.isdecimal() else -1
+
+
+def _gaps(workload: Workload, wanted: int, there: set[int]) -> list[Workload]:
+    """The workload for each run of numbers that no pod has."""
+    found: list[Workload] = []
+    begin = first = workload.start
+    for number in [*sorted(each for each in there if first <= each < first + wanted), first + wanted]:
+        if number > begin:
+            found.append(workload._replace(start=begin, wanted=number - begin))
+        begin = number + 1
+    return found or [workload._replace(wanted=0)]

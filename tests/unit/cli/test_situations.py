@@ -1,0 +1,554 @@
+"""Situations from public threads: what a file becomes, and which objects are read, as a cluster would have it.
+
+The files of `situations` came with the answers; others of their kinds are written here.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.builders import node, pod
+from tests.unit.cli.conftest import Berth
+
+Object = dict[str, Any]
+FILES = Path(__file__).parent / "situations"
+ALL = str(FILES / "cl.yaml")
+"""Three nodes of 8 CPU, of which k1 is tainted; a RuntimeClass, a LimitRange and a ResourceQuota."""
+
+
+def placed(found: Object) -> dict[str, tuple[int, dict[str, int]]]:
+    """Workload → how many pods it has to place, and on which nodes how many went."""
+    return {each["workload"]: (each["wanted"], each["nodes"]) for each in found["workloads"]}
+
+
+def simulated(berth: Berth, file: str, cluster: str, code: int) -> Object:
+    """What simulate says of a file in `situations`, or of one here."""
+    path, there = FILES / file, FILES / cluster
+    found = berth("simulate", "-f", str(path if path.exists() else file), "--cluster", str(there), "-o", "json")
+    assert (found.code, found.err) == (code, "")
+    answer: Object = json.loads(found.out)
+    return answer
+
+
+def write(name: str, *documents: Any) -> str:
+    """A file in the command's directory."""
+    Path(name).write_text(yaml.safe_dump_all(documents))
+    return str(Path(name).resolve())
+
+
+def template(labels: Object | None = None, **spec: Any) -> Object:
+    """A pod template."""
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    return {"metadata": {"labels": labels or {"app": "web"}}, "spec": {"containers": [container], **spec}}
+
+
+def apart(key: str, **more: Any) -> Object:
+    """Anti-affinity by node to pods that have a label."""
+    selector = {"matchExpressions": [{"key": key, "operator": "Exists"}]}
+    term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname", **more}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def workload(kind: str, version: str, name: str, spec: Object) -> Object:
+    """An object that makes pods."""
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("file", "cluster", "code", "want"),
+    [
+        ("01-runtimeclass/kata.yaml", "cl.yaml", 1, {"Deployment default/vm": (8, {"k1": 6})}),
+        ("02-limitrange-quota/lim.yaml", "cl.yaml", 1, {"Deployment default/small": (100, {"n1": 8, "n2": 8})}),
+        (
+            "04-labelkeys-in-affinity/f3.json",
+            "04-labelkeys-in-affinity/f3cl.json",
+            1,
+            {"Deployment default/web": (2, {"n": 1})},
+        ),
+        (
+            "05-labels-of-controllers/job2.json",
+            "05-labels-of-controllers/jcl.json",
+            1,
+            {"Job default/j": (3, {"n1": 1, "n2": 1})},
+        ),
+        (
+            "05-labels-of-controllers/sts.json",
+            "05-labels-of-controllers/jcl.json",
+            1,
+            {"StatefulSet default/web": (3, {"n1": 1, "n2": 1})},
+        ),
+        (
+            "05-labels-of-controllers/dep_hash.json",
+            "05-labels-of-controllers/jcl.json",
+            1,
+            {"Deployment default/web": (3, {"n1": 1, "n2": 1})},
+        ),
+        (
+            "05-labels-of-controllers/i.json",
+            "05-labels-of-controllers/icl.json",
+            0,
+            {"Deployment default/web": (4, {"w1": 2, "w2": 2})},
+        ),
+        (
+            "18-workload-already-there/web.json",
+            "18-workload-already-there/cl.json",
+            0,
+            {"Deployment default/web": (1, {"n1": 1})},
+        ),
+    ],
+)
+def test_where_the_pods_of_a_file_go(
+    berth: Berth, file: str, cluster: str, code: int, want: dict[str, tuple[int, dict[str, int]]]
+) -> None:
+    """They are what API server and controllers make of it."""
+    assert placed(simulated(berth, file, cluster, code)) == want
+
+
+@pytest.mark.parametrize(
+    ("file", "pods"),
+    [
+        ("06-how-many-pods/lws.yaml", 12),
+        ("06-how-many-pods/ray.yaml", 9),
+        ("06-how-many-pods/jobset.yaml", 7),
+        ("06-how-many-pods/scron.yaml", 0),
+        ("07-kind-without-group/vc.yaml", 5),
+        ("07-kind-without-group/knative.yaml", 3),
+        ("18-workload-already-there/getall.json", 2),
+    ],
+)
+def test_how_many_pods_a_file_makes(berth: Berth, file: str, pods: int) -> None:
+    """By kind and API group; what another object of the file makes counts with that."""
+    found = berth("simulate", "-f", str(FILES / file), "--cluster", ALL, "-o", "json")
+    assert found.err == ""
+    assert sum(count for count, _ in placed(json.loads(found.out)).values()) == pods
+
+
+JOB = {"template": {"spec": {**template()["spec"], "restartPolicy": "Never"}}}
+OTHERS = {
+    "lws without a leader's template": (
+        workload(
+            "LeaderWorkerSet",
+            "leaderworkerset.x-k8s.io/v1",
+            "l",
+            {"replicas": 2, "leaderWorkerTemplate": {"size": 5, "workerTemplate": template()}},
+        ),
+        10,
+    ),
+    "a JobSet that is suspended": (
+        workload(
+            "JobSet",
+            "jobset.x-k8s.io/v1alpha2",
+            "j",
+            {"suspend": True, "replicatedJobs": [{"name": "w", "replicas": 3, "template": {"spec": JOB}}]},
+        ),
+        0,
+    ),
+    "a RayCluster with a group that is suspended, and one below its least": (
+        workload(
+            "RayCluster",
+            "ray.io/v1",
+            "r",
+            {
+                "headGroupSpec": {"template": template()},
+                "workerGroupSpecs": [
+                    {"groupName": "a", "replicas": 4, "suspend": True, "template": template()},
+                    {"groupName": "b", "replicas": 1, "minReplicas": 2, "maxReplicas": 9, "template": template()},
+                ],
+            },
+        ),
+        3,
+    ),
+    "a RayService": (
+        workload(
+            "RayService",
+            "ray.io/v1",
+            "r",
+            {
+                "rayClusterConfig": {
+                    "headGroupSpec": {"template": template()},
+                    "workerGroupSpecs": [{"groupName": "a", "replicas": 2, "template": template()}],
+                }
+            },
+        ),
+        3,
+    ),
+    "an MPIJob": (
+        workload(
+            "MPIJob",
+            "kubeflow.org/v2beta1",
+            "m",
+            {
+                "mpiReplicaSpecs": {
+                    "Launcher": {"replicas": 1, "template": template()},
+                    "Worker": {"replicas": 4, "template": template()},
+                }
+            },
+        ),
+        5,
+    ),
+    "a PyTorchJob that is suspended": (
+        workload(
+            "PyTorchJob",
+            "kubeflow.org/v1",
+            "p",
+            {
+                "runPolicy": {"suspend": True},
+                "pytorchReplicaSpecs": {"Worker": {"replicas": 4, "template": template()}},
+            },
+        ),
+        0,
+    ),
+    "a Rollout": (workload("Rollout", "argoproj.io/v1alpha1", "r", {"replicas": 6, "template": template()}), 6),
+    "a Job of which three of five have ended": (
+        {**workload("Job", "batch/v1", "j", {"parallelism": 5, "completions": 5, **JOB}), "status": {"succeeded": 3}},
+        2,
+    ),
+    "a Job without completions": (workload("Job", "batch/v1", "j", {"parallelism": 4, **JOB}), 4),
+    "a Job of another controller": (
+        workload("Job", "batch/v1", "j", {"managedBy": "kueue.x-k8s.io/multikueue", "parallelism": 4, **JOB}),
+        0,
+    ),
+    "an indexed Job": (
+        workload(
+            "Job",
+            "batch/v1",
+            "j",
+            {"completionMode": "Indexed", "parallelism": 3, "completions": 9, "backoffLimitPerIndex": 1, **JOB},
+        ),
+        3,
+    ),
+    "a Knative Service that begins with none": (
+        workload(
+            "Service",
+            "serving.knative.dev/v1",
+            "k",
+            {"template": {**template(), "metadata": {"annotations": {"autoscaling.knative.dev/initial-scale": "0"}}}},
+        ),
+        0,
+    ),
+    "a kind that nobody knows": (workload("Thing", "example.test/v1", "t", {"replicas": 7, "template": template()}), 1),
+    "another group's StatefulSet": (
+        workload("StatefulSet", "example.test/v1", "t", {"replicas": 7, "template": template()}),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_how_many_pods_others_make(berth: Berth, name: str) -> None:
+    """Other members of the same kind."""
+    made, pods = OTHERS[name]
+    found = berth("simulate", "-f", write("f.yaml", made), "--cluster", ALL, "-o", "json")
+    assert found.err == ""
+    answer = json.loads(found.out)
+    assert sum(count for count, _ in placed(answer).values()) == pods
+    assert ("is not known here" in " ".join(answer["notes"])) == ("example.test" in made["apiVersion"])
+
+
+@pytest.mark.parametrize(
+    ("made", "key"),
+    [
+        (
+            workload("Job", "batch/v1", "j", {"parallelism": 3, "completionMode": "Indexed", "completions": 3, **JOB}),
+            "batch.kubernetes.io/job-completion-index",
+        ),
+        (workload("Job", "batch/v1", "j", {"parallelism": 3, **JOB}), "controller-uid"),
+        (
+            workload("StatefulSet", "apps/v1", "s", {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}}),
+            "statefulset.kubernetes.io/pod-name",
+        ),
+        (
+            workload("StatefulSet", "apps/v1", "s", {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}}),
+            "controller-revision-hash",
+        ),
+        (workload("Rollout", "argoproj.io/v1alpha1", "r", {"replicas": 3}), "rollouts-pod-template-hash"),
+    ],
+)
+def test_labels_that_controllers_set_count(berth: Berth, made: Object, key: str) -> None:
+    """Pods that keep away from such a label keep away from each other."""
+    given = template(affinity=apart(key), **({"restartPolicy": "Never"} if made["kind"] == "Job" else {}))
+    made = {**made, "spec": {**made["spec"], "template": given}}
+    answer = simulated(berth, write("f.yaml", made), "05-labels-of-controllers/jcl.json", 1)
+    assert [nodes for _, nodes in placed(answer).values()] == [{"n1": 1, "n2": 1}]
+
+
+def test_a_label_of_each_pod_counts_for_others(berth: Berth) -> None:
+    """The first pod of a StatefulSet is kept away from; the others are not."""
+    term = {
+        "labelSelector": {"matchLabels": {"apps.kubernetes.io/pod-index": "0"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template()}
+    away = workload("Deployment", "apps/v1", "away", {**spec, "replicas": 3, "template": template(affinity=rules)})
+    answer = simulated(
+        berth,
+        write("f.yaml", workload("StatefulSet", "apps/v1", "s", spec), away),
+        "05-labels-of-controllers/jcl.json",
+        0,
+    )
+    first = next(each["node"] for each in answer["placed"] if each["pod"] == "default/s-0")
+    assert first not in {each["node"] for each in answer["placed"] if each["pod"].startswith("default/away-")}
+
+
+@pytest.mark.parametrize("name", ["longhorn", "rancher", "knsvc"])
+def test_kinds_of_other_groups_are_not_ours(berth: Berth, name: str) -> None:
+    """A Node of Longhorn's or Rancher's is no node, and a Service of Knative's is none."""
+    file = str(FILES / f"07-kind-without-group/{name}.json")
+    found = berth("explain", "p", "--cluster", file, "-o", "json")
+    assert (found.code, json.loads(found.out)["outcome"], found.err) == (0, "fits", "")
+    assert [each["node"] for each in json.loads(found.out)["feasible"]] == ["n1"]
+    dumped = json.loads(berth("dump", "--cluster", file).out)["items"]
+    assert {each["apiVersion"] for each in dumped} == {"v1"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"resources": {"limits": {"cpu": "9", "memory": "1Gi"}}}, "Insufficient cpu"),
+        ({"resources": {"requests": {"cpu": "2"}, "limits": {"memory": "64Gi"}}}, "Insufficient memory"),
+        ({"resources": {"limits": {"hugepages-2Mi": "2Gi", "cpu": "1"}}}, "Insufficient hugepages-2Mi"),
+    ],
+)
+def test_limits_of_the_whole_pod(berth: Berth, spec: Object, says: str) -> None:
+    """They become its requests."""
+    made = workload("Pod", "v1", "a", {"containers": [{"name": "c", "image": "x"}], **spec})
+    found = berth("explain", "-f", write("f.yaml", made), "--cluster", str(FILES / "03-podlevel-limits/cl.yaml"))
+    assert found.code == 1
+    assert says in found.out
+
+
+def test_what_is_refused_is_not_simulated_and_the_rest_is(berth: Berth) -> None:
+    """The LimitRange's limit of 2 CPU is less than what the Knative Service asks for."""
+    answer = simulated(berth, "07-kind-without-group/mixed.yaml", "cl.yaml", 1)
+    assert placed(answer) == {"Deployment default/web": (1, {"n1": 1})}
+    assert "Service.serving.knative.dev hello: the API server refuses its pods" in " ".join(answer["notSimulated"])
+
+
+def test_mismatch_label_keys(berth: Berth) -> None:
+    """Tenant b keeps away from other tenants, and not from its own."""
+    nodes = [node(name, cpu="8") for name in ("a1", "b1")]
+    there = [pod(f"of-{tenant}", on=f"{tenant}1", labels={"tenant": tenant}) for tenant in "ab"]
+    selector = apart("tenant", mismatchLabelKeys=["tenant"])
+    asked = pod("p", labels={"tenant": "b"})
+    asked["spec"]["affinity"] = selector
+    found = berth("explain", "-f", write("p.yaml", asked), "--cluster", write("c.yaml", *nodes, *there), "-o", "json")
+    assert [each["node"] for each in json.loads(found.out)["feasible"]] == ["b1"]
+
+
+def kata(**spec: Any) -> Object:
+    """A pod of the RuntimeClass kata."""
+    return workload("Pod", "v1", "p", {"runtimeClassName": "kata", "containers": [{"name": "c", "image": "x"}], **spec})
+
+
+def limits(**limit: Any) -> Object:
+    """A LimitRange."""
+    return {
+        **workload("LimitRange", "v1", "limits", {"limits": [limit]}),
+        "metadata": {"name": "l", "namespace": "default"},
+    }
+
+
+CONTAINER = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}}
+
+
+@pytest.mark.parametrize(
+    ("more", "made", "says"),
+    [
+        ([], kata(nodeSelector={"kata": "no"}), "conflict: runtimeClass.scheduling.nodeSelector[kata] = true"),
+        ([], kata(overhead={"cpu": "1"}), "Pod's Overhead doesn't match RuntimeClass's defined Overhead"),
+        (
+            [limits(type="Container", max={"cpu": "1"})],
+            kata(containers=[CONTAINER]),
+            "maximum cpu usage per Container is 1, but limit is 3",
+        ),
+        (
+            [limits(type="Pod", max={"cpu": "5"})],
+            kata(containers=[CONTAINER, {**CONTAINER, "name": "d"}]),
+            "maximum cpu usage per Pod is 5, but limit is 6",
+        ),
+        (
+            [limits(type="Container", min={"cpu": "4"})],
+            kata(containers=[CONTAINER]),
+            "minimum cpu usage per Container is 4, but request is 2",
+        ),
+        (
+            [limits(type="Container", maxLimitRequestRatio={"cpu": "1"})],
+            kata(containers=[CONTAINER]),
+            "cpu max limit to request ratio per Container is 1, but provided ratio is 1.5",
+        ),
+        (
+            [limits(type="Container", default={"memory": "1Gi"})],
+            kata(containers=[{**CONTAINER, "resources": {"requests": {"memory": "2Gi"}}}]),
+            "must be less than or equal to memory limit of 1Gi",
+        ),
+    ],
+)
+def test_refused_by_admission(berth: Berth, more: list[Object], made: Object, says: str) -> None:
+    """What the API server would not create is said in its words."""
+    found = berth(
+        "simulate",
+        "-f",
+        write("f.yaml", made),
+        "--cluster",
+        ALL,
+        *(f for x in more for f in ("--cluster", write("m.yaml", x))),
+    )
+    assert (found.code, found.out) == (2, "")
+    assert "the API server refuses its pods" in found.err
+    assert says in found.err
+
+
+@pytest.mark.parametrize(
+    ("limit", "asks"),
+    [
+        ({"defaultRequest": {"cpu": "3"}}, "3 cpu"),
+        ({"default": {"cpu": "3"}}, "3 cpu"),
+        ({"max": {"cpu": "3"}}, "3 cpu"),
+        ({"min": {"cpu": "3"}, "max": {"cpu": "5"}}, "5 cpu"),
+        ({"min": {"cpu": "3"}}, "3 cpu"),
+    ],
+)
+def test_what_a_limit_range_sets(berth: Berth, limit: Object, asks: str) -> None:
+    """Requests of containers and init containers that say nothing, also from its other fields."""
+    made = workload(
+        "Pod", "v1", "p", {"containers": [{"name": "c", "image": "x"}], "initContainers": [{"name": "i", "image": "x"}]}
+    )
+    cluster = write("c.yaml", node("n", cpu="8"), limits(type="Container", **limit))
+    assert f"asks for {asks} · priority 0" in berth("explain", "-f", write("f.yaml", made), "--cluster", cluster).out
+
+
+def quota(hard: Object, **spec: Any) -> Object:
+    """A ResourceQuota that no controller has looked at."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q", "namespace": "default"},
+        "spec": {"hard": hard, **spec},
+    }
+
+
+HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 5}
+
+
+@pytest.mark.parametrize(
+    ("given", "spec", "says"),
+    [
+        (
+            quota({"requests.cpu": "3"}),
+            {},
+            "only 2 of 3 be created: exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=3",
+        ),
+        (
+            quota({"limits.memory": "3Gi"}),
+            {},
+            "none of 3 be created: failed quota: q: must specify limits.memory for: c",
+        ),
+        (quota({"pods": "1"}, scopes=["BestEffort"]), {}, ""),
+        (quota({"pods": "2"}, scopes=["NotBestEffort"]), {}, "only 1 of 3"),
+        (
+            quota(
+                {"pods": "0"},
+                scopeSelector={
+                    "matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]
+                },
+            ),
+            {},
+            "",
+        ),
+        (
+            quota(
+                {"pods": "0"},
+                scopeSelector={
+                    "matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]
+                },
+            ),
+            {"priorityClassName": "high"},
+            "none of 3",
+        ),
+        (quota({"count/deployments.apps": "0"}), {}, ""),
+    ],
+)
+def test_what_a_quota_would_refuse_is_said(berth: Berth, given: Object, spec: Object, says: str) -> None:
+    """Pods that are there count, where the quota does not say itself how much is used."""
+    made = workload(
+        "Deployment",
+        "apps/v1",
+        "web",
+        {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template(**spec)},
+    )
+    cluster = write("c.yaml", node("n", cpu="8"), pod("there", cpu="1", on="n"), given, HIGH)
+    answer = json.loads(berth("simulate", "-f", write("f.yaml", made), "--cluster", cluster, "-o", "json").out)
+    assert sum(count for count, _ in placed(answer).values()) == 3
+    assert (says in " ".join(answer["notes"])) if says else answer["notes"] == []
+
+
+def owned(name: str, kind: str, owner: str, **more: Any) -> Object:
+    """A pod of a controller's."""
+    made = pod(name, on="n1", cpu="1", **more)
+    reference = {"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": owner, "controller": True}
+    made["metadata"]["ownerReferences"] = [reference]
+    return made
+
+
+STS = workload(
+    "StatefulSet", "apps/v1", "db", {"replicas": 4, "selector": {"matchLabels": {"app": "web"}}, "template": template()}
+)
+DS = workload("DaemonSet", "apps/v1", "agent", {"selector": {"matchLabels": {"app": "web"}}, "template": template()})
+JOB_OF_THREE = workload("Job", "batch/v1", "j", {"parallelism": 3, **JOB})
+
+
+@pytest.mark.parametrize(
+    ("made", "there", "want"),
+    [
+        (
+            STS,
+            [owned("db-0", "StatefulSet", "db"), owned("db-2", "StatefulSet", "db")],
+            ["default/db-1", "default/db-3"],
+        ),
+        (STS, [owned("db-0", "StatefulSet", "other")], None),
+        (JOB_OF_THREE, [owned("j-abc", "Job", "j")], ["default/j-1", "default/j-2"]),
+        (DS, [owned("agent-x", "DaemonSet", "agent")], ["default/agent-0"]),
+    ],
+)
+def test_only_what_is_not_there_is_new(berth: Berth, made: Object, there: list[Object], want: list[str] | None) -> None:
+    """The pods of a workload are known by their owner."""
+    cluster = write("c.yaml", node("n1", cpu="8"), node("n2", cpu="8"), *there)
+    found = berth("simulate", "-f", write("f.yaml", made), "--cluster", cluster, "-o", "json")
+    if want is None:
+        assert "there is one of this name already" in found.err
+        return
+    assert sorted(each["pod"] for each in json.loads(found.out)["placed"]) == want
+    assert "there already" in found.out or "have its pod already" in found.out
+
+
+def test_a_node_without_allocatable(berth: Berth) -> None:
+    """It has its capacity; and a pod without a scheduler is the default scheduler's."""
+    for cluster in ("named", "one"):
+        for file in ("capnode", "alloc"):
+            answer = simulated(berth, f"19-node-capacity-only/{file}.json", f"19-node-capacity-only/{cluster}.json", 0)
+            assert [(each["pod"], each["node"]) for each in answer["others"]["freed"]] == [("default/p", "n3")]
+
+
+@pytest.mark.parametrize("mask", [(), ("--mask", "--mask-table", "t.json")])
+def test_a_dump_keeps_what_pods_are_made_with(berth: Berth, mask: tuple[str, ...]) -> None:
+    """A small or masked one answers as the cluster does."""
+    assert berth("dump", "--cluster", ALL, "-f", "d.json", *mask).code == 0
+    kinds = {each["kind"] for each in json.loads(Path("d.json").read_text())["items"]}
+    assert {"RuntimeClass", "LimitRange", "ResourceQuota"} <= kinds
+    if mask:
+        masks = {word: name for name, word in json.loads(Path("t.json").read_text()).items()}
+        runtime = masks["kata"]
+    else:
+        runtime = "kata"
+    made = workload(
+        "Deployment",
+        "apps/v1",
+        "vm",
+        {"replicas": 8, "selector": {"matchLabels": {"app": "web"}}, "template": template(runtimeClassName=runtime)},
+    )
+    found = berth("simulate", "-f", write("f.yaml", made), "--cluster", "d.json", "-o", "json")
+    assert [sum(nodes.values()) for _, nodes in placed(json.loads(found.out)).values()] == [6]
