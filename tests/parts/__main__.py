@@ -51,7 +51,7 @@ BY_CHANCE = (
 Whether both are the same is no matter of the version: one that led both ways astray fails tests beside them, which say
 what the answer is.
 """
-MUTANTS = ("-m", "tests.mutants", "plugins", "policy", "--sample", "250")
+MUTANTS = ("-m", "tests.mutants", "plugins", "policy", "--sample", "80")
 """Small changes of the code that tests have to notice (docs/mutants.md): a minute of CPU while the sample is known."""
 SECOND_HALF = "n"
 """The first letter of the files that are in it, after `test_`."""

@@ -272,6 +272,15 @@ def test_the_time_began_when_the_claim_was_allocated(harness: Harness) -> None:
     assert "device binding timeout: claim=c" in only(harness.tick(2), Failed).message
 
 
+def test_of_the_time_less_than_a_second_is_left(harness: Harness) -> None:
+    """No more than that is waited."""
+    api = late(harness, 599.5)
+    api.put(claiming(pod("p"), "c"))
+    write_all(harness, api, harness.cycles())
+    assert not [each for each in harness.tick(0.4) if isinstance(each, Failed)]
+    assert "device binding timeout: claim=c" in only(harness.tick(0.2), Failed).message
+
+
 def test_a_device_that_was_late_before_is_not_waited_for(harness: Harness) -> None:
     """The claim is freed at once."""
     late(harness, 700).put(claiming(pod("p"), "c"))

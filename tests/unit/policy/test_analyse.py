@@ -64,6 +64,9 @@ def test_covered_by_several() -> None:
         policy("c", rule(has(y="1"), reject=True)),
     ]
     assert only(*documents).rules == ("c/rules[0]",)
+    assert only(*documents).message == (
+        'MetadataPolicy "c" rules[0] rejects nothing that other rules do not reject already'
+    )
     twice = rule(has(y="1"), reject=True)
     assert only(policy("p", twice, twice)).rules == ("p/rules[1]",)
 
@@ -80,7 +83,9 @@ def test_covered_by_several() -> None:
 def test_dead_writes(other: Object) -> None:
     """A write is dead when what it matches is rejected, always overwritten, or gets the same value anyway."""
     found = findings(policy("p", rule(has(a="1"), set_labels={"team": "x"}), other))
-    assert [finding.rules for finding in found if finding.kind == "dead-rule"] == [("p/rules[0]",)]
+    (dead,) = [finding for finding in found if finding.kind == "dead-rule"]
+    assert dead.rules == ("p/rules[0]",)
+    assert dead.message.startswith('MetadataPolicy "p" rules[0] changes nothing: what it matches is rejected, ')
 
 
 def test_conflict() -> None:
@@ -119,6 +124,7 @@ def test_chain() -> None:
         'MetadataPolicy "a" rules[0] writes label tier="front"; in a second pass '
         'MetadataPolicy "b" rules[0] writes label zone="dmz"; it rests after 2 passes'
     )
+    assert found.rules == ("a/rules[0]", "b/rules[0]")
     assert len(passes(policies(*documents), found.example or {})) == 3
 
 
@@ -139,7 +145,9 @@ def test_owner_selector() -> None:
     )
     default = policy("p", rule(needs("app", "DoesNotExist"), set_labels={"app": "api"}))
     assert findings(default, owner_selectors=owners) == []
-    assert only(policy("p", rule(set_labels={"pod-template-hash": "x"}))).kind == "owner-selector"
+    kept = only(policy("p", rule(set_labels={"pod-template-hash": "x"})))
+    assert (kept.kind, kept.example is not None) == ("owner-selector", True)
+    assert (kept.example or {})["metadata"]["labels"]["pod-template-hash"] != "x"  # it has one, which is kept
 
 
 def test_schedulers() -> None:
@@ -173,6 +181,12 @@ def test_undecided() -> None:
     assert not report.decided
     assert not report.self_consistent
     assert all(finding.message.startswith("too complex") for finding in report.of("undecided"))
+
+
+def test_questions_beyond_their_own_bound_are_named() -> None:
+    """Where there is time for all questions, and for each of them too little."""
+    report = analyse(policies(*_crowd(random.Random(2), 30, 12)), each=300)
+    assert any(" can disagree on label " in finding.message for finding in report.of("undecided"))
 
 
 def test_many_rules() -> None:

@@ -64,6 +64,15 @@ def test_price() -> None:
     assert price(parse({**small, "spec": {**small["spec"], "mode": "warn"}})).units == price(parse(small)).units
 
 
+def test_price_of_long_texts() -> None:
+    """256 characters of keys, values and messages are a unit, and so are four values; a part of one counts whole."""
+    criterion = Requirement("k" * 200, "In", frozenset({"a" * 50, "b" * 50}))
+    action = Action(False, "m" * 257, {"x": "y" * 211}, {})
+    long = Policy("p", rules=(Rule("p", 0, Predicate((criterion,), ()), action),))
+    # A policy, a rule, a criterion, a write; two values; 200 + 100 + 257 + 212 = 769 characters: three units and one.
+    assert price(long).units == 16 + 1 + 1 + 1 + 1 + 4
+
+
 def test_kinds() -> None:
     """What rejects comes before what writes, mode warn, mode observe."""
     rejects, writes = rule(reject=True), rule(set_labels={"a": "b"})

@@ -10,6 +10,7 @@ import pytest
 from scheduler.apiserver.patch import json_patch
 from scheduler.policy import options
 from scheduler.policy.evaluate import Operation, evaluate
+from scheduler.policy.guard import Known
 from scheduler.policy.verdict import Verdict
 from tests.unit.policy.build import NAME, QOS, Object, config_map, has, needs, pod, policies, policy, rule
 
@@ -18,6 +19,7 @@ NOBODY = policy("none", rule(reject=True, message="no more objects"))
 GUARANTEED = {"limits": {"cpu": "1", "memory": "1Gi"}}
 
 
+REFERENCE = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
 VALIDATE: dict[str, Any] = {"pass": "validate"}
 
 
@@ -234,7 +236,7 @@ def test_scheduler_names() -> None:
     for wrong in ("", "Not a name", "x" * 254):
         found = verdict(obj=pod(annotations={NAME: wrong}))
         assert "schedulerName" not in of(found)["spec"]
-        assert "is not a scheduler's name" in found.warnings[0]
+        assert found.warnings == [f'annotation {NAME} ignored: "{wrong[:30]}" is not a scheduler\'s name']
     for name, warned in (("berth", False), ("default-scheduler", False), ("gone", True)):
         found = verdict(obj=pod(annotations={NAME: name}), liveSchedulers=["berth"])
         assert bool(found.warnings) == warned
@@ -254,6 +256,14 @@ def test_owner_guard(selector: Any) -> None:
         "label app not written for p/rules[0]: the object's owner finds it by this label",
         "label pod-template-hash not written for p/rules[0]: the object's owner finds it by this label",
     ]
+
+
+@pytest.mark.parametrize("spec", [{}, {"spec": None}, {"spec": {}}, {"spec": {"selector": None}}])
+def test_owners_without_a_selector(spec: Object) -> None:
+    """They find nothing by labels."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r", "uid": "u"}, **spec}
+    owned = pod() | {"metadata": {"name": "p", "ownerReferences": [REFERENCE]}}
+    assert Known([owner]).of(owned) == ()
 
 
 def test_owner_guard_on_absent_labels() -> None:
@@ -282,6 +292,15 @@ def test_modes() -> None:
         assert found.audit[mode] == "no/rules[0]:reject,set/rules[0]:write"
         counted = {effect.policy: (effect.rejected, effect.mutated) for effect in found.effects}
         assert counted == {"no": (True, False), "set": (False, True), "all": (False, True)}
+
+
+def test_one_of_two_rules_writes() -> None:
+    """A policy that only tells counts as one that would change the object if any of its rules would."""
+    rules = rule(set_labels={"seen": "yes"}), rule(set_labels={"more": "yes"})
+    found = verdict(policy("set", *rules, mode="observe"), obj=config_map({"seen": "yes"}))
+    assert [(effect.policy, effect.rejected, effect.mutated) for effect in found.effects] == [("set", False, True)]
+    nothing = verdict(policy("set", rules[0], mode="observe"), obj=config_map({"seen": "yes"}))
+    assert [effect.mutated for effect in nothing.effects] == [False]
 
 
 def obj(api: str, kind: str, **metadata: Any) -> Object:

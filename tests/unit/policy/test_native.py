@@ -12,8 +12,10 @@ from scheduler.model.selectors import Requirement
 from scheduler.policy import keys, options
 from scheduler.policy.evaluate import evaluate
 from scheduler.policy.native.compile import compile_namespace, label_of, name_of
-from scheduler.policy.native.expressions import LONGEST, meets, text
-from scheduler.policy.native.partition import partition
+from scheduler.policy.native.expressions import LONGEST, chunks, every, meets, text
+from scheduler.policy.native.mutation import patch
+from scheduler.policy.native.partition import MOST_UNITS, partition
+from scheduler.policy.native.requests import of_what_comes
 from scheduler.policy.patch import pointer
 from scheduler.policy.powers import Reserved
 from scheduler.policy.spec import Mode
@@ -73,6 +75,34 @@ def test_the_class_of_a_pod_is_no_annotation() -> None:
     asked = meets("annotations", Requirement(QOS, "In", frozenset(["BestEffort"])))
     assert asked.startswith('(variables.pod ? variables.qos == "BestEffort" : (')
     assert meets("annotations", Requirement(QOS, "DoesNotExist")).startswith("(variables.pod ? false : ")
+
+
+def test_conditions_are_joined_in_pairs() -> None:
+    """A chain of a thousand would nest too deep."""
+    assert every([]) == "true"
+    assert every(["a"]) == "a"
+    assert every(["a", "b", "c"]) == "((a && b) && c)"
+    assert every(["a", "b", "c", "d"]) == "((a && b) && (c && d))"
+
+
+def test_parts_of_an_expression() -> None:
+    """Half an expression's characters in each, with eight more for each part."""
+    half = LONGEST // 4 - 8
+    assert chunks([half, half, half, 1], lambda size: size) == [[half, half], [half, 1]]
+    assert chunks([half + 1, half], lambda size: size) == [[half + 1], [half]]
+
+
+def test_a_patch_without_writes() -> None:
+    """It has no list to go over."""
+    assert ".map(write" not in patch('""', [], "variables.scheduler", True)
+    assert ".map(write" in patch('""', ["[]"], "variables.scheduler", True)
+
+
+def test_conditions_that_are_too_long_are_not_asked_twice() -> None:
+    """What is around them takes up to 2,000 characters."""
+    longest = "x" * (LONGEST - 2000)
+    assert longest in of_what_comes([longest])[0]["expression"]
+    assert "x" * 100 not in of_what_comes([longest + "x"])[0]["expression"]
 
 
 def test_labels_need_the_webhook() -> None:
@@ -300,6 +330,16 @@ def test_what_costs_too_much_is_the_webhooks() -> None:
     first, second = policy("first", *many), policy("second", *many, rule(set_annotations={"z": "1"}))
     assert stays(first) == {}
     assert "too much work for the API server" in stays(NOTE, first, second)["second"]
+
+
+def test_what_just_fits_is_native() -> None:
+    """A policy costs 16, a rule and each write one, and the texts of a small one a unit together."""
+    some = [policy(f"p{i}", rule(set_annotations={f"k{i}": "v"})) for i in range(25)]
+    left = MOST_UNITS - 25 * (16 + 1 + 1 + 1)
+    writes = {f"w{i}": "v" for i in range(left - 16 - 1 - 1)}
+    assert stays(*some, policy("z", rule(set_annotations=writes))) == {}
+    more = stays(*some, policy("z", rule(set_annotations=writes | {"one": "more"})))
+    assert "too much work for the API server" in more["z"]
 
 
 def test_texts_count_as_they_are_spelled() -> None:

@@ -46,6 +46,8 @@ SMALL = device("d0", large=False, model="L4")
 BIG = device("d0", large=True, model="H100")
 SICK = {"key": "sick", "value": "ecc", "effect": "NoSchedule"}
 SETS = [{"name": "s", "counters": {"slots": {"value": "2"}}}]
+SHARED = {"_allowMultipleAllocations": True}
+POLICY = {"default": "1Gi", "validRange": {"min": "1Gi"}}
 MODEL = 'device.attributes["gpu.test"].model'
 
 
@@ -158,11 +160,12 @@ CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
     (
         "capacity of which another claim has a part",
         [
-            *on("n", device("d0", {"memory": "8Gi"}, _allowMultipleAllocations=True)),
+            *on("n", device("d0", _capacity={"memory": {"value": "8Gi", "requestPolicy": POLICY}}, **SHARED)),
             claim("x", status=allocated(result("d0", "n", shareID="1", consumedCapacity={"memory": "6Gi"}), node="n")),
             claim("c", request(capacity={"requests": {"memory": "4Gi"}})),
         ],
         {
+            "ask for no certain memory in request r of claim default/c": [],
             "delete claim default/x, which has gpu.test/n/d0 and which no pod uses": [
                 "kubectl delete resourceclaim x -n default"
             ],

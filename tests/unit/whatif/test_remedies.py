@@ -57,6 +57,9 @@ def offered(incoming: Object, *objects: Object) -> list[str]:
         ),
         pytest.param(pod("p", select={"disk": "ssd"}), [node("n")], "label n disk=ssd", id="label the node"),
         pytest.param(
+            pod("p", need=["disk in ssd,nvme"]), [node("n")], "label n disk=nvme", id="label it, of two values"
+        ),
+        pytest.param(
             pod("p", need=["disk=ssd;gen > 3"]),
             [node("n", labels={"gen": "4"})],
             "drop the required node affinity disk in (ssd)",

@@ -146,6 +146,21 @@ CASES = [
         [
             node("n"),
             FAST,
+            claim("data", storage_class="fast", to="v", modes="RWOP"),
+            volume("v", storage_class="fast", claimed="data", modes="RWOP"),
+            using(pod("one", on="n"), "data"),
+            using(pod("two", on="n"), "data"),
+        ],
+        "claim data may be used by one pod only (ReadWriteOncePod): default/one on n holds it; "
+        "claim data may be used by one pod only (ReadWriteOncePod): default/two on n holds it",
+        "delete default/one, which holds the claim data and delete default/two, which holds the claim data",
+        id="held by two others",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [
+            node("n"),
+            FAST,
             csi_node("n", csi_test=1),
             claim("data", storage_class="fast", to="v"),
             volume("v", storage_class="fast", claimed="data"),

@@ -1,0 +1,89 @@
+"""What differs from the expectation of a case, line by line, and what policies would do to objects that exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.policy.cases import CaseError
+from scheduler.policy.expect import check
+from scheduler.policy.guard import Known
+from scheduler.policy.impact import Effects, Kind, Rejection, impact
+from scheduler.policy.options import NO_OPTIONS
+from tests.unit.policy.build import NAME, Object, config_map, has, pod, policies, policy, rule
+
+LABELS = policy("labels", rule(set_labels={"seen": "yes"}))
+WARNS = policy("warns", rule(set_labels={"more": "yes"}), mode="warn")
+REJECTS = policy("rejects", rule(has(app="bad"), reject=True, message="no bad ones"))
+SENDS = policy("sends", rule(set_annotations={NAME: "berth"}))
+WARNING = 'warns/rules[0] would write label more="yes"'
+
+
+def differing(expect: Object, obj: Object) -> list[str]:
+    """Of a case about an object that is created."""
+    return check(policies(LABELS, WARNS, REJECTS), {"object": obj, "expect": expect}, "cases[0]")
+
+
+@pytest.mark.parametrize(
+    ("expect", "differs"),
+    [
+        ({}, []),
+        ({"allowed": True, "code": 200, "changed": True}, []),
+        ({"allowed": False}, ["allowed: want false, got true"]),
+        ({"code": 403}, ["code: want 403, got 200"]),
+        ({"changed": False}, ["changed: want false, got true"]),
+        ({"message": ""}, []),
+        ({"message": "bad"}, ['message: want a text with "bad", got ""']),
+        ({"labels": {"seen": "yes"}, "annotations": {}}, []),
+        ({"labels": {"seen": "no"}}, ['labels[seen]: want "no", got "yes"']),
+        ({"labels": {"app": "web"}}, ['labels[app]: want "web", got none']),
+        ({"labels": {"seen": None}}, ['labels[seen]: want none, got "yes"']),
+        ({"annotations": {"a": "b"}}, ['annotations[a]: want "b", got none']),
+        ({"schedulerName": None}, []),
+        ({"schedulerName": "berth"}, ['schedulerName: want "berth", got none']),
+        ({"warnings": ["would write"]}, []),
+        ({"warnings": []}, [f'warnings: "{WARNING}" was not expected'.replace('more="yes"', 'more=\\"yes\\"')]),
+        (
+            {"warnings": ["would write", "else"]},
+            [f'warnings: want one with "else", got ["{WARNING}"]'.replace('more="yes"', 'more=\\"yes\\"')],
+        ),
+    ],
+    ids=str,
+)
+def test_what_differs(expect: Object, differs: list[str]) -> None:
+    """Only what is expected is compared."""
+    assert differing(expect, config_map()) == differs
+
+
+def test_a_refusal_says_why() -> None:
+    """Beside what differs for that reason; and a part of the message is enough."""
+    refused = config_map({"app": "bad"})
+    assert differing({"allowed": False, "code": 403, "message": "no bad", "changed": False}, refused) == []
+    said = 'MetadataPolicy "rejects" rules[0]: no bad ones'
+    assert differing({"allowed": True}, refused) == [f"allowed: want true, got false ({said})"]
+    assert differing({"changed": True}, refused) == ["changed: want true, got false"]
+
+
+@pytest.mark.parametrize("warnings", ["would write", ["would write", 1], [1]])
+def test_warnings_are_texts(warnings: Any) -> None:
+    """All of them."""
+    with pytest.raises(CaseError, match=r"cases\[0\]\.expect\.warnings: want a list of texts"):
+        differing({"warnings": warnings}, config_map())
+
+
+def test_impact() -> None:
+    """Each object is counted in all and in its kind, and each policy as if it were in mode enforce; two are exempt."""
+    mirror = pod(annotations={"kubernetes.io/config.mirror": "hash"})
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}}
+    objects = [pod(), pod({"app": "bad"}), config_map(), config_map({"seen": "yes", "more": "yes"}), event, mirror]
+    found = impact(policies(LABELS, WARNS, REJECTS, SENDS), objects, NO_OPTIONS, Known())
+    assert found.total == Kind(objects=6, exempt=2, rejected=1, relabelled=3)
+    assert found.kinds == {
+        "Pod": Kind(objects=3, exempt=1, rejected=1, relabelled=1),
+        "ConfigMap": Kind(objects=2, exempt=0, rejected=0, relabelled=2),
+        "Event": Kind(objects=1, exempt=1, rejected=0, relabelled=0),
+    }
+    assert found.policies["rejects"] == Effects(rejected=1, relabelled=0)
+    assert found.schedulers == {"default-scheduler": {"berth": 1}}
+    assert found.rejections == [Rejection("Pod", "team-a", "web", 'MetadataPolicy "rejects" rules[0]: no bad ones')]

@@ -1,0 +1,20 @@
+"""Settings that the policies' services share."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.policy.settings import SettingsError, seconds
+
+
+@pytest.mark.parametrize("value", [0.0, 1.5, 30 * 24 * 3600 - 1.0])
+def test_times(value: float) -> None:
+    """Up to 30 days."""
+    seconds("--drain", value)
+
+
+@pytest.mark.parametrize("value", [-0.1, 30 * 24 * 3600.0, float("nan")])
+def test_what_is_no_time(value: float) -> None:
+    """The option is named."""
+    with pytest.raises(SettingsError, match=r"^--drain .*: want seconds, 0 or more"):
+        seconds("--drain", value)
