@@ -1,8 +1,8 @@
 """The admission plugins that are part of the server: they change or refuse pods before any webhook is asked.
 
-Upstream: plugin/pkg/admission/{limitranger,priority,defaulttolerationseconds,runtimeclass,podtopologylabels}, in this
-order (pkg/kubeapiserver/options/plugins.go). What they read of a cluster is in `Surroundings`, so that `created` says
-of a pod that nobody sends what a server would store.
+Upstream: plugin/pkg/admission/{limitranger,priority,defaulttolerationseconds,runtimeclass,podtopologylabels} and
+k8s.io/apiserver pkg/admission/plugin/resourcequota, in the order of pkg/kubeapiserver/options/plugins.go. What they
+read of a cluster is in `Surroundings`, so that `created` says of a pod that nobody sends what a server would store.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from scheduler.apiserver import defaults, limitranges, podgroups, podvalidation, strategy
+from scheduler.apiserver import defaults, limitranges, podgroups, podvalidation, quotas, strategy
 from scheduler.apiserver.priority_classes import priority_class
 from scheduler.apiserver.resources import BUILT_IN, Registry, Resource
 from scheduler.apiserver.status import JsonObject, StatusError, decoding, forbidden, invalid
@@ -77,6 +77,7 @@ class Plugins:
         self._priorities = registry.built_in("priorityclasses")
         self._runtimes = registry.built_in("runtimeclasses")
         self._ranges = registry.built_in("limitranges")
+        self._quotas = registry.built_in("resourcequotas")
         self._nodes = registry.built_in("nodes")
         groups = podgroups.POD_GROUPS
         self._groups = registry.find(groups.group, groups.version, groups.plural) is not None
@@ -86,16 +87,30 @@ class Plugins:
         around = Surroundings(
             self._named(self._priorities),
             self._named(self._runtimes),
-            self._limit_ranges(pod),
+            self._in_namespace(self._ranges, pod),
             self._groups,
         )
         admit_pod(pod, around)
         if labels := self.topology_labels(pod["spec"].get("nodeName", "")):
             pod["metadata"].setdefault("labels", {}).update(labels)
 
-    def check_pod(self, pod: JsonObject) -> None:
-        """Refuse a new pod that is out of bounds, once it is as it would be stored."""
-        limitranges.check(pod, self._limit_ranges(pod))
+    def check_pod(self, pod: JsonObject, *, dry_run: bool) -> None:
+        """Refuse a new pod that is out of bounds, once it is as it would be stored; else count it in its quotas."""
+        limitranges.check(pod, self._in_namespace(self._ranges, pod))
+        known = [
+            {**quota, "status": {**(quota.get("status") or {})}} for quota in self._in_namespace(self._quotas, pod)
+        ]
+        for quota in known:
+            quota["status"]["used"] = dict(quota["status"].get("used") or {})
+        verdict = quotas.allowed(pod, 1, known)
+        if verdict is not None:
+            raise _refused(pod, verdict.why)
+        quotas.charge(pod, 1, known)
+        for quota in known if not dry_run else ():
+            key = self._quotas.key(quota["metadata"]["namespace"], quota["metadata"]["name"])
+            old = self._store.get(self._quotas, key)
+            if old is not None and old.obj.get("status", {}) != quota["status"] and quota["status"]["used"]:
+                self._store.update(self._quotas, old, quota)
 
     def create_pod_group(self, resource: Resource, group: JsonObject) -> None:
         """All that happens to a new pod group, in place."""
@@ -105,13 +120,10 @@ class Plugins:
     def _named(self, resource: Resource) -> dict[str, JsonObject]:
         return {name: stored.obj for name, stored in self._store.collection(resource.collection).items.items()}
 
-    def _limit_ranges(self, pod: JsonObject) -> list[JsonObject]:
-        namespace = f"{pod['metadata'].get('namespace', '')}/"
-        return [
-            each.obj
-            for each in self._store.collection(self._ranges.collection).ordered()
-            if each.key.startswith(namespace)
-        ]
+    def _in_namespace(self, resource: Resource, pod: JsonObject) -> list[JsonObject]:
+        inside = f"{pod['metadata'].get('namespace', '')}/"
+        found = self._store.collection(resource.collection).ordered()
+        return [each.obj for each in found if each.key.startswith(inside)]
 
     def topology_labels(self, node: str) -> dict[str, str]:
         """Labels that a pod takes over from the node it is bound to."""

@@ -184,9 +184,9 @@ class Writes:
             strategy.prepare_create(resource, obj)
             validation.create(resource, obj)
             self._check_schema(resource, obj)
-            if resource.is_a("Pod"):
-                self._plugins.check_pod(obj)
         await self._admission.validate(target.admission("CREATE", metadata["name"]), obj, None)
+        if resource.is_a("Pod"):
+            self._plugins.check_pod(obj, dry_run=target.dry_run)
         key = resource.key(metadata.get("namespace", ""), metadata["name"])
         if (existing := self._store.get(resource, key)) is not None:
             leaving = bool(existing.obj["metadata"].get("deletionTimestamp"))

@@ -77,7 +77,7 @@ class Admission:
                 if not any(spec.get(each) for each in with_it):
                     notes.append(_NOT_THERE[field].format(name))
         for field in unknown:
-            if spec.get(field) is not None and (field not in _PRIORITY or spec.get("priority") is not None):
+            if spec.get(field) is not None:
                 kept[field] = spec[field]
         try:
             made = created({**pod, "spec": {key: value for key, value in spec.items() if key not in kept}}, around)

@@ -83,7 +83,9 @@ class Batch:
                 for pod in self._world.placed.values()
                 if pod.namespace == space and pod.owner is not None and pod.owner[:2] == ("DaemonSet", name)
             }
-            nodes = _daemon_nodes(self._workload.made(self._asked, 0), self._world)
+            nodes = _daemon_nodes(
+                {**self._workload.made(self._asked, 0), "metadata": self._whole["metadata"]}, self._world
+            )
             self._nodes = [node for node in nodes if node not in there]
             self.count = len(self._nodes)
             if self.count < len(nodes):

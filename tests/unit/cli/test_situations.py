@@ -269,7 +269,7 @@ def test_how_many_pods_others_make(berth: Berth, name: str) -> None:
 )
 def test_labels_that_controllers_set_count(berth: Berth, made: Object, key: str) -> None:
     """Pods that keep away from such a label keep away from each other."""
-    given = template(affinity=apart(key), **({"restartPolicy": "Never"} if made["kind"] == "Job" else {}))
+    given = template(affinity=apart(key), restartPolicy="Never" if made["kind"] == "Job" else "Always")
     made = {**made, "spec": {**made["spec"], "template": given}}
     answer = simulated(berth, write("f.yaml", made), "05-labels-of-controllers/jcl.json", 1)
     assert [nodes for _, nodes in placed(answer).values()] == [{"n1": 1, "n2": 1}]
