@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -90,6 +90,15 @@ class Sides:
                 self._wait(whose, name, "is on", at, checks.node_of)
             for name, at in (nominated or {}).items():
                 self._wait(whose, name, "is nominated for", at, _nominated)
+
+    def bound(self, names: Collection[str], count: int) -> None:
+        """Wait until so many of these pods are on some node, on both sides."""
+        for whose in WHOSE:
+
+            def there(whose: str = whose) -> bool:
+                return sum(bool(checks.node_of(self.get(whose, name))) for name in names) == count
+
+            wait_for(f"{count} of {names} of {whose} to be bound", there, checks.BOUND)
 
     def _wait(self, whose: str, name: str, what: str, at: str, read: Callable[[Object], str]) -> None:
         full = at and f"{whose}-{at}"

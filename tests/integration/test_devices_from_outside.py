@@ -42,7 +42,7 @@ def set_status(devices: Devices, whose: str, name: str, status: Object) -> None:
     devices.api.patch(f"{ROOT}/namespaces/{devices.namespace}/resourceclaims/{whose}-{name}/status", {"status": status})
 
 
-def add(sides: Sides, devices: Devices, name: str, of: str = "", cpu: str = "100m", claim: str = "") -> None:
+def add(sides: Sides, devices: Devices, name: str, of: str = "all", cpu: str = "100m", claim: str = "") -> None:
     """A pod with a claim, of its own name if there is no other."""
     for whose in WHOSE:
         if not claim:

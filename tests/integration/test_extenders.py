@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from tests.controlplane.api import Api, Object
-from tests.controlplane.cluster import Cluster, ControlPlane
+from tests.controlplane.cluster import Cluster, ControlPlane, free_port
 from tests.controlplane.wait import wait_for
-from tests.extender import ExtenderServer, keep, rate
+from tests.extender import ExtenderServer, keep, names, rate
 from tests.integration import checks
 from tests.integration.berth import Harbour
 from tests.integration.objects import node, nodes, pod, pods_path
+from tests.integration.sides import WHOSE, Sides, sides
+
+__all__ = ["sides"]
 
 WHY = {"quay-0": "the crane is out of order", "quay-1": "too shallow", "quay-2": "too shallow"}
 
@@ -139,6 +142,50 @@ def test_preemption_side_by_side(
             {name.replace(whose, "…"): (len(v["Pods"]), v["NumPDBViolations"]) for name, v in victims.items()}
         )
     assert shapes[0] == shapes[1] == {"…-a": (1, 0), "…-b": (1, 0)}
+
+
+def test_extenders_that_fail(sides: Sides) -> None:
+    """Each is asked of pods with its resource only: one that is down and may be, one that fails, one that won't bind.
+
+    The pods of the last two wait, with the same words from both schedulers, until the extender does its work.
+    """
+    sides.node("a")
+    works = False
+
+    def choose(asked: Object) -> Any:
+        return {"NodeNames": names(asked)} if works else 503
+
+    def bind(asked: Object) -> Object:
+        return rules(sides.api)["bind"](asked) if works else {"Error": "the crane is out of order"}
+
+    with ExtenderServer({"filter": choose, "bind": bind}) as server:
+        common: Object = {"nodeCacheCapable": True, "httpTimeout": "30s"}
+        extenders = [
+            {"urlPrefix": f"http://127.0.0.1:{free_port()}", "filterVerb": "filter", "ignorable": True},
+            {"urlPrefix": server.url, "filterVerb": "filter"},
+            {"urlPrefix": server.url, "bindVerb": "bind"},
+        ]
+        kinds = ("down", "fails", "binds")
+        for extender, kind in zip(extenders, kinds, strict=True):
+            managed = [{"name": f"example.com/{kind}", "ignoredByScheduler": True}]
+            extender |= {**common, "managedResources": managed}
+        sides.start(extenders=extenders)
+        sides.pod("plain")
+        for kind in kinds:
+            for whose in WHOSE:
+                made = pod(f"{whose}-{kind}", sides.scheduler[whose], nodeSelector={"mine": f"{whose}-all"})
+                resources = made["spec"]["containers"][0]["resources"]
+                resources["limits"] = {f"example.com/{kind}": "1"}
+                resources["requests"] |= resources["limits"]
+                sides.api.create(sides.path, made)
+        sides.ends({"plain": "a", "down": "a"})
+        for kind in kinds[1:]:
+            sides.waits(kind)
+        works = True
+        sides.ends(dict.fromkeys(kinds, "a"))
+        about = {body["PodName"] if verb == "bind" else body["Pod"]["metadata"]["name"] for verb, body in server.asked}
+        assert about == {f"{whose}-{kind}" for whose in WHOSE for kind in kinds[1:]}
+        sides.end()
 
 
 def _going(api: Api, path: str) -> set[str]:

@@ -63,7 +63,7 @@ CASES = {
     "full for one of the driver's": Case(csi("vol-2"), ebs("vol-1"), text=FULL),
     "the same volume": Case(ebs("vol-1"), ebs("vol-1")),
     "the same volume of the driver's": Case(ebs("aws://zone-0/vol-1"), csi("vol-1")),
-    "not migrated there": Case(ebs("vol-2"), ebs("vol-1"), migrated=False),
+    "full, though the node does not say that it migrates": Case(ebs("vol-2"), ebs("vol-1"), migrated=False, text=FULL),
     "zone of the driver": Case(ebs("vol-1"), labels={ZONE: "zone-0"}, node={EBS_ZONE: "zone-0"}),
     "zone that the driver does not tell of": Case(ebs("vol-1"), labels={ZONE: "zone-0"}, text=NOT_THERE),
     "zone where it is not migrated": Case(ebs("vol-1"), migrated=False, labels={ZONE: "zone-0"}),
