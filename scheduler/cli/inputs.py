@@ -1,6 +1,7 @@
 """Files that commands read: dumps of a cluster, pods, configurations. Every complaint names the file."""
 
 import os
+import re
 import select
 import stat
 import sys
@@ -30,6 +31,7 @@ _UNPACKED, _TIMES = 64 << 20, 200
 """A packed file may unpack to so many bytes, or to so many times its size."""
 MOST_LINES = 500_000
 """Lines that are answered one by one."""
+_ENDING = re.compile(r"\.(?:json|ya?ml)(?:\.gz)?$")
 NO_WRITER = 3_000
 """Milliseconds that a pipe is waited for to which nobody writes."""
 
@@ -118,8 +120,16 @@ def documents(path: str) -> list[Document]:
 
 
 def documents_of(path: str, faults: Faults) -> list[Document]:
-    """The API objects of a file that can be read; `faults` gets what is wrong with the others."""
+    """The API objects of a file that can be read; `faults` gets what is wrong with the others.
+
+    Of a directory (`kubectl cluster-info dump --output-directory`, a must-gather), those of the files in it.
+    """
     held: list[Document] = []
+    if path != STDIN and Path(path).is_dir():
+        with faults.noting():
+            for file in _files(path):
+                held += _in_directory(file, faults)
+        return held
     with faults.noting(), about(named(path)):
         text = content(path)
         if len(text) > LARGE and text.lstrip()[:1] not in (b"{", b"["):
@@ -129,6 +139,28 @@ def documents_of(path: str, faults: Faults) -> list[Document]:
         held, wrong = readable(text)
         if wrong:
             raise ObjectError("\n".join(wrong))
+    return held
+
+
+def _files(path: str) -> list[str]:
+    """The files of JSON and YAML in a directory and below. Raises InputError."""
+    found = [str(each) for each in sorted(Path(path).rglob("*")) if _ENDING.search(each.name) and each.is_file()]
+    if not found:
+        raise InputError(f"{path}: is a directory without files of JSON or YAML: expected a cluster's dump")
+    return found
+
+
+def _in_directory(path: str, faults: Faults) -> list[Document]:
+    """The API objects of one of many files. One that holds none, as many do in a must-gather, is passed over."""
+    own = Faults()
+    held = documents_of(path, own)
+    with (faults if held else Faults()).noting():
+        try:
+            own.tell()
+        except InputError as error:
+            if not held:
+                complain([f"passed over: {str(error).splitlines()[0]}"])
+            raise
     return held
 
 

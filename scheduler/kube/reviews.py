@@ -151,7 +151,7 @@ class Reviews:
         token = token.strip() if scheme.lower() == "bearer" else ""
         if certificate is None and not token:
             return 401, "want a bearer token, or a certificate that a CA of the cluster's clients has signed"
-        if certificate is None and len(token) > TOKEN_MOST:
+        if certificate is None and (len(token) > TOKEN_MOST or not token.isascii()):
             return 401, "the bearer token is not valid"
         key = hashlib.sha256(token.encode() if certificate is None else certificate).digest(), path
         now = self._clock()

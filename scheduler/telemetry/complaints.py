@@ -23,7 +23,8 @@ REFUSED = Family(
     "berth_port_refused_total",
     "counter",
     "Connections and requests that a port refused or closed, by reason. tls: the handshake failed; malformed: it was "
-    "not HTTP; too-long: a line or header was over the limit; late: the request was not complete in time; slow: the "
+    "not HTTP, or its token was not ASCII; "
+    "too-long: a line or header was over the limit; late: the request was not complete in time; slow: the "
     "client did not read the answer in time; crowded: closed to make room for a newer connection; busy: answered 429 "
     "or 503, because too many requests were in progress; no-descriptor: the process may open no more files.",
     ("port", "reason"),

@@ -1,4 +1,4 @@
-"""Answers requests on the serving thread. Imported there, so that a scheduler starts without waiting for it."""
+"""Answers requests on the serving thread. Imported when a service takes its address: others need no aiohttp."""
 
 from __future__ import annotations
 
@@ -97,6 +97,9 @@ class _Pages:
             case "/readyz":
                 return _text(*answer(path, source.ready(), verbose=verbose, notes=source.notes()))
         peer = self.port.peer(request)
+        if not request.headers.get("Authorization", "").isascii():
+            self.port.complaints.record("malformed", peer, "an Authorization header that is not ASCII")
+            return _text(401, "want a bearer token of ASCII characters")
         if self._asking[peer] >= MOST_OF_PEER or self._asking.total() >= MOST:
             return self.port.busy(peer, 429)
         self._asking[peer] += 1

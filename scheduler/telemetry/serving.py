@@ -14,6 +14,7 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -95,7 +96,13 @@ class Serving:
         self._closing = False
 
     def listen(self) -> None:
-        """Take the address; `port` tells what it is. Raises ServingError."""
+        """Take the address; `port` tells what it is. Raises ServingError.
+
+        All that answers is imported before: who connects may take the last descriptor, and some modules can't be
+        imported a second time.
+        """
+        import_module("scheduler.telemetry.https")
+        import_module("cryptography.x509")
         self._listening = listen(self._host, self.port)
         self.port = int(self._listening[0].getsockname()[1])
 

@@ -17,6 +17,7 @@ import msgspec
 from scheduler.model.mistakes import kind_of
 from scheduler.whatif.broken_json import Span, outlines
 from scheduler.whatif.groups import called
+from scheduler.whatif.older import upgraded
 from scheduler.whatif.yaml_documents import Fault, lowered, yaml_documents, yaml_parts
 from scheduler.whatif.yaml_documents import ObjectError as ObjectError
 
@@ -54,10 +55,21 @@ _ENCODINGS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 """What a text begins with that some editors and shells write."""
+_UNMARKED = (
+    (re.compile(rb"[^\0]\0[^\0]\0"), "utf-16-le"),
+    (re.compile(rb"\0[^\0]\0[^\0]"), "utf-16-be"),
+)
+"""How a text begins that has no such mark."""
+_LOG = b"==== START logs for container "
+_LOGS = re.compile(
+    rb"^==== START (logs for container [^\n]*) ====\r?\n.*?^==== END \1 ====\r?$", re.MULTILINE | re.DOTALL
+)
+"""What `kubectl cluster-info dump` prints after its lists."""
 _QUOTED = re.compile(rb"\s*\{\s*\"")
 """What begins so is JSON, or nobody's YAML."""
 _LINE_END = re.compile(rb"\n")
 _VISIBLE = re.compile(rb"[^\n]")
+_array = msgspec.json.Decoder(list[msgspec.Raw])
 _envelope = msgspec.json.Decoder(_Envelope)
 _trailing = re.compile(r"trailing characters \(byte (\d+)\)")
 _byte = re.compile(r" ?\(byte (\d+)\)")
@@ -107,7 +119,7 @@ def readable(text: bytes) -> tuple[list[Document], list[str]]:
             if isinstance(each, Fault):
                 faults.append(each.text)
             else:
-                found.append(each)
+                found.append(each._replace(raw=upgraded(each.kind, each.raw)))
     except ObjectError as error:
         faults.append(str(error))
     if not found and not faults:
@@ -138,14 +150,15 @@ def parse(text: bytes) -> Any:
 
 
 def _decoded(text: bytes) -> bytes:
-    """The text in UTF-8, where its first bytes say that it is in another encoding."""
-    for mark, encoding in _ENCODINGS.items():
-        if text.startswith(mark):
-            try:
-                return text.decode(encoding).encode()
-            except UnicodeError:
-                raise ObjectError(f"expected text: it begins as {encoding} and is not") from None
-    return text
+    """The text in UTF-8, where its first bytes say that it is in another encoding, without the logs between objects."""
+    begins = [encoding for mark, encoding in _ENCODINGS.items() if text.startswith(mark)]
+    begins += [encoding for first, encoding in _UNMARKED if first.match(text)]
+    if begins:
+        try:
+            text = text.decode(begins[0]).encode()
+        except UnicodeError:
+            raise ObjectError(f"expected text: it begins as {begins[0]} and is not") from None
+    return _LOGS.sub(lambda found: b"\n" * found[0].count(b"\n"), text) if _LOG in text else text
 
 
 def _not_utf8(text: bytes) -> str:
@@ -180,6 +193,8 @@ def _read(text: bytes) -> Iterator[Document | Fault]:
             yield Fault(_join(place, document.text))
         elif document is None:
             continue
+        elif isinstance(document, list) and any(isinstance(each, dict) for each in document):
+            yield from _flat(msgspec.json.encode({"kind": "List", "items": document}), place)
         elif not isinstance(document, dict):
             yield Fault(_join(place, f"{_READABLE}, got {kind_of(document)}"))
         else:
@@ -191,7 +206,13 @@ def _read(text: bytes) -> Iterator[Document | Fault]:
 
 
 def _read_json(text: memoryview) -> Iterator[Document | Fault]:
-    """One JSON object, or several one after the other (what a few `kubectl get -o json` leave in one file)."""
+    """One JSON object, or several one after the other (what a few `kubectl get -o json` leave in one file).
+
+    A list of objects, as `jq .items` leaves it, is read like the items of a List.
+    """
+    if bytes(text[:_SMALL]).lstrip()[:1] == b"[":
+        yield from _flat(text, "", _Envelope("List", _array.decode(text)))
+        return
     end = len(text)
     number = 0
     start = 0

@@ -349,9 +349,10 @@ def verdict(attempt: GroupAttempt, member: Member) -> tuple[str, str, str | None
         if plan.waits:
             return UNSCHEDULABLE, attempt.message, nominated
         return UNSCHEDULABLE, attempt.of_those_that_fit, ""
+    message = ", ".join(filter(None, (member.message or attempt.untried, attempt.of_room if attempt.kept else "")))
     if member.reason:
-        return member.reason, member.message, member.nominated if nominated is None else nominated
-    return UNSCHEDULABLE, attempt.untried, "" if attempt.short else nominated
+        return member.reason, message, member.nominated if nominated is None else nominated
+    return UNSCHEDULABLE, message, "" if attempt.short else nominated
 
 
 def running(attempt: GroupAttempt, cluster: "Cluster") -> list[Running]:

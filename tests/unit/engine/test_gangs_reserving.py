@@ -84,6 +84,9 @@ AWAY = "node(s) whose room is kept for podgroup default/train until 2026-01-01T0
 def test_room_is_kept_where_the_gang_would_start_first(busy: Harness) -> None:
     said = waiting(busy)
     assert conditions(said)[0][2].endswith(f", {KEPT}")
+    told = failures(said)
+    assert len(told) == 2
+    assert all(message.endswith(f", {KEPT}") for message in told.values()), "its pods say so as well"
     assert events(said) == [("RoomKept", KEPT)]
     busy.put(small("forever", "3"), small("too-long", "3", lasts=201))
     said = busy.cycles()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -233,3 +235,49 @@ def test_authorities_are_followed(tmp_path: Path) -> None:
     assert served.context is after
     with pytest.raises(CertificateError, match=r"nowhere: no such file"):
         Certificate().follow_authorities("nowhere")
+
+
+async def test_a_token_that_is_not_ascii(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused before anybody is asked about it, counted, and told in one line however often it comes."""
+    asked: list[str | None] = []
+
+    async def nobody(authorization: str | None, _path: str, _certificate: bytes | None, _peer: str) -> tuple[int, str]:
+        asked.append(authorization)
+        return 200, ""
+
+    def strange(ask: Asking, times: int) -> list[int]:
+        found = []
+        for _ in range(times):
+            with contextlib.closing(ask.connection()) as connection:
+                connection.request("GET", "/metrics", headers={"Authorization": b"Bearer \xff\xc3\xa9"})
+                found.append(connection.getresponse().status)
+        return found
+
+    async with serving(Gate(nobody)) as ask:
+        assert await asyncio.to_thread(strange, ask, 3) == [401] * 3
+        assert asked == []
+        _, text = await asyncio.to_thread(ask, "/metrics")
+    assert 'berth_port_refused_total{port="serving",reason="malformed"} 3' in text
+    told = capsys.readouterr()
+    assert (told.out + told.err).count("refused") == 1
+    assert "Traceback" not in told.out + told.err
+
+
+def test_what_answers_is_imported_before_the_address_is_taken() -> None:
+    """Nobody can take the last descriptor before that."""
+    code = """
+import sys
+from scheduler.telemetry import serving
+from scheduler.telemetry.certificate import Certificate
+from scheduler.telemetry.listening import ServingError
+def taken(*_):
+    raise ServingError("taken")
+serving.listen = taken
+one = serving.Serving(serving.Address("", 0, Certificate()), None, serving.Endpoints())
+try:
+    one.listen()
+except ServingError:
+    print(*sorted({"scheduler.telemetry.https", "cryptography.x509"} & sys.modules.keys()))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert found.stdout.split() == ["cryptography.x509", "scheduler.telemetry.https"]
