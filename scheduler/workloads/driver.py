@@ -185,7 +185,7 @@ class Driver:
                     case DeletePods(waits=True) as unwanted:
                         await self._delete(unwanted)
                     case DeletePods() as unwanted:
-                        background.start(self._delete(unwanted))
+                        background.start(self._delete(unwanted, background))
                     case CreateNodes() | CreateObjects() as made:
                         await self._make(number, made, passing=True)
             if mode is Mode.BACKLOG:
@@ -426,12 +426,13 @@ class Driver:
 
         await for_each(range(update.count), work, update.rate)
 
-    async def _delete(self, unwanted: DeletePods) -> None:
-        """Delete the pods of one step that are there when it begins."""
+    async def _delete(self, unwanted: DeletePods, background: _Background | None = None) -> None:
+        """Delete the pods of one step that are there when it begins, in the background no longer than that goes on."""
         path = PODS.path(self._name(unwanted.namespace))
         labels = {LABEL: self._run, **unwanted.label_selector}
         there = await names(self._client, path, ",".join(f"{key}={value}" for key, value in labels.items()))
-        await for_each(there, lambda name: delete_one(self._client, f"{path}/{name}"), unwanted.rate)
+        wanted = (name for name in there if background is None or not background.is_over)
+        await for_each(wanted, lambda name: delete_one(self._client, f"{path}/{name}"), unwanted.rate)
 
     async def _wait_attempted(self, scheduler_name: str, check: Callable[[], None]) -> None:
         """Until the scheduler has bound each pod of the run, or said that it fits nowhere (or is gated)."""
@@ -515,6 +516,11 @@ class _Background:
         """Begin one."""
         self._tasks.append(asyncio.ensure_future(work))
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the block has ended."""
+        return self._over.is_set()
+
     async def over_in(self, seconds: float) -> bool:
         """Wait so long, or until the end; True at the end."""
         try:
@@ -522,4 +528,4 @@ class _Background:
                 await self._over.wait()
         except TimeoutError:
             pass
-        return self._over.is_set()
+        return self.is_over
