@@ -201,6 +201,7 @@ def test_status_columns_and_help(policies_served: Api, control_plane: Cluster, r
     status = {
         "observedGeneration": 1,
         "rules": 3,
+        "warnings": "SelfPoison, NoLiveLease",
         "conditions": [{"type": "Accepted", **condition}, {"type": "Conflict", **condition, "status": "False"}],
         "enforcement": {"way": "Native", "since": when, "generation": 1},
         "matched": {"count": 5, "lastTime": when},
@@ -212,7 +213,7 @@ def test_status_columns_and_help(policies_served: Api, control_plane: Cluster, r
     explain = ("explain", "mdp.spec.rules.policyAction")
     wait_for("kubectl to know the kind", lambda: control_plane.kubectl(*explain, check=False).returncode == 0)
     header, row = control_plane.kubectl("get", "mdp", "-n", real_namespace).stdout.splitlines()
-    assert header.split() == ["NAME", "MODE", "RULES", "ACCEPTED", "ENFORCED", "CONFLICT", "AGE"]
-    assert row.split()[:6] == ["good", "warn", "3", "True", "Native", "False"]
+    assert header.split() == ["NAME", "MODE", "RULES", "ACCEPTED", "ENFORCED", "CONFLICT", "WARNINGS", "AGE"]
+    assert row.split()[:8] == ["good", "warn", "3", "True", "Native", "False", "SelfPoison,", "NoLiveLease"]
     told = control_plane.kubectl(*explain).stdout
     assert "Reject the object, and change nothing" in told
