@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from scheduler.apiserver import defaults, limitranges, podgroups, podvalidation, quotas, strategy
+from scheduler.apiserver import defaults, limitranges, podgroups, podresources, podvalidation, quotas, strategy
 from scheduler.apiserver.priority_classes import priority_class
 from scheduler.apiserver.resources import BUILT_IN, Registry, Resource
 from scheduler.apiserver.status import JsonObject, StatusError, decoding, forbidden, invalid
@@ -36,15 +36,16 @@ class Surroundings(NamedTuple):
 def created(pod: JsonObject, around: Surroundings) -> JsonObject:
     """The pod as it is stored once it is created; webhooks are not asked, and `pod` stays as it is.
 
-    Its own fields are not judged, but for amounts that a LimitRange has changed. Raises StatusError where it is
-    refused.
+    Its own fields are not judged, but for amounts that defaults or a LimitRange may have changed. Raises StatusError
+    where it is refused.
     """
     made: JsonObject = without_nulls(msgspec.json.decode(msgspec.json.encode(pod)))
     with decoding("v1", "Pod"):
         defaults.apply("Pod", made)
         admit_pod(made, around)
         strategy.prepare_create(_POD, made)
-        if around.limit_ranges and (wrong := podvalidation.amounts(made["spec"])):
+        checked = around.limit_ranges or podresources.is_set(made["spec"])
+        if checked and (wrong := podvalidation.amounts(made["spec"])):
             raise invalid("", "Pod", made["metadata"].get("name", ""), wrong)
         limitranges.check(made, around.limit_ranges)
     return made

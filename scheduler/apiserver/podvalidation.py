@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.apiserver import names, podgroups
+from scheduler.apiserver import names, podgroups, podresources
 from scheduler.apiserver.quantity import canonical, nano, text_of
 from scheduler.apiserver.status import (
     FieldError,
@@ -243,10 +243,34 @@ def _amounts(resources: JsonObject, field: str) -> list[FieldError]:
 
 def amounts(spec: JsonObject) -> list[FieldError]:
     """What is wrong with the amounts that a pod and its containers ask for."""
-    errors = _amounts(spec.get("resources") or {}, "spec.resources")
+    errors: list[FieldError] = []
     for part in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(part) or []):
             errors.extend(_amounts(container.get("resources") or {}, f"spec.{part}[{index}].resources"))
+    return [*errors, *_whole_amounts(spec)]
+
+
+def _whole_amounts(spec: JsonObject) -> list[FieldError]:
+    """What is wrong with what a pod asks for as a whole, also beside its containers (validatePodResources)."""
+    whole = spec.get("resources") or {}
+    errors = _amounts(whole, "spec.resources")
+    if not whole:
+        return errors
+    for part, kept in (("requests", ""), ("limits", podresources.HUGE_PAGES)):
+        most, together = whole.get(part) or {}, podresources.aggregated(spec, part)
+        for key in sorted(together):
+            if key.startswith(kept) and key in most and nano(together, key) > nano(most, key):
+                amount = canonical(text_of(together[key]))
+                why = f"must be greater than or equal to aggregate container {part} of {amount}"
+                errors.append(invalid_value(f"spec.resources.{part}[{key}]", canonical(text_of(most[key])), why))
+    most = whole.get("limits") or {}
+    for index, container in enumerate(spec.get("containers") or []):
+        limits = (container.get("resources") or {}).get("limits") or {}
+        for key in sorted(limits):
+            if key in most and nano(limits, key) > nano(most, key):
+                why = f"must be less than or equal to pod limits of {canonical(text_of(most[key]))}"
+                field = f"spec.resources.containers[{index}][{key}].limits"
+                errors.append(invalid_value(field, canonical(text_of(limits[key])), why))
     return errors
 
 
@@ -284,7 +308,7 @@ def pod(obj: JsonObject) -> list[FieldError]:
     for index, toleration in enumerate(spec.get("tolerations") or []):
         errors.extend(_toleration(toleration, f"spec.tolerations[{index}]"))
     errors.extend(podgroups.member_rules(spec))
-    errors.extend(_amounts(spec.get("resources") or {}, "spec.resources"))
+    errors.extend(_whole_amounts(spec))
     policy = spec.get("restartPolicy")
     if policy not in {None, "Always", "OnFailure", "Never"}:
         errors.append(not_supported("spec.restartPolicy", policy, ["Always", "OnFailure", "Never"]))

@@ -24,7 +24,7 @@ from scheduler.cli.output import PageOutput, as_data, as_table
 from scheduler.cli.subject import Group, Owner, PodName, called, chosen, in_file, namespace_of
 from scheduler.report.wording import some
 from scheduler.whatif import manifest
-from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.arrivals import Batch, quota_notes
 from scheduler.whatif.capacity import MOST, capacity
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.manifest import Workload
@@ -90,6 +90,7 @@ def _capacity(
         batch = Batch(workload, there, namespace_of(asked, workload, namespace), usual, framework.profile.name)
         complain(list(note([batch.pod(0)], there)))
         answer = capacity(there.cluster, framework, batch, most=MOST)
+        answer.notes.extend(quota_notes([batch], there, answer.fits))
     match output:
         case PageOutput.JSON | PageOutput.YAML:
             as_data(answer, output)

@@ -103,7 +103,7 @@ def from_file(
         for thing in batch.objects(0):
             world.add(thing)
         pod = batch.pod(0)
-        notes += [*batch.notes, *quota_notes([batch], world)]
+        notes += [*batch.notes, *quota_notes([batch], world, 1)]
         unreadable = [warning for warning in pod.shape.warnings if "not a quantity" in warning]
         if unreadable:
             raise ObjectError("\n".join(unreadable))

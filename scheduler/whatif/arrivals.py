@@ -5,6 +5,7 @@ StatefulSet, of devices from templates. So a billion of them take no more room t
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -116,7 +117,14 @@ class Batch:
     @property
     def _varies(self) -> bool:
         """Whether a label that differs from pod to pod counts, as somebody selects by it."""
-        return bool(self._varying) and self._world.selects(self._varying)
+        if not self._varying or not self._varying.isdisjoint(self._world.selected):
+            return bool(self._varying)
+        return self._selected_there
+
+    @cached_property
+    def _selected_there(self) -> bool:
+        """Whether anything in the cluster selects by such a label; looked up once, as all its pods are gone through."""
+        return self._world.selects(self._varying)
 
     @property
     def equal(self) -> bool:
@@ -345,18 +353,22 @@ def batches(
     return found
 
 
-def quota_notes(batches: Iterable[Batch], world: World) -> list[str]:
-    """What ResourceQuotas let be created of the batches, one after the other, where that is not all."""
+def quota_notes(batches: Iterable[Batch], world: World, number: int | None = None) -> list[str]:
+    """What ResourceQuotas let be created of the batches, one after the other, where that is not all.
+
+    `number`: how many of each; without it, as many as it has.
+    """
     said = []
     known: dict[str, list[dict[str, Any]]] = {}
     for batch in batches:
         namespace = batch.whole["metadata"]["namespace"]
         if namespace not in known:
             known[namespace] = world.admission.quotas(namespace, chain(world.placed.values(), world.waiting.values()))
-        verdict = lets(batch.whole, batch.count, known[namespace]) if batch.count else None
+        wanted = batch.count if number is None else number
+        verdict = lets(batch.whole, wanted, known[namespace]) if wanted else None
         if verdict is not None:
-            number = f"only {verdict.allowed:,}" if verdict.allowed else "none"
-            lets_so_many = f"ResourceQuota {verdict.quota} lets {number} of {batch.count:,} be created"
+            some = f"only {verdict.allowed:,}" if verdict.allowed else "none"
+            lets_so_many = f"ResourceQuota {verdict.quota} lets {some} of {wanted:,} be created"
             said.append(f"{batch.owner}: {lets_so_many}: {verdict.why}")
     return said
 

@@ -19,6 +19,7 @@ _NAMES = frozenset(
     (
         *("name", "namespace", "generateName", "nodeName", "nominatedNodeName", "node", "claimName", "volumeName"),
         *("storageClassName", "resourceClaimName", "resourceClaimTemplateName", "priorityClassName", "pool"),
+        "runtimeClassName",
         *("persistentVolumeName", "serviceAccountName", "hostname", "subdomain", "volumeHandle", "volumeID"),
         *("pdName", "diskName", "diskURI", "path", "server", "iqn", "volumeAttributesClassName"),
         *("podGroupName", "workloadName", "templateName", "parentCompositePodGroupName"),
@@ -96,7 +97,7 @@ class Masks:
 
     def _any(self, value: Any) -> Any:
         if isinstance(value, dict):
-            if "key" in value and value.get("operator") not in ("Gt", "Lt"):
+            if ("key" in value or "scopeName" in value) and value.get("operator") not in ("Gt", "Lt"):
                 value = {k: self._of_requirement(k, v) for k, v in value.items()}
             return {key: self._field(key, each) for key, each in value.items() if key not in _DROPPED}
         return [self._any(each) for each in value] if isinstance(value, list) else value

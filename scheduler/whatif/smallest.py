@@ -52,10 +52,23 @@ def smallest(found: Mapping[str, Any]) -> Object | None:
         case "Node":
             status = _mapping(found, "status")
             made["status"] = {key: status[key] for key in _NODE_STATUS if key in status}
+        case "ResourceQuota":
+            for part in ("spec", "status"):
+                made[part] = _without_storage(_mapping(found, part))
         case "ReplicaSet" | "StatefulSet" | "ReplicationController":
             spec = _mapping(found, "spec")
             made = {**made, "spec": {key: spec[key] for key in ("selector", "replicas") if key in spec}}
     return made
+
+
+def _without_storage(part: Mapping[str, Any]) -> Object:
+    """A part of a quota without what it says of claims by the names of their classes."""
+    return {
+        key: {name: amount for name, amount in value.items() if ".storageclass." not in name}
+        if key in ("hard", "used") and isinstance(value, Mapping)
+        else value
+        for key, value in part.items()
+    }
 
 
 def _metadata(found: Mapping[str, Any]) -> Object:

@@ -25,6 +25,7 @@ from scheduler.state.cluster import Cluster
 from scheduler.whatif import admission, claim_templates
 from scheduler.whatif.admission import Admission
 from scheduler.whatif.documents import Document, ObjectError, plain
+from scheduler.whatif.groups import called
 from scheduler.whatif.places import complaint
 
 __all__ = ["ObjectError", "World"]
@@ -61,7 +62,7 @@ class World:
         self.finished: dict[str, Pod] = {}
         self.admission = Admission()
         self.selected: set[str] = set()
-        """Keys of labels by which pods of files select others."""
+        """Keys of labels by which pods and other objects of files select pods."""
         self.claim_templates: dict[tuple[str, str], dict[str, Any]] = {}
         """(namespace, name) → ResourceClaimTemplate."""
         self.default_class = ""
@@ -82,7 +83,7 @@ class World:
         Raises ObjectError.
         """
         for document in objects:
-            kind = document.get("kind")
+            kind = called(str(document.get("kind")), document.get("apiVersion"))
             if kind in KINDS:
                 self.add(self.decode(document))
             elif kind == claim_templates.KIND:
@@ -123,6 +124,8 @@ class World:
                 if isinstance(thing, Node):
                     self.problems += [f"Node {thing.name}: {problem}" for problem in thing.problems]
                 self._refuse_twin(kind, thing, place)
+                if isinstance(thing, SelectingObject):
+                    self.selected.update(each.key for each in thing.selector.requirements)
                 found.append(thing)
             elif kind in MADE_WITH:
                 self.add_document(document)
@@ -246,9 +249,7 @@ class World:
                 cluster.pod_groups.drop(GroupKey(namespace, name, api_of_kind(kind)))
 
     def selects(self, keys: frozenset[str]) -> bool:
-        """Whether anything selects pods by one of these keys of labels."""
-        if not keys.isdisjoint(self.selected):
-            return True
+        """Whether anything in the cluster selects pods by one of these keys of labels."""
         pods = chain(self.placed.values(), self.waiting.values())
         shapes = list({id(pod.shape): pod.shape for pod in pods}.values())
         if any(not keys.isdisjoint(constraint.match_label_keys) for shape in shapes for constraint in shape.spread):

@@ -17,8 +17,9 @@ from scheduler.apiserver import StatusError, defaults, quotas
 from scheduler.apiserver.plugins import Surroundings, created
 from tests.contract.client import PATIENCE, Api, JsonObject
 
-TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
-CPU, BOTH = {"cpu": "500m"}, {"cpu": "500m", "memory": "0.5Gi"}
+TERM: JsonObject = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+CPU: JsonObject = {"cpu": "500m"}
+BOTH: JsonObject = {"cpu": "500m", "memory": "0.5Gi"}
 LIMITS = [
     {
         "type": "Container",
@@ -50,7 +51,7 @@ PODS: dict[str, JsonObject] = {
     "a pod's requests": containers({"limits": BOTH}, {"limits": BOTH}) | {"resources": {"requests": {"cpu": "3"}}},
     "a pod's memory": containers({"limits": CPU}) | {"resources": {"limits": {"memory": "2048Mi"}}},
     "huge pages": containers({"limits": BOTH | {"hugepages-2Mi": "4Mi"}}) | {"resources": {"requests": {"cpu": "3"}}},
-    "a pod's huge pages": containers({}) | {"resources": {"limits": {"cpu": "1", "hugepages-2Mi": "4Mi"}}},
+    "a pod's huge pages": containers({}) | {"resources": {"limits": {"cpu": "2", "hugepages-2Mi": "4Mi"}}},
     "nothing of the pod": containers({}) | {"resources": {}},
     "label keys": containers({})
     | {
@@ -90,6 +91,8 @@ REFUSED: dict[str, JsonObject] = {
     "two bounds": containers({"limits": {"cpu": "5"}}, {"requests": {"cpu": "100m"}, "limits": {"cpu": "1"}}),
     "too large together": containers({"limits": {"memory": "4Gi"}}, {"limits": {"memory": "4Gi"}}),
     "the default limit is too low": containers({"requests": {"cpu": "3"}}),
+    "less than its containers": containers({"requests": CPU}, {"requests": CPU}) | {"resources": {"requests": CPU}},
+    "less than a container's limit": containers({}) | {"resources": {"limits": {"cpu": "1", "memory": "4Gi"}}},
     "another place": containers({}) | {"runtimeClassName": "CLASS", "nodeSelector": {"kata": "no"}},
     "no such runtime": containers({}) | {"runtimeClassName": "gone"},
     "a priority of its own": containers({}) | {"priorityClassName": "CLASS", "priority": 3},

@@ -486,6 +486,17 @@ def test_what_a_quota_would_refuse_is_said(berth: Berth, given: Object, spec: Ob
     assert (says in " ".join(answer["notes"])) if says else answer["notes"] == []
 
 
+def test_a_quota_bounds_what_fits(berth: Berth) -> None:
+    """Capacity counts the room, and says what the quota lets be created of it; so does explain."""
+    cluster = write("c.yaml", node("n", cpu="8"), quota({"pods": "2"}))
+    file = write("f.yaml", workload("Pod", "v1", "p", template()["spec"]))
+    found = json.loads(berth("capacity", "-f", file, "--cluster", cluster, "-o", "json").out)
+    assert found["fits"] == 8
+    assert "ResourceQuota q lets only 2 of 8 be created" in " ".join(found["notes"])
+    cluster = write("c.yaml", node("n", cpu="8"), quota({"pods": "0"}))
+    assert "ResourceQuota q lets none of 1 be created" in berth("explain", "-f", file, "--cluster", cluster).out
+
+
 def owned(name: str, kind: str, owner: str, **more: Any) -> Object:
     """A pod of a controller's."""
     made = pod(name, on="n1", cpu="1", **more)
