@@ -160,7 +160,7 @@ def test_extenders_that_fail(sides: Sides) -> None:
 
     with ExtenderServer({"filter": choose, "bind": bind}) as server:
         common: Object = {"nodeCacheCapable": True, "httpTimeout": "30s"}
-        extenders = [
+        extenders: list[Object] = [
             {"urlPrefix": f"http://127.0.0.1:{free_port()}", "filterVerb": "filter", "ignorable": True},
             {"urlPrefix": server.url, "filterVerb": "filter"},
             {"urlPrefix": server.url, "bindVerb": "bind"},
