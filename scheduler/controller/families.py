@@ -94,6 +94,52 @@ PREEMPTIONS = Family(
 VICTIMS = Family(
     "scheduler_preemption_victims", "histogram", "How many victims one preemption had.", (), exponential(1, 2, 7)
 )
+GROUP_ATTEMPTS = Family(
+    "scheduler_podgroup_schedule_attempts_total",
+    "counter",
+    "Attempts to schedule a pod group, by result: scheduled, unschedulable, waiting_on_preemption, or error.",
+    ("result", "profile"),
+)
+GROUP_ATTEMPT_SECONDS = Family(
+    "scheduler_podgroup_scheduling_attempt_duration_seconds",
+    "histogram",
+    "Seconds that an attempt to schedule a pod group took, with the turns of others between its parts.",
+    ("result", "profile"),
+    _ATTEMPT,
+)
+GROUP_ALGORITHM_SECONDS = Family(
+    "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+    "histogram",
+    "Seconds until it was decided where the pods of a group go, without the search for victims.",
+    (),
+    _ATTEMPT,
+)
+GROUP_PREEMPTIONS = Family(
+    "scheduler_workload_preemption_attempts_total",
+    "counter",
+    "Attempts to find victims for a pod group, by result: Success (some were found) or Unschedulable.",
+    ("result",),
+)
+GROUP_VICTIMS = Family(
+    "scheduler_workload_preemption_victims",
+    "histogram",
+    "How many victims one preemption for a pod group had.",
+    (),
+    exponential(1, 2, 11),
+)
+DISRUPTIONS = Family(
+    "scheduler_preemption_workload_disruptions",
+    "histogram",
+    "How many groups one preemption removes as a whole, where it removes any.",
+    ("preemptor",),
+    exponential(1, 2, 11),
+)
+VIOLATIONS = Family(
+    "scheduler_preemption_pdb_violations_total",
+    "counter",
+    "Victims of preemption that overdraw a PodDisruptionBudget.",
+    ("preemptor",),
+)
 AFTER_FLUSH = Family(
     "scheduler_pod_scheduled_after_flush_total",
     "counter",

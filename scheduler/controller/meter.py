@@ -21,12 +21,13 @@ from scheduler.engine.instructions import (
     Bind,
     BoundByPlugin,
     Failed,
+    GroupTried,
     Instruction,
     Nominate,
     PermitWaited,
     PreBindWrite,
-    Preempt,
     Verified,
+    VictimsChosen,
 )
 from scheduler.engine.stimuli import (
     BindFailed,
@@ -85,6 +86,13 @@ class Meter:
         self._point_seconds = Histogram(families.POINT_SECONDS)
         self._plugin_seconds = Histogram(families.PLUGIN_SECONDS)
         self._victims = Histogram(families.VICTIMS)
+        self._group_attempts = Counter(families.GROUP_ATTEMPTS)
+        self._group_seconds = Histogram(families.GROUP_ATTEMPT_SECONDS)
+        self._group_algorithm = Histogram(families.GROUP_ALGORITHM_SECONDS)
+        self._group_preemptions = Counter(families.GROUP_PREEMPTIONS)
+        self._group_victims = Histogram(families.GROUP_VICTIMS)
+        self._disruptions = Histogram(families.DISRUPTIONS)
+        self._violations = Counter(families.VIOLATIONS)
         self._decisions = Counter(families.DECISIONS)
         self._verifications = Counter(families.VERIFICATIONS)
         self._points: Tally[tuple[str, str]] = Tally()
@@ -131,6 +139,13 @@ class Meter:
             self._point_seconds,
             self._plugin_seconds,
             self._victims,
+            self._group_attempts,
+            self._group_seconds,
+            self._group_algorithm,
+            self._group_preemptions,
+            self._group_victims,
+            self._disruptions,
+            self._violations,
             self._permit_waits,
             self._decisions,
             Asked(families.AFTER_FLUSH, lambda: {(): float(self._after_flush)}),
@@ -311,8 +326,22 @@ class Meter:
                 self._verifications.add(1, result, instruction.pod.scheduler_name)
             elif isinstance(instruction, PermitWaited):
                 self._permit_waits.observe(instruction.seconds, instruction.result)
-            elif isinstance(instruction, Preempt):
-                self._victims.observe(len(instruction.victims))
+            elif isinstance(instruction, GroupTried):
+                labels = instruction.result, instruction.pod.scheduler_name
+                self._group_attempts.add(1, *labels)
+                self._group_seconds.observe(instruction.seconds, *labels)
+                self._group_algorithm.observe(instruction.algorithm)
+                if instruction.preempts is not None:
+                    self._group_preemptions.add(1, SUCCESS if instruction.preempts else "Unschedulable")
+            elif isinstance(instruction, VictimsChosen):
+                self._chosen(instruction)
+
+    def _chosen(self, chosen: VictimsChosen) -> None:
+        (self._victims if chosen.preemptor == "pod" else self._group_victims).observe(chosen.victims)
+        if chosen.groups:
+            self._disruptions.observe(chosen.groups, chosen.preemptor)
+        if chosen.violations:
+            self._violations.add(chosen.violations, chosen.preemptor)
 
     def _bind(self, bind: Bind | BoundByPlugin, began: float) -> None:
         pod, now = bind.pod, self._clock()

@@ -6,7 +6,16 @@ from typing import Any
 import structlog
 
 from scheduler.controller.naming import about
-from scheduler.engine.instructions import UNSCHEDULABLE, Carries, Failed, Misbehaved, PermitWaited, Verified
+from scheduler.engine.instructions import (
+    UNSCHEDULABLE,
+    Carries,
+    Failed,
+    GroupTried,
+    Misbehaved,
+    PermitWaited,
+    Verified,
+    VictimsChosen,
+)
 from scheduler.framework.verify import Summary
 from scheduler.telemetry.ration import Ration
 
@@ -23,7 +32,7 @@ class Reports:
             Failed: self.failed,
             Misbehaved: self.misbehaved,
             Verified: self.verified,
-            PermitWaited: lambda _: None,  # the meter counts it
+            **dict.fromkeys((PermitWaited, GroupTried, VictimsChosen), lambda _: None),  # the meter counts them
         }
 
     def failed(self, failed: Failed) -> None:

@@ -195,6 +195,31 @@ class PermitWaited(Instruction, frozen=True):
     seconds: float
 
 
+class GroupTried(Instruction, frozen=True):
+    """An attempt to schedule a pod group is over: count it, and how long it took. `pod` is one of the group.
+
+    `result`: scheduled, unschedulable, waiting_on_preemption or error. `algorithm`: seconds until it was decided.
+    `preempts`: whether victims were found; None: none were looked for.
+    """
+
+    result: str
+    seconds: float
+    algorithm: float
+    preempts: bool | None
+
+
+class VictimsChosen(Instruction, frozen=True):
+    """Preemption has chosen victims: count them. `preemptor`: pod, podgroup or compositepodgroup.
+
+    `groups`: how many groups go as a whole, where a group preempts. `violations`: how many pods overdraw a budget.
+    """
+
+    preemptor: str
+    victims: int
+    groups: int
+    violations: int
+
+
 class Misbehaved(Instruction, frozen=True):
     """A plugin failed where no pod fails with it (PostBind, Unreserve, a queueing hint): log and count it."""
 

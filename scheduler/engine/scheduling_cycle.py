@@ -12,7 +12,7 @@ from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.choice import Choice
 from scheduler.engine.extender_calls import ExtenderCalls
-from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders, PostFilterWrite
+from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders, PostFilterWrite, VictimsChosen
 from scheduler.engine.no_fits import NoFit
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
@@ -194,6 +194,9 @@ class SchedulingCycles:
         if result.writes:
             self._outbox.add(PostFilterWrite(pod, result.writes))
         if result.node:
+            if result.victims and self._attempts.record.clock is not None:
+                _, violations = result.candidates.get(result.node, ((), 0))
+                self._outbox.add(VictimsChosen(pod, "pod", len(result.victims), 0, violations))
             self._victims.preempt(pod, result.node, result.victims, now)
 
     def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> None:

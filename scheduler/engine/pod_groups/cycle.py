@@ -13,7 +13,7 @@ from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import State
 from scheduler.engine.budget import Budget
 from scheduler.engine.extender_calls import ExtenderCall
-from scheduler.engine.instructions import SCHEDULER_ERROR
+from scheduler.engine.instructions import SCHEDULER_ERROR, GroupTried
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.agreement import disagreement, no_profile
@@ -36,6 +36,7 @@ from scheduler.model.pod_group import COMPOSITE, GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
 from scheduler.state.group_trees import MOST_GROUPS
 
+_RESULTS: dict[Ended | None, str] = {Ended.WITH_NODES: "scheduled", Ended.REJECTED: "unschedulable"}
 MANY_NODES = 1_000
 """To read the labels of more is enough for one turn: 4 ms at 5,000. Pods that come meanwhile are tried before the
 group, which they are not in kube-scheduler."""
@@ -62,6 +63,7 @@ class GroupCycles:
         self._queue = queue
         self._binding = binding
         self._budget = budget
+        self._outbox = outbox
         self._pick = pick
         self._attempts = attempts
         self._tries = Tries(cluster, queue, attempts, outbox, budget, assume)
@@ -123,7 +125,7 @@ class GroupCycles:
         self._owed = 0
         entry.first_tried = min(entry.first_tried, now)
         once_more, entry.once_more = entry.once_more, False
-        attempt = self.attempt = GroupAttempt(entry, group or _nobody(entry.key), members)
+        attempt = self.attempt = GroupAttempt(entry, group or _nobody(entry.key), members, began=self._time())
         if group is None:
             # Only if the profile has no GangScheduling: it holds the pods of groups that are not known.
             attempt.break_off(_not_found(entry.key))
@@ -135,6 +137,11 @@ class GroupCycles:
             self._owed = SHARE * ORDINARY  # to look at all of them, or at all placements, was enough for one turn
         else:
             self._go_on(attempt, now, None)
+
+    def _time(self) -> float:
+        """The time of who measures, if anybody does."""
+        clock = self._attempts.record.clock
+        return 0.0 if clock is None else clock()
 
     def _look_at_it_first(self, attempt: GroupAttempt, now: float, *, once_more: bool) -> None:
         """Find where the group may be. It fails here if no pod has to be tried to know that.
@@ -345,6 +352,7 @@ class GroupCycles:
 
     def _end(self, attempt: GroupAttempt, now: float) -> None:
         """The attempt is decided."""
+        attempt.decided_at = self._time()
         self._ask_no_more(attempt)
         self._finished(attempt, over=self._endings.begin(attempt, now))
 
@@ -354,6 +362,18 @@ class GroupCycles:
         attempt.used = 0
         if over:
             self.attempt = None
+            self._measure(attempt)
+
+    def _measure(self, attempt: GroupAttempt) -> None:
+        """Have the attempt counted, if somebody measures and a pod of it is left."""
+        clock = self._attempts.record.clock
+        if clock is not None and attempt.members:
+            plan, result = attempt.plan, _RESULTS.get(attempt.ended, "error")
+            if attempt.ended is Ended.REJECTED and plan is not None and plan.waits:
+                result = "waiting_on_preemption"
+            took = clock() - attempt.began, attempt.decided_at - attempt.began
+            preempts = None if plan is None else bool(plan.victims)
+            self._outbox.add(GroupTried(attempt.pods[0].queued.pod, result, *took, preempts))
 
     def broke(self, message: str, now: float) -> None:
         """The slice raised, which is a fault of Berth: the group is tried again after its backoff.

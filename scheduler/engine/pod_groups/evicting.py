@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.budget import Budget, TooCostlyError
+from scheduler.engine.instructions import VictimsChosen
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.planning import PlanAnswer
@@ -12,7 +13,7 @@ from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.queue import Queue
 from scheduler.engine.turns import FREE
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import PodGroup
+from scheduler.model.pod_group import COMPOSITE, PodGroup
 from scheduler.plugins.default_preemption.budgets import Budgets
 from scheduler.state.cluster import Cluster
 
@@ -61,10 +62,14 @@ class Evictions:
         plan = attempt.plan
         if plan is None:
             return False
+        pod, measured = attempt.pods[0].queued.pod, self._attempts.record.clock is not None
+        if plan.victims and not attempt.evicted and measured:
+            kind = "compositepodgroup" if attempt.group.key.api == COMPOSITE else "podgroup"
+            self._outbox.add(VictimsChosen(pod, kind, len(plan.victims), plan.groups, plan.violations))
         some = tuple(plan.victims[attempt.evicted : attempt.evicted + _AT_ONCE])
         attempt.evicted += len(some)
         if some:
-            self._evict(attempt.pods[0].queued.pod, NODE, some, now, attempt.group)
+            self._evict(pod, NODE, some, now, attempt.group)
         return attempt.evicted == len(plan.victims)
 
     @property

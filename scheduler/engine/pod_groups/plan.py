@@ -18,6 +18,10 @@ class Plan(Struct):
     """UID → node for which a pod of the group is nominated."""
     victims: list[Pod] = field(default_factory=list)
     """The most important first."""
+    groups: int = 0
+    """How many groups go as a whole."""
+    violations: int = 0
+    """How many of them overdraw a disruption budget."""
     error: str = ""
     """A plugin has failed."""
     writes: list[tuple[Pod, Write]] = field(default_factory=list)

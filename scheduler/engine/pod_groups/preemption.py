@@ -124,7 +124,9 @@ class GroupPreemption(Planning[Plan]):
             pods = [pod for victim in going for pod, _ in victim.pods]
             text = f"found a placement for podgroup, preempting {len(pods)} victims"
             names = cluster.nodes.names
-            return Plan(text, True, {pod.uid: names[row] or "" for pod, row in assigned}, pods), True
+            nominated = {pod.uid: names[row] or "" for pod, row in assigned}
+            groups = sum(cluster.pod_groups.whole(victim.pods[0][0]) is not None for victim in going)
+            return Plan(text, True, nominated, pods, groups, sum(victim.violations for victim in going)), True
 
     def _may_go(self, pod: Pod) -> bool:
         groups = self._cluster.pod_groups

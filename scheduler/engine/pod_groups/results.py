@@ -188,6 +188,9 @@ class GroupAttempt(Struct, eq=False):
     group: PodGroup
     members: dict[str, Member]
     """The pods by UID, in the order in which they are tried."""
+    began: float = 0.0
+    decided_at: float = 0.0
+    """When it began and was decided, by the clock of the attempts' record."""
     next: int = 0
     """How many of the pods were tried."""
     ended: Ended | None = None

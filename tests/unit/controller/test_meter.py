@@ -15,7 +15,7 @@ from scheduler.engine.budget import Budget
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind
 from scheduler.engine.places import FLUSH_AFTER
-from scheduler.engine.stimuli import BindFailed, Bound, Cycle, ExtendersAnswered, Gone, Put, Tick
+from scheduler.engine.stimuli import BindFailed, Bound, Cycle, ExtendersAnswered, Follows, Gone, Put, Tick
 from scheduler.framework.binding import AssumedPod, Hold
 from scheduler.framework.config import Extender, PluginRef, Plugins, PluginSet, default_configuration
 from scheduler.framework.extenders import NodesAnswer
@@ -24,6 +24,7 @@ from scheduler.framework.profiles import build
 from scheduler.framework.status import Reject, Unschedulable
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
+from scheduler.model.pod_group import NATIVE
 from scheduler.state.validate import validate
 from scheduler.telemetry.instruments import Family, Reading, read
 from tests.builders import node, pod
@@ -120,6 +121,68 @@ def test_unschedulable(bench: Bench) -> None:
         ("PostFilter", "Unschedulable", "berth"): 2,
     }
     assert families.SLI_SECONDS.name not in bench.readings()
+
+
+def budget() -> dict[str, Any]:
+    """A PodDisruptionBudget of app=low that allows nothing."""
+    spec = {"selector": {"matchLabels": {"app": "low"}}}
+    metadata = {"name": "a", "namespace": "default", "uid": "a"}
+    return {"kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec, "status": {"disruptionsAllowed": 0}}
+
+
+def test_preemption_over_a_budget(bench: Bench) -> None:
+    """Its victims, and those of them that a budget was to keep, by who preempts."""
+    bench.put(node("a", cpu="2"))
+    bench.put(budget())
+    for name, labels in (("low-0", {"app": "low"}), ("low-1", {"app": "other"})):
+        bench.put(pod(name, "1", on="a", labels=labels))
+    bench.put(pod("high", "2", priority=10))
+    bench.cycle()
+    assert bench.series(families.VICTIMS) == {(): 1}
+    assert bench.readings()[families.VICTIMS.name].distributions[()][-1] == 2, "two victims in one preemption"
+    assert bench.series(families.VIOLATIONS) == {("pod",): 1.0}
+    assert not {families.DISRUPTIONS.name, families.GROUP_VICTIMS.name} & bench.readings().keys()
+
+
+def gang(bench: Bench, name: str, count: int, cpu: str = "1", priority: int = 0, mode: str | None = None) -> None:
+    """A gang of so many pods, tried until it is decided and all is said."""
+    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": count}}, "priority": priority}
+    spec |= {"disruptionMode": {mode: {}}} if mode else {}
+    bench.put({"kind": "PodGroup", "metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec})
+    for i in range(count):
+        made = pod(f"{name}-{i}", cpu, priority=priority, labels={"app": "low"})
+        made["spec"]["schedulingGroup"] = {"podGroupName": name}
+        bench.put(made)
+    while bench.engine.has_work:
+        for one in bench.cycle():
+            if isinstance(one, Bind):
+                bench.meter.handle(Bound(one.pod.uid), bench.clock())
+                bench.put(pod(one.pod.name, cpu, on=one.node, labels={"app": "low"}) | {"metadata": bound(one)})
+
+
+def bound(one: Bind) -> dict[str, Any]:
+    """The metadata of a pod that was bound."""
+    return {"name": one.pod.name, "namespace": "default", "uid": one.pod.uid, "labels": {"app": "low"}}
+
+
+def test_pod_groups(bench: Bench) -> None:
+    """Attempts of groups by result, how long they took, and what preemption for them removes."""
+    bench.meter.handle(Follows(NATIVE, True), bench.clock())
+    bench.put(node("a", cpu="2"))
+    bench.put(budget())
+    gang(bench, "first", 2)
+    assert bench.series(families.GROUP_ATTEMPTS) == {("scheduled", "berth"): 1.0}
+    assert families.GROUP_PREEMPTIONS.name not in bench.readings()
+    gang(bench, "second", 2)
+    assert bench.series(families.GROUP_ATTEMPTS)["unschedulable", "berth"] == 1.0
+    assert bench.series(families.GROUP_PREEMPTIONS) == {("Unschedulable",): 1.0}
+    gang(bench, "third", 2, priority=10)
+    assert bench.series(families.GROUP_ATTEMPTS)["waiting_on_preemption", "berth"] == 1.0
+    assert bench.series(families.GROUP_PREEMPTIONS) == {("Unschedulable",): 1.0, ("Success",): 1.0}
+    assert bench.series(families.GROUP_VICTIMS) == {(): 1}
+    assert bench.series(families.VIOLATIONS) == {("podgroup",): 2.0}
+    assert bench.series(families.GROUP_ATTEMPT_SECONDS).keys() == bench.series(families.GROUP_ATTEMPTS).keys()
+    assert bench.series(families.GROUP_ALGORITHM_SECONDS) == {(): 3}
 
 
 def test_refused(bench: Bench) -> None:
