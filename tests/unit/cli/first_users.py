@@ -140,8 +140,10 @@ def _on(i: int) -> dict[str, Any]:
 
 
 def _of(kind: str, owner: str, made: Object) -> Object:
-    """The pod with its owner."""
+    """The pod with its owner; on a node, it runs and is ready."""
     metadata = made["metadata"]
+    if made["spec"].get("nodeName"):
+        made["status"] |= {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     name = f"{owner}-{HASH}" if kind == "Deployment" else owner
     of = "ReplicaSet" if kind == "Deployment" else kind
     if kind == "Deployment":

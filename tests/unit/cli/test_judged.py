@@ -110,7 +110,7 @@ SPREADING = "spec.topologySpreadConstraints.0"
         (changed(DEPLOYMENT, "kind", "Deploymnt"), "kind: Deploymnt: unknown in apps/v1; did you mean Deployment?"),
         (
             {**changed(DEPLOYMENT, "spec.replicas", -1), "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"},
-            "Rollout web: spec.replicas: -1: expected 0 or more",
+            "Rollout web: spec.replicas: -1: expected a whole number, 0 or more",
         ),
         (
             changed(POD, "spec.containers.0.env", [{"name": "A", "value": 5}]),
@@ -235,7 +235,8 @@ def test_fields_that_are_there_twice(berth: Berth) -> None:
 def test_numbers_that_nobody_judged(berth: Berth, kind: str, field: str, value: object) -> None:
     """With --no-validate, too: nobody can count so many pods."""
     made = changed(changed(DEPLOYMENT, f"spec.{field}", value), "spec.parallelism", 2)
-    Path("made.json").write_text(json.dumps({**made, "kind": kind}))
+    version = {"apiVersion": "batch/v1"} if kind == "Job" else {}
+    Path("made.json").write_text(json.dumps({**made, "kind": kind, **version}))
     found = berth("simulate", "-f", "made.json", "--cluster", "cluster.json", "--no-validate")
     said = f"spec.{field}: {json.dumps(value)}: expected a whole number, 0 or more"
-    assert (found.code, found.out, found.err) == (2, "", f"berth: made.json: {kind}: {said}\n")
+    assert (found.code, found.out, found.err) == (2, "", f"berth: made.json: {kind} web: {said}\n")
