@@ -8,7 +8,7 @@ _NEVER = (r"\[Disruptive\]", r"\[Feature:(GPUDevicePlugin|Windows|volumesnapshot
 """Tests that end nodes, or that want what no machine here has."""
 _APPS = (
     "DisruptionController (Listing|evictions|should (block|create|observe|update))",
-    "Daemon set should (run and stop|list|update pod when|rollback|retry|surge)",
+    "Daemon set should (run and stop|list|update pod when|retry|surge)",
     "ReplicaSet (should adopt|Replicaset should|should list)",
     "ReplicationController should (adopt|release)",
     "Deployment deployment should delete",
