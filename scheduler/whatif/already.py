@@ -38,7 +38,8 @@ def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]
             workload = workload._replace(labels={**workload.labels, label: there[0].labels[label]})
     wanted = workload.wanted or 0
     if not there:
-        return [workload], notes
+        paused = workload.kind == "Deployment" and workload.note  # nothing else of a Deployment has one
+        return [workload._replace(wanted=0) if paused else workload], notes
     notes.append(f"{batch.owner}: {len(there):,} of its {wanted:,} pods are there already")
     number = _NUMBERS.get(workload.kind, "")
     if workload.numbered is not None and number:

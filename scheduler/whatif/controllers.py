@@ -268,9 +268,8 @@ def _kubeflow(field: str) -> Callable[[Object], Iterator[Made]]:
             at = f"spec.{field}.{role}"
             inner = _mapping(given, at)
             wanted = 0 if stopped else _number(inner, "replicas", f"{at}.replicas", 1)
-            labels = {f"{prefix}job-name": name, f"{prefix}replica-type": role.lower()}
-            if field == "mpiReplicaSpecs":
-                labels[f"{prefix}job-role"] = role.lower()
+            kind_of = "job-role" if field == "mpiReplicaSpecs" else "replica-type"
+            labels = {f"{prefix}job-name": name, f"{prefix}{kind_of}": role.lower()}
             for each in _inside(found, inner, at, ("template",), wanted):
                 yield each._replace(
                     called=f"{name}-{role.lower()}",

@@ -201,6 +201,15 @@ OTHERS = {
         ),
         0,
     ),
+    "a Deployment that is paused": (
+        workload(
+            "Deployment",
+            "apps/v1",
+            "d",
+            {"paused": True, "selector": {"matchLabels": {"app": "web"}}, "template": template()},
+        ),
+        0,
+    ),
     "a Rollout": (workload("Rollout", "argoproj.io/v1alpha1", "r", {"replicas": 6, "template": template()}), 6),
     "a Job of which three of five have ended": (
         {**workload("Job", "batch/v1", "j", {"parallelism": 5, "completions": 5, **JOB}), "status": {"succeeded": 3}},
