@@ -36,6 +36,12 @@ class Devices:
         """A node's devices."""
         self.make("resourceslices", resource_slice(node, *devices, node=node, driver=self.driver))
 
+    def take_slice(self, node: str) -> None:
+        """Remove a node's devices."""
+        path = f"{ROOT}/resourceslices/{node}"
+        self.api.delete(path)
+        self._made.remove(path)
+
     def make_claim(self, name: str, *selectors: str) -> None:
         """A claim for one device."""
         made = claim(name, request("r", self.name, *selectors), meta={"namespace": self.namespace})
