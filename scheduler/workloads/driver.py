@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from scheduler.kube.client import STRATEGIC_MERGE_PATCH, Client
+from scheduler.kube.errors import ApiError
 from scheduler.kube.resources import NAMESPACES, NODES, POD_GROUPS, PODS, Resource
 from scheduler.kube.wire import partial
 from scheduler.whatif import claim_templates
@@ -204,14 +205,13 @@ class Driver:
 
     async def clear(self) -> None:
         """Remove what `measure` made, and make again what the scheduler removed."""
-        label = f"{LABEL}={self._run}"
         for step in self._workload.steps:
             match step.operation:
                 case CreatePods(bound=False) as pods:
                     for namespace in self._namespaces_of(pods):
-                        await self._remove_pods(namespace)
+                        await self._remove(PODS, namespace)
                         if pods.gang is not None:
-                            await delete_labelled(self._client, POD_GROUPS.path(self._name(namespace)), label)
+                            await self._remove(POD_GROUPS, namespace)
         for kind, made_in in self._passing():
             await delete_labelled(self._client, self._path(kind, made_in), f"{_PASSING}={self._run}")
         await self._clear_claims()
@@ -221,16 +221,24 @@ class Driver:
                     there = {key for namespace in self._namespaces_of(pods) for key in await self._there(namespace)}
                     await self._pods(number, pods, "nobody", without=there)
 
-    async def _remove_pods(self, namespace: str) -> None:
-        """Remove the pods of a namespace, with the finalizers that the workload gave them."""
-        path, label = PODS.path(self._name(namespace)), f"{LABEL}={self._run}"
+    async def _remove(self, kind: Resource, namespace: str) -> None:
+        """Remove the objects of a kind in a namespace; pods and pod groups with their finalizers.
+
+        These are the workload's, and that of pod groups, which kube-controller-manager would take away.
+        """
+        path, label = kind.path(self._name(namespace)), f"{LABEL}={self._run}"
         await delete_labelled(self._client, path, label)
         made = [step.create_pods.pod for step in self._workload.steps if step.create_pods]
-        if not any("finalizers" in each.get("metadata", {}) for each in made):
+        of_pods = kind is PODS and any("finalizers" in each.get("metadata", {}) for each in made)
+        if not of_pods and kind is not POD_GROUPS:
             return
 
         async def let_go(name: str) -> None:
-            await self._client.patch(f"{path}/{name}", _NO_FINALIZERS)
+            try:
+                await self._client.patch(f"{path}/{name}", _NO_FINALIZERS)
+            except ApiError as error:
+                if error.status != 404:  # a controller was there first
+                    raise
 
         await for_each(await names(self._client, path, label), let_go)
 
@@ -255,9 +263,8 @@ class Driver:
         kinds += [POD_GROUPS for s in self._workload.steps if s.create_pods and s.create_pods.gang is not None]
         kinds += [KINDS[o["kind"]] for s in self._workload.steps if s.churn for o in s.churn.objects]
         for namespace in sorted(self._namespaces):
-            await self._remove_pods(namespace)
-            for kind in dict.fromkeys(kind for kind in kinds if kind.namespaced):
-                await delete_labelled(self._client, kind.path(self._name(namespace)), label)
+            for kind in dict.fromkeys([PODS, *(kind for kind in kinds if kind.namespaced)]):
+                await self._remove(kind, namespace)
         for kind in dict.fromkeys(kind for kind in kinds if not kind.namespaced and kind is not NODES):
             await delete_labelled(self._client, kind.path(), label)
         if not keep_nodes:
