@@ -111,7 +111,7 @@ def _room(room: str, given: argparse.Namespace) -> int:
     told |= _judge(given.tests or tests, [mutant for mutant in asked if told.get(mutant) is None], {})
     survivors = [mutant for mutant, test in told.items() if test is None]
     if given.record:
-        known |= {mutant.name: test for mutant, test in told.items() if test and "::" in test}
+        known = noticed() | {mutant.name: test for mutant, test in told.items() if test and "::" in test}
         NOTICED.write_text("".join(f"{name}\n    {known[name]}\n" for name in sorted(known)))
     killed = len(told) - len(survivors)
     print(

@@ -93,7 +93,7 @@ class Warm:
         """
         path = self._source + mutant.path
         if test:
-            order, seconds = [self._numbers[test]] if test in self._numbers else [], 10 * LONGEST
+            order, seconds = [self._numbers[test]] if test in self._numbers else [], 2 * LONGEST
         else:
             tests = self.covered.tests(path, mutant.line)
             first = [n for n in self._killers[mutant.path] if n in tests]
@@ -171,7 +171,8 @@ class Warm:
                 if seconds is not None:
                     os.dup2(nowhere, 2)
                     limit = int(seconds) + 1
-                    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
+                    signal.signal(signal.SIGXCPU, _too_long)
+                    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 2))
                     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
                 with os.fdopen(write, "wb") as out:
                     out.write(pickle.dumps(work()))
