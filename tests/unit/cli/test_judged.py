@@ -203,4 +203,4 @@ def test_numbers_that_nobody_judged(berth: Berth, kind: str, field: str, value: 
     Path("made.json").write_text(json.dumps({**made, "kind": kind}))
     found = berth("simulate", "-f", "made.json", "--cluster", "cluster.json", "--no-validate")
     said = f"spec.{field}: {json.dumps(value)}: expected a whole number, 0 or more"
-    assert (found.code, found.out, found.err) == (2, "", f"berth: made.json: {kind}: {said}\n")
+    assert (found.code, found.out, found.err) == (2, "", f"berth: made.json: {kind} web: {said}\n")
