@@ -421,9 +421,11 @@ def _number(beside: Object, field: str, path: str, usual: int | None) -> int | N
     number = beside.get(field)
     if number is None:
         return usual
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ObjectError(f"{path}: {json.dumps(number)[:_SHOWN]}: expected a whole number, 0 or more")
-    return number
+    whole = isinstance(number, int) and not isinstance(number, bool)
+    if not whole or number < 0:
+        expected = "expected 0 or more" if whole else "expected a whole number, 0 or more"
+        raise ObjectError(f"{path}: {json.dumps(number)[:_SHOWN]}: {expected}")
+    return int(number)
 
 
 def _mapping(value: Any, path: str) -> dict[str, Any]:

@@ -65,12 +65,15 @@ def group_of(api_version: Any) -> str:
 
 
 def called(kind: str, api_version: Any) -> str:
-    """What an object is called: its kind, with its group where that kind of Kubernetes is another one."""
+    """What an object is called: its kind, with its group where that kind of Kubernetes is another one.
+
+    A group of Kubernetes that has no such kind is a slip of the pen, which those who judge files tell.
+    """
     known = _GROUPS.get(kind)
     if known is None or not isinstance(api_version, str) or not api_version:
         return kind
     group = group_of(api_version)
-    return kind if group in known else f"{kind}.{group}" if group else kind
+    return kind if group in known or group in _KINDS else f"{kind}.{group}"
 
 
 def makes_no_pods(kind: str, api_version: Any = None) -> bool:

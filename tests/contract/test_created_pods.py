@@ -166,10 +166,8 @@ async def test_what_is_stored(scene: Scene) -> None:
         asked = scene.pod(spec, f"p{number}")
         stored = plain((await scene.post(asked)).ok())
         assert stored == plain(created(asked, scene.around)), what
-    node: dict[str, Any] = {
-        "metadata": {"name": scene.name},
-        "status": {"capacity": {"cpu": "4000m", "memory": "8192Mi", "pods": 110}},
-    }
+    capacity = {"cpu": "4000m", "memory": "8192Mi", "pods": 110}
+    node: JsonObject = {"metadata": {"name": scene.name}, "status": {"capacity": capacity}}
     stored = (await scene.api.post("/api/v1/nodes", node)).ok()
     defaults.apply("Node", node)
     assert stored["status"]["allocatable"] == node["status"]["allocatable"]
