@@ -120,6 +120,7 @@ def using(claim: str) -> Object:
 def storage(sides: Sides) -> Iterator[Storage]:
     """The storage of one test."""
     made = Storage(sides)
+    made.disks.make_class(IN_TREE)
     yield made
     sides.end()
     made.close()
@@ -127,7 +128,6 @@ def storage(sides: Sides) -> Iterator[Storage]:
 
 def test_in_tree_volumes(sides: Sides, storage: Storage) -> None:
     """They count, and are looked for, as volumes of the driver to which they are migrated on the node."""
-    storage.disks.make_class(IN_TREE)
     for i, case in enumerate(CASES.values()):
         sides.node(f"{i}", of=f"{i}", labels=case.node)
         for whose in WHOSE:
@@ -155,13 +155,13 @@ def test_volumes_of_pods_themselves(sides: Sides, storage: Storage) -> None:
     for name, text in (("vol-2", FULL), ("vol-1", "node(s) had no available disk")):
         sides.pod(name, **inline[name])
         sides.waits(name, f" 1 {text}")
-    sides.delete("there")
+    for name in ("vol-2", "there"):
+        sides.delete(name)
     sides.ends({"vol-1": "a"})
 
 
 def test_claims_that_wait_for_a_node(sides: Sides, storage: Storage) -> None:
     """Of volumes that fit the smallest is taken, of nodes one that has a volume; a full driver refuses one more."""
-    storage.disks.make_class(IN_TREE)
     names = "abc"
     for at in names:
         sides.node(at, labels={EBS_ZONE: "zone-0"})
