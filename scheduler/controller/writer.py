@@ -37,7 +37,7 @@ from scheduler.engine.stimuli import (
     TakingOut,
     VictimStays,
 )
-from scheduler.framework.binding import ObjectKey, Write
+from scheduler.framework.binding import ObjectKey, Patch, Write
 from scheduler.kube import live_pod
 from scheduler.kube.answers import read_answer
 from scheduler.kube.client import Client
@@ -276,6 +276,8 @@ class Writer:
             except Exception as error:
                 # Whether it happened after all, the watch will tell: the next attempt sees it and goes on from there.
                 status, message = (error.status, error.message) if isinstance(error, ApiError) else (0, str(error))
+                if isinstance(write, Patch) and write.purpose:
+                    message = f"{write.purpose}: {message}"
                 kind, _, name = write.key
                 told = {**about(pod), "plugin": instruction.plugin, "kind": kind, "object": name}
                 expected = isinstance(error, (ApiError, Unreachable, TypeError))

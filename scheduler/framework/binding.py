@@ -74,6 +74,8 @@ class Patch:
     If the object has changed since `resource_version`, it is made over the newest version: what it says is the same
     over any. The version keeps one that comes late from being carried out again.
     """
+    purpose: str = ""
+    """What it is for; said before the API server's words if that refuses it."""
 
     def __post_init__(self) -> None:
         _check_key("Patch", self.key)

@@ -130,7 +130,7 @@ def test_a_claim_with_all_the_pods_that_it_may_have(sides: Sides, devices: Devic
         grant(devices, whose, "shared", "a", *others)
     sides.start()
     add(sides, devices, "asks", claim="shared")
-    sides.waits("asks", "resourceclaim in use")
+    sides.waits("asks", "status.reservedFor: Too many")
     for whose in WHOSE:
         grant(devices, whose, "shared", "a", *others[1:])
     sides.ends({"asks": "a"})

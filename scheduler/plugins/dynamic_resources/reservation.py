@@ -264,7 +264,8 @@ def _finalizers(reservation: Reservation, assumed: AssumedPod, devices: Devices)
         claim = _there(one, devices)
         if FINALIZER not in claim.finalizers:
             change = {"metadata": {"finalizers": [*claim.finalizers, FINALIZER]}}
-            yield Patch(one.object_key, claim.uid, claim.resource_version, change)
+            why = f"add finalizer to claim {claim}"
+            yield Patch(one.object_key, claim.uid, claim.resource_version, change, purpose=why)
 
 
 def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
@@ -296,7 +297,9 @@ def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -
         elif claim is not None and claim.allocation is None and devices.claim(one.key) is claim:
             raise ReservationError(f"claim {claim} got deallocated elsewhere in the meantime")
         uid = one.uid if one.extended is None else ""
-        yield Patch(one.object_key, uid, version, {"status": status}, "status")
+        what = "allocation and reservation" if "allocation" in status else "reservation"
+        why = f"add {what} to claim {'/'.join(one.key)}"
+        yield Patch(one.object_key, uid, version, {"status": status}, "status", purpose=why)
 
 
 def _note_written(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> None:
