@@ -58,12 +58,15 @@ def a_pod(name: str, priority: int, cpu: int, app: int = 0, started: int = 0) ->
     return decoder.pod(msgspec.json.encode(made))
 
 
-def a_budget(name: str, allowed: int, selector: Any) -> Any:
-    """A PodDisruptionBudget."""
+def a_budget(name: str, allowed: int, selector: Any, *disrupted: str) -> Any:
+    """A PodDisruptionBudget. `disrupted`: pods whose eviction the API server has counted already."""
     document = {
         "metadata": {"name": name, "namespace": "default", "uid": name},
         "spec": {"selector": selector},
-        "status": {"disruptionsAllowed": allowed},
+        "status": {
+            "disruptionsAllowed": allowed,
+            "disruptedPods": dict.fromkeys(disrupted, "2026-01-01T00:00:00Z"),
+        },
     }
     return decoder.of_kind("PodDisruptionBudget")(msgspec.json.encode(document))
 

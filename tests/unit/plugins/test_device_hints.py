@@ -1,4 +1,4 @@
-"""What wakes a pod that waits for devices: isSchedulableAfterClaimChange of kube-scheduler, case by case."""
+"""What wakes a pod that waits for devices, and when they are ready, as dynamicresources.go of kube-scheduler says."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.model import wire
 from scheduler.model.devices import ResourceClaim
 from scheduler.model.kinds import Decoder
+from scheduler.plugins.dynamic_resources.claims import readiness
 from tests.builders import Object, pod
 from tests.devices import allocated, claim, claiming, result
 from tests.unit.plugins.small import a_pod, plugin
@@ -41,6 +42,35 @@ def a_claim(document: Object | None) -> ResourceClaim | None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_changes_of_claims(what: str, old: Object | None, new: Object | None, wakes: bool) -> None:
-    """Its own, and others as far as they free devices."""
+    """Its own, and others as far as they free devices (isSchedulableAfterClaimChange)."""
     hint = plugin("DynamicResources").object_hint
     assert hint(a_pod(claiming(pod("p"), "c")), ClusterEvent.DEVICE_CLAIM, a_claim(old), a_claim(new)) is wakes
+
+
+def condition(of: str, status: str = "True") -> Object:
+    """Of a device."""
+    return {"type": of, "status": status, "reason": "why", "message": "so", "lastTransitionTime": None}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready", "failed"),
+    [
+        (None, False, ""),
+        ([], False, ""),
+        ([condition("A")], False, ""),
+        ([condition("A"), condition("B", "False")], False, ""),
+        ([condition("A"), condition("B")], True, ""),
+        ([condition("A"), condition("B"), condition("F", "False")], True, ""),
+        ([condition("A"), condition("B"), condition("F")], False, "why"),
+        ([condition("F")], False, "why"),
+    ],
+)
+def test_devices_are_ready(conditions: list[Object] | None, ready: bool, failed: str) -> None:
+    """With all of their binding conditions, and none of those that say that binding failed (isClaimReadyForBinding)."""
+    status = allocated(result("d0", "n", bindingConditions=["A", "B"], bindingFailureConditions=["F"]), node="n")
+    if conditions is not None:
+        status["devices"] = [{"driver": "gpu.test", "pool": "n", "device": "d0", "conditions": conditions}]
+    made = a_claim(claim("c", status=status))
+    assert made is not None
+    found = readiness(made)
+    assert (found.ready, failed in found.failed, bool(found.failed)) == (ready, True, bool(failed))

@@ -101,3 +101,15 @@ def test_an_eviction_draws_until_a_budget_is_overdrawn(more: int) -> None:
     victims = [a_pod(pod(f"p{i}", labels=dict.fromkeys(keys, "y"))) for i, keys in enumerate(chosen)]
     budgets.renew(there)
     assert budgets.overdrawing(victims, there) == [True, True, False, True, False]
+
+
+@pytest.mark.parametrize("more", [0, FEW])
+def test_an_eviction_that_was_counted_already_draws_nothing(more: int) -> None:
+    """A budget's disruptedPods are passed over, as in FilterVictimsWithPDBViolation; others of its pods draw on it."""
+    there, budgets = cluster(), Budgets()
+    there.put_selecting(a_budget("b", 0, {"matchLabels": {"app": "a"}}, "p0"))
+    for i in range(more):
+        there.put_selecting(a_budget(f"c{i}", 0, {"matchLabels": {"app": f"c{i}"}}))
+    budgets.renew(there)
+    victims = [a_pod(pod(name, labels={"app": "a"})) for name in ("p0", "p1")]
+    assert budgets.overdrawing(victims, there) == [False, True]

@@ -220,12 +220,13 @@ def test_pods_that_wake(event: ClusterEvent, other: Object, want: bool) -> None:
     [
         (None, node("n"), True),
         (node("n"), node("n", labels={"site": "a"}), True),
+        (node("n", labels={"hall": "1"}), node("n", labels={"hall": "1", "site": "a"}), True),
         (node("n"), node("n", labels={"row": "a"}), False),
     ],
 )
 def test_nodes_that_wake(old: Object | None, new: Object, want: bool) -> None:
     """New ones, and those that moved."""
-    made = plugin("ServiceAffinity", affinityLabels=["site"])
+    made = plugin("ServiceAffinity", affinityLabels=["site", "hall"])
     before = None if old is None else a_node(old)
     assert made.node_hint(a_pod(pod("p")), before, a_node(new)) is want
 
