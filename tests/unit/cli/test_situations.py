@@ -333,7 +333,7 @@ def test_limits_of_the_whole_pod(berth: Berth, spec: Object, says: str) -> None:
 def test_what_is_refused_is_not_simulated_and_the_rest_is(berth: Berth) -> None:
     """The LimitRange's limit of 2 CPU is less than what the Knative Service asks for."""
     answer = simulated(berth, "07-kind-without-group/mixed.yaml", "cl.yaml", 1)
-    assert [(name, number) for name, (number, _) in placed(answer).items()] == [("Deployment default/web", 1)]
+    assert [each["placed"] for each in answer["workloads"]] == [1]
     assert "Service.serving.knative.dev hello: the API server refuses its pods" in " ".join(answer["notSimulated"])
 
 
