@@ -48,6 +48,8 @@ class PersistentVolume(Struct, gc=False):
     claim: ClaimRef | None
     bound_by_controller: bool
     available: bool
+    released: bool
+    """The claim is gone that it was bound to, and nobody gets it until its claimRef is cleared."""
     terminating: bool
     affinity: NodeSelector | None
     """Nodes that reach it; None: all."""

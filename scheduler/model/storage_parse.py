@@ -87,6 +87,7 @@ def parse_volume(raw: bytes, interner: Interner) -> PersistentVolume:
         claim=None if ref is None else ClaimRef(ref.namespace, ref.name, ref.uid),
         bound_by_controller=notes.bound_by_controller is not None,
         available=wired.status.phase == AVAILABLE,
+        released=wired.status.phase == "Released",
         terminating=meta.deletion_timestamp is not None,
         affinity=affinity,
         driver=spec.csi.driver if spec.csi else "",

@@ -164,18 +164,20 @@ def _volumes(storage: Storage, claim: PersistentVolumeClaim) -> str:
     of_class = storage.volumes_of_class(claim.storage_class)
     if not of_class:
         return "there is none"
-    taken = sum(volume.claim is not None and not volume.is_for(claim) for volume in of_class)
+    released = [volume.name for volume in of_class if volume.released and not volume.is_for(claim)]
+    taken = sum(volume.claim is not None and not volume.is_for(claim) for volume in of_class) - len(released)
     small = sum(volume.claim is None and volume.capacity < (claim.requested or 0) for volume in of_class)
     fit = sum(may_serve(volume, claim) and (volume.is_for(claim) or free_for(volume, claim)) for volume in of_class)
     reserved = [one for one in of_class if one.claim is None and one.capacity >= (claim.requested or 0)]
     away = sum(not one.available or one.terminating for one in reserved)
     counts = [
         (taken, "taken"),
+        (len(released), f"Released: {released[0]} can be used again without its spec.claimRef" if released else ""),
         (small, f"smaller than {show('memory', units(claim.requested or 0))}"),
         (fit, "elsewhere"),
         (away, "not Available"),
     ]
-    rest = len(of_class) - taken - small - fit - away
+    rest = len(of_class) - len(released) - taken - small - fit - away
     return f"{len(of_class)} in all: " + ", ".join(
         f"{number} {what}" for number, what in (*counts, (rest, "of other modes or labels")) if number > 0
     )

@@ -203,6 +203,20 @@ CASES = [
     ),
     pytest.param(
         using(pod("p"), "data"),
+        [
+            node("n"),
+            storage_class("local"),
+            FAST,
+            claim("data", storage_class="local"),
+            volume("old", storage_class="local", claimed="default/data", uid="before", phase="Released"),
+        ],
+        "claim data: no volume of the storage class local reaches the node (1 in all: 1 Released: old can be used "
+        "without its spec.claimRef), and it makes none",
+        "create the claim data again with the storage class fast instead of local",
+        id="a released volume",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
         [node("n"), FAST, claim("data", storage_class="fast", selected="gone")],
         "claim data: its volume is to be made for the node gone",
         "let the claim data forget the node gone, which was chosen for its volume",
