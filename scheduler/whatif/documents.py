@@ -211,7 +211,11 @@ def _read_json(text: memoryview) -> Iterator[Document | Fault]:
     A list of objects, as `jq .items` leaves it, is read like the items of a List.
     """
     if bytes(text[:_SMALL]).lstrip()[:1] == b"[":
-        yield from _flat(text, "", _Envelope("List", _array.decode(text)))
+        items = _array.decode(text)
+        if any(bytes(item).startswith(b"{") for item in items):
+            yield from _flat(text, "", _Envelope("List", items))
+        else:
+            yield Fault(f"{_READABLE}, got a list")
         return
     end = len(text)
     number = 0

@@ -165,11 +165,11 @@ def _volumes(storage: Storage, claim: PersistentVolumeClaim) -> str:
     if not of_class:
         return "there is none"
     released = [volume.name for volume in of_class if volume.released and not volume.is_for(claim)]
-    taken = sum(volume.claim is not None and not volume.is_for(claim) for volume in of_class) - len(released)
+    taken = sum(one.claim is not None and not one.is_for(claim) and not one.released for one in of_class)
     small = sum(volume.claim is None and volume.capacity < (claim.requested or 0) for volume in of_class)
     fit = sum(may_serve(volume, claim) and (volume.is_for(claim) or free_for(volume, claim)) for volume in of_class)
     reserved = [one for one in of_class if one.claim is None and one.capacity >= (claim.requested or 0)]
-    away = sum(not one.available or one.terminating for one in reserved)
+    away = sum(not one.released and (not one.available or one.terminating) for one in reserved)
     counts = [
         (taken, "taken"),
         (len(released), f"Released: {released[0]} can be used again without its spec.claimRef" if released else ""),

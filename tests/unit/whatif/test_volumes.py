@@ -196,8 +196,9 @@ CASES = [
             volume("released", "9Gi", storage_class="local", phase="Released"),
             volume("shared", "9Gi", storage_class="local", modes="ROX"),
         ],
-        "claim data: no volume of the storage class local reaches the node (4 in all: 1 taken, 1 smaller than 5Gi, "
-        "1 not Available, 1 of other modes or labels), and it makes none",
+        "claim data: no volume of the storage class local reaches the node (4 in all: 1 taken, 1 Released: "
+        "released can be used again without its spec.claimRef, 1 smaller than 5Gi, 1 of other modes or labels), "
+        "and it makes none",
         "create the claim data again with the storage class fast instead of local",
         id="no volume to bind",
     ),
@@ -211,7 +212,7 @@ CASES = [
             volume("old", storage_class="local", claimed="default/data", uid="before", phase="Released"),
         ],
         "claim data: no volume of the storage class local reaches the node (1 in all: 1 Released: old can be used "
-        "without its spec.claimRef), and it makes none",
+        "again without its spec.claimRef), and it makes none",
         "create the claim data again with the storage class fast instead of local",
         id="a released volume",
     ),
