@@ -14,6 +14,7 @@ import yaml
 
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.process import Process
+from tests.integration import test_serving
 from tests.integration.berth import Harbour
 from tests.integration.test_serving import wait_serving
 
@@ -79,6 +80,7 @@ def test_side_by_side(control_plane: Cluster, harbour: Harbour) -> None:
     wait_serving(berth)
     token = control_plane.admin["token"]
     for path, own in AS.items():
+        assert test_serving.ask(berth, path)[0] == 401
         for accept in (each.format(own) for each in ACCEPT):
             ours, theirs = (ask(server, path, accept, token)[0] for server in (berth, kube))
             assert ours == theirs, (path, accept)
