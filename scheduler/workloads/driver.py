@@ -41,7 +41,7 @@ _PASSING = f"{LABEL}-passing"
 _CHURNED = f"{LABEL}-churn"
 """On what churn makes: nobody waits for it."""
 _LOOKS = 0.5
-"""Seconds between two looks at which pods are attempted, but at least four times as long as a look takes."""
+"""Seconds between two looks at which pods are attempted, but at least as long as a look takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,7 +455,7 @@ class Driver:
             pending = [_pending.decode(raw) async for raw in items(self._client, PODS.path(), **chosen)]
             if all(any(one.type == "PodScheduled" for one in pod.status.conditions) for pod in pending):
                 return
-            await asyncio.sleep(max(_LOOKS, 4 * (time.monotonic() - began)))
+            await asyncio.sleep(max(_LOOKS, time.monotonic() - began))
 
     async def _namespace(self, name: str, labels: dict[str, str] | None = None) -> None:
         if name not in self._namespaces:
