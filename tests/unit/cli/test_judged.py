@@ -110,7 +110,7 @@ SPREADING = "spec.topologySpreadConstraints.0"
         (changed(DEPLOYMENT, "kind", "Deploymnt"), "kind: Deploymnt: unknown in apps/v1; did you mean Deployment?"),
         (
             {**changed(DEPLOYMENT, "spec.replicas", -1), "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"},
-            "Rollout web: spec.replicas: -1: expected a whole number, 0 or more",
+            "Rollout web: spec.replicas: -1: expected 0 or more",
         ),
         (
             changed(POD, "spec.containers.0.env", [{"name": "A", "value": 5}]),
