@@ -115,10 +115,22 @@ class Sides:
 
     def going(self) -> set[str]:
         """The pods that are being deleted, which have to be the same on both sides."""
-        names = [one["metadata"]["name"] for one in self.api.list(self.path) if "deletionTimestamp" in one["metadata"]]
-        ours, theirs = ({name[len(whose) + 1 :] for name in names if name.startswith(whose)} for whose in WHOSE)
+        ours, theirs = map(self._going, WHOSE)
         assert ours == theirs
         return ours
+
+    def wait_going(self, want: Collection[str]) -> None:
+        """Wait until these pods are being deleted, and no others."""
+        for whose in WHOSE:
+
+            def gone(whose: str = whose) -> bool:
+                return self._going(whose) == set(want)
+
+            wait_for(f"{want} of {whose} to go", gone, checks.BOUND)
+
+    def _going(self, whose: str) -> set[str]:
+        names = [one["metadata"]["name"] for one in self.api.list(self.path) if "deletionTimestamp" in one["metadata"]]
+        return {name[len(whose) + 1 :] for name in names if name.startswith(whose)}
 
 
 def _nominated(found: Object) -> str:
