@@ -7,7 +7,7 @@ from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.report.wording import count
 from scheduler.whatif import manifest
-from scheduler.whatif.already import still_to_come
+from scheduler.whatif.already import rolled_out, still_to_come
 from scheduler.whatif.arrivals import Batch, batches, refuse_twins
 from scheduler.whatif.controllers import KINDS
 from scheduler.whatif.documents import Document
@@ -54,6 +54,8 @@ class Asked:
                     self.notes.append(f"{batch.owner}: counted as {count(batch.count, 'pod')}")
             new: list[Batch] = []
             for batch in found:
+                replaced = rolled_out(batch, self._there)
+                self.not_simulated += [replaced] if replaced else []
                 workloads, notes = still_to_come(batch, self._there)
                 self.notes += notes
                 new += [batch] if workloads == [batch.workload] else self._batches(workloads)

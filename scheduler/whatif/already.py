@@ -2,7 +2,8 @@
 
 They are matched by their owner, or by the labels that an operator sets. A Deployment whose pods of before ask for
 something else is rolled out: all pods of its new revision come, beside those of the old one. So does one whose pods
-select by their own pod-template-hash, as the hash that a file's template will get is not known.
+select by their own pod-template-hash, as the hash that a file's template will get is not known. Where pods are
+replaced in their places (StatefulSets, DaemonSets, kinds of operators), a roll-out is not simulated, and that is said.
 """
 
 from collections.abc import Iterator
@@ -17,22 +18,43 @@ _HASHES = {"Deployment": "pod-template-hash", "Rollout": "rollouts-pod-template-
 """Kinds whose pods are owned by a ReplicaSet → the label that tells their revisions apart."""
 _NUMBERS = {"StatefulSet": "apps.kubernetes.io/pod-index", "Job": "batch.kubernetes.io/job-completion-index"}
 """Kinds whose pods have numbers → the label that says which."""
-_NEVER = ("Pod", "PodTemplate", "CronJob", "DaemonSet")
-"""Kinds of which nothing is matched here: a run of a CronJob is new, and a DaemonSet's nodes are looked at later."""
+_NEVER = ("Pod", "PodTemplate", "CronJob")
+"""Kinds of which nothing is matched here: a run of a CronJob is new."""
+_LASTING = ("ReplicaSet", "ReplicationController", "Job")
+"""Kinds whose pods stay as they are when the template changes."""
+
+
+def rolled_out(batch: Batch, world: World) -> str:
+    """Say that pods of a workload are replaced in their places, which is not simulated; empty if none are."""
+    kind = batch.workload.kind
+    if kind in (*_NEVER, *_LASTING, *_HASHES):
+        return ""
+    first = batch.first
+    changed = [pod for pod in _its(batch, world) if not _asks_the_same(pod, first)]
+    if not changed:
+        return ""
+    asks = "asks" if len(changed) == 1 else "ask"
+    return (
+        f"{batch.owner}: {len(changed):,} of its pods {asks} for something else than its file; a roll-out replaces "
+        "them where they are, and whether the new ones fit is not tried"
+    )
 
 
 def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]]:
     """The workload of a batch as far as its pods are not there yet, and what to say of it."""
     workload = batch.workload
-    there = [] if workload.kind in _NEVER else list(_its(batch, world))
+    # The nodes of a DaemonSet are looked at later.
+    there = [] if workload.kind in (*_NEVER, "DaemonSet") else list(_its(batch, world))
     label = _HASHES.get(workload.kind, "")
     notes = []
     if label and there:
-        first = batch.pod(0)
-        same = [pod for pod in there if _asks_the_same(pod, first)]
+        same = [pod for pod in there if _asks_the_same(pod, batch.first)]
         if len(same) < len(there):
-            others = len(there) - len(same)
-            notes.append(f"{batch.owner}: {others:,} pods of another revision run beside the new ones")
+            others = _pods(len(there) - len(same))
+            notes.append(
+                f"{batch.owner}: {others} of another revision counted beside the new ones; "
+                "a new one without a node may only have to wait until an old one has ended"
+            )
         there = same
         if there and label in there[0].labels:
             workload = workload._replace(labels={**workload.labels, label: there[0].labels[label]})
@@ -40,7 +62,13 @@ def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]
     if not there:
         paused = workload.kind == "Deployment" and workload.note  # nothing else of a Deployment has one
         return [workload._replace(wanted=0) if paused else workload], notes
-    notes.append(f"{batch.owner}: {len(there):,} of its {wanted:,} pods are there already")
+    if len(there) > wanted:
+        surplus = _pods(len(there) - wanted)
+        notes.append(
+            f"{batch.owner}: it has {len(there):,} pods and wants {wanted:,}; {surplus} too many, counted still"
+        )
+    else:
+        notes.append(f"{batch.owner}: {len(there):,} of its {wanted:,} pods are there already")
     number = _NUMBERS.get(workload.kind, "")
     if workload.numbered is not None and number:
         return _gaps(workload, wanted, {_number(pod, number) for pod in there}), notes
@@ -70,21 +98,29 @@ def _is_its(pod: Pod, workload: Workload) -> bool:
 
 
 def _asks_the_same(pod: Pod, other: Pod) -> bool:
-    """Whether two pods ask for the same room and the same places."""
-    return _asked(pod) == _asked(other)
+    """Whether two pods ask for the same room and the same places; images and labels are not compared."""
+    # A DaemonSet's controller gives each of its pods the name of its node.
+    of_daemon = pod.owner is not None and pod.owner[0] == "DaemonSet"
+    return _asked(pod, of_daemon) == _asked(other, of_daemon)
 
 
-def _asked(pod: Pod) -> tuple[object, ...]:
+def _asked(pod: Pod, of_daemon: bool) -> tuple[object, ...]:
     shape = pod.shape
     return (
+        pod.priority,
         shape.requests,
+        shape.host_ports,
         shape.node_selector,
-        shape.required_node_affinity,
+        None if of_daemon else shape.required_node_affinity,
         shape.affinity_terms,
         shape.anti_affinity_terms,
         shape.preferred_pod_terms,
         shape.spread,
     )
+
+
+def _pods(number: int) -> str:
+    return "1 pod" if number == 1 else f"{number:,} pods"
 
 
 def _number(pod: Pod, label: str) -> int:

@@ -105,6 +105,11 @@ class Batch:
         return self._workload
 
     @property
+    def first(self) -> Pod:
+        """Its first pod; of a DaemonSet, without a node."""
+        return self._first
+
+    @property
     def kind(self) -> str:
         """The kind of the workload."""
         return self._workload.kind

@@ -545,6 +545,56 @@ def test_only_what_is_not_there_is_new(berth: Berth, made: Object, there: list[O
     assert "there already" in found.out or "have its pod already" in found.out
 
 
+@pytest.mark.parametrize(
+    ("made", "there", "code", "says"),
+    [
+        (
+            STS,
+            owned("db-0", "StatefulSet", "db"),
+            1,
+            "StatefulSet default/db: 1 of its pods asks for something",
+        ),
+        (DS, owned("agent-x", "DaemonSet", "agent"), 1, "DaemonSet default/agent: 1 of its pods asks for something"),
+        (JOB_OF_THREE, owned("j-abc", "Job", "j"), 0, "Job default/j: 1 of its 3 pods are there already"),
+    ],
+)
+def test_a_roll_out_in_place_is_not_taken_for_nothing_new(
+    berth: Berth, made: Object, there: Object, code: int, says: str
+) -> None:
+    """Who asks in a pipeline is not told that all is well. A Job's pods stay as they are."""
+    there["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
+    cluster = write("c.yaml", node("n1", cpu="8"), node("n2", cpu="8"), there)
+    found = berth("simulate", "-f", write("f.yaml", made), "--cluster", cluster, "-o", "json")
+    answer = json.loads(found.out)
+    assert (found.code, says in " ".join(answer["notSimulated"] + answer["notes"])) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"replicas": 1}, "it has 2 pods and wants 1; 1 pod too many, counted still"),
+        ({"priority": 7}, "2 pods of another revision counted beside the new ones"),
+        ({"ports": [{"containerPort": 80, "hostPort": 80}]}, "2 pods of another revision counted beside the new ones"),
+    ],
+)
+def test_a_deployment_that_has_pods(berth: Berth, changes: Object, says: str) -> None:
+    """Whatever counts for where its pods go makes them pods of another revision; who has too many is told so."""
+    made = workload(
+        "Deployment",
+        "apps/v1",
+        "web",
+        {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template()},
+    )
+    there = [owned(f"web-5f-{i}", "ReplicaSet", "web-5f") for i in range(2)]
+    spec = made["spec"]["template"]["spec"]
+    made["spec"]["replicas"] = changes.get("replicas", 2)
+    spec["containers"][0] |= {key: value for key, value in changes.items() if key == "ports"}
+    for each in there:
+        each["spec"]["priority"] = changes.get("priority", 0)
+    cluster = write("c.yaml", node("n1", cpu="8"), node("n2", cpu="8"), *there)
+    assert says in " ".join(berth("simulate", "-f", write("f.yaml", made), "--cluster", cluster).out.split())
+
+
 def test_a_node_without_allocatable(berth: Berth) -> None:
     """It has its capacity; and a pod without a scheduler is the default scheduler's."""
     for cluster in ("named", "one"):
