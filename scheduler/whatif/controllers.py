@@ -104,7 +104,7 @@ def _job(found: Object) -> Iterator[Made]:
     spec = _spec(found)
     managed = spec.get("managedBy")
     note = f"{managed} makes its pods, and not the Job controller" if managed not in (None, _JOB_CONTROLLER) else ""
-    ended = _mapping(found.get("status"), "status").get("succeeded")
+    ended = mapping(found.get("status"), "status").get("succeeded")
     wanted = _job_size(spec, "spec", ended if isinstance(ended, int) else 0)
     for each in _each(found, ("spec", "template"), 0 if note else wanted):
         yield each._replace(note=note, **_job_labels(found, each.called, spec))
@@ -113,7 +113,7 @@ def _job(found: Object) -> Iterator[Made]:
 def _cron_job(found: Object) -> Iterator[Made]:
     """pkg/controller/cronjob/utils.go (getJobFromTemplate2): the pods of one run."""
     path = ("spec", "jobTemplate", "spec", "template")
-    job = _mapping(_mapping(_spec(found).get("jobTemplate"), "spec.jobTemplate").get("spec"), "spec.jobTemplate.spec")
+    job = mapping(mapping(_spec(found).get("jobTemplate"), "spec.jobTemplate").get("spec"), "spec.jobTemplate.spec")
     wanted = 0 if _spec(found).get("suspend") is True else _job_size(job, "spec.jobTemplate.spec")
     for each in _each(found, path, wanted):
         yield each._replace(**_job_labels(found, each.called, job))
@@ -149,7 +149,7 @@ def _leader_worker_set(found: Object) -> Iterator[Made]:
     """lws pkg/controllers/leaderworkerset_controller.go, pkg/webhooks/pod_webhook.go: replicas groups of size pods."""
     prefix = "leaderworkerset.sigs.k8s.io/"
     spec, name = _spec(found), _name(found)
-    inner = _mapping(spec.get("leaderWorkerTemplate"), "spec.leaderWorkerTemplate")
+    inner = mapping(spec.get("leaderWorkerTemplate"), "spec.leaderWorkerTemplate")
     groups = _count(found, "spec.replicas")
     size = max(1, _number(inner, "size", "spec.leaderWorkerTemplate.size", 1) or 1)
     space = (found.get("metadata") or {}).get("namespace") or "default"
@@ -188,7 +188,7 @@ def _job_set(found: Object) -> Iterator[Made]:
     prefix = "jobset.sigs.k8s.io/"
     spec, name = _spec(found), _name(found)
     for at, of_one in _listed(spec, "replicatedJobs", "spec.replicatedJobs"):
-        job = _mapping(_mapping(of_one.get("template"), f"{at}.template").get("spec"), f"{at}.template.spec")
+        job = mapping(mapping(of_one.get("template"), f"{at}.template").get("spec"), f"{at}.template.spec")
         times, size = _number(of_one, "replicas", f"{at}.replicas", 1) or 0, _job_size(job, f"{at}.template.spec")
         role = str(of_one.get("name", ""))
         labels = {f"{prefix}jobset-name": name, f"{prefix}replicatedjob-name": role}
@@ -214,7 +214,7 @@ def _ray_job(found: Object) -> Iterator[Made]:
     """kuberay rayjob_controller.go: its cluster, and the submitter where it has a template of its own."""
     spec = _spec(found)
     stopped = spec.get("suspend") is True
-    for each in _ray(found, _mapping(spec.get("rayClusterSpec"), "spec.rayClusterSpec"), "spec.rayClusterSpec"):
+    for each in _ray(found, mapping(spec.get("rayClusterSpec"), "spec.rayClusterSpec"), "spec.rayClusterSpec"):
         yield each._replace(wanted=0 if stopped else each.wanted)
     if isinstance(spec.get("submitterPodTemplate"), dict):
         for each in _each(found, ("spec", "submitterPodTemplate"), 0 if stopped else 1):
@@ -224,7 +224,7 @@ def _ray_job(found: Object) -> Iterator[Made]:
 def _ray_service(found: Object) -> Iterator[Made]:
     """kuberay rayservice_controller.go: its cluster."""
     yield from _ray(
-        found, _mapping(_spec(found).get("rayClusterConfig"), "spec.rayClusterConfig"), "spec.rayClusterConfig"
+        found, mapping(_spec(found).get("rayClusterConfig"), "spec.rayClusterConfig"), "spec.rayClusterConfig"
     )
 
 
@@ -243,7 +243,7 @@ def _ray(found: Object, spec: Object, path: str) -> Iterator[Made]:
         called = f"{name}-head" if role == "head" else f"{name}-{group}-worker"
         return each._replace(called=called, labels=labels, own=_has(own), wanted=0 if stopped else each.wanted)
 
-    head = _mapping(spec.get("headGroupSpec"), f"{path}.headGroupSpec")
+    head = mapping(spec.get("headGroupSpec"), f"{path}.headGroupSpec")
     for each in _inside(found, head, f"{path}.headGroupSpec", ("template",), 1):
         yield labelled(each, "head", "headgroup")
     for at, group in _listed(spec, "workerGroupSpecs", f"{path}.workerGroupSpecs"):
@@ -262,11 +262,11 @@ def _kubeflow(field: str) -> Callable[[Object], Iterator[Made]]:
 
     def make(found: Object) -> Iterator[Made]:
         prefix, name = "training.kubeflow.org/", _name(found)
-        roles = _mapping(_spec(found).get(field), f"spec.{field}")
-        stopped = _mapping(_spec(found).get("runPolicy"), "spec.runPolicy").get("suspend") is True
+        roles = mapping(_spec(found).get(field), f"spec.{field}")
+        stopped = mapping(_spec(found).get("runPolicy"), "spec.runPolicy").get("suspend") is True
         for role, given in roles.items():
             at = f"spec.{field}.{role}"
-            inner = _mapping(given, at)
+            inner = mapping(given, at)
             wanted = 0 if stopped else _number(inner, "replicas", f"{at}.replicas", 1)
             kind_of = "job-role" if field == "mpiReplicaSpecs" else "replica-type"
             labels = {f"{prefix}job-name": name, f"{prefix}{kind_of}": role.lower()}
@@ -308,7 +308,7 @@ def _knative(found: Object) -> Iterator[Made]:
     """serving pkg/reconciler/revision/resources/deploy.go, autoscaling annotations: the larger of initial and min."""
     name = _name(found)
     for each in _each(found, ("spec", "template"), 1):
-        given = _mapping(each.pod.get("metadata"), "spec.template.metadata").get("annotations")
+        given = mapping(each.pod.get("metadata"), "spec.template.metadata").get("annotations")
         scales = [_scale(given, "initial-scale", 1), _scale(given, "min-scale", 0)]
         labels = {
             "serving.knative.dev/service": name,
@@ -400,11 +400,11 @@ def _listed(spec: Object, field: str, path: str) -> Iterator[tuple[str, Object]]
     if not isinstance(listed, list):
         raise ObjectError(f"{path}: expected a list")
     for i, each in enumerate(listed):
-        yield f"{path}[{i}]", _mapping(each, f"{path}[{i}]")
+        yield f"{path}[{i}]", mapping(each, f"{path}[{i}]")
 
 
 def _spec(found: Object) -> Object:
-    return _mapping(found.get("spec"), "spec")
+    return mapping(found.get("spec"), "spec")
 
 
 def _name(found: Object) -> str:
@@ -428,7 +428,8 @@ def _number(beside: Object, field: str, path: str, usual: int | None) -> int | N
     return int(number)
 
 
-def _mapping(value: Any, path: str) -> dict[str, Any]:
+def mapping(value: Any, path: str) -> dict[str, Any]:
+    """The mapping at a path, which may be absent. Raises ObjectError."""
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from scheduler.whatif.admission import Admission
-from scheduler.whatif.controllers import KINDS, Made, made
+from scheduler.whatif.controllers import KINDS, Made, made, mapping
 from scheduler.whatif.documents import Document, ObjectError, plain
 from scheduler.whatif.groups import called, makes_no_pods
 from scheduler.whatif.templates import templates
@@ -158,7 +158,7 @@ def _made_by(whole: Mapping[str, Any], there: _Names) -> bool:
 
 def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
     where = f"{place}: " if place else ""
-    metadata = _mapping(whole.get("metadata"), f"{where}metadata")
+    metadata = mapping(whole.get("metadata"), f"{where}metadata")
     namespace, name = metadata.get("namespace"), metadata.get("name", "?")
     if namespace is not None and not isinstance(namespace, str):
         raise ObjectError(f"{where}{kind} {name}: metadata.namespace: expected text")
@@ -169,7 +169,7 @@ def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
     for each in _counted_once(kind, whole, metadata) if known is None else known:
         pod = each.pod
         if kind != "Pod":
-            own = _mapping(pod.get("metadata"), f"{where}{each.path}.metadata")
+            own = mapping(pod.get("metadata"), f"{where}{each.path}.metadata")
             kept = {key: own[key] for key in ("labels", "annotations") if key in own}
             pod = {**pod, "metadata": {"name": each.called, "namespace": namespace, **kept}}
         spec = pod.get("spec")
@@ -215,11 +215,3 @@ def completed(
     metadata.setdefault("name", metadata.pop("generateName", "pod"))
     metadata["namespace"] = namespace or metadata.get("namespace") or usual
     return admission.created({**pod, "kind": "Pod", "metadata": metadata}, notes)
-
-
-def _mapping(value: Any, path: str) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise ObjectError(f"{path}: expected a mapping")
-    return value
