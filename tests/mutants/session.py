@@ -39,12 +39,12 @@ class Covered(NamedTuple):
     """What tests run, by the number of the test."""
 
     seconds: list[float]
-    lines: dict[tuple[str, int], int]
-    """(file, line) → its tests, as bits."""
+    lines: dict[tuple[str, int], int] | None
+    """(file, line) → its tests, as bits; None: it is not known, and every test counts for every line."""
 
     def tests(self, path: str, line: int) -> list[int]:
         """The tests that run the line, the quickest first, as many as there is time for."""
-        bits = self.lines.get((path, line), 0)
+        bits = -1 if self.lines is None else self.lines.get((path, line), 0)
         found = sorted((n for n in range(len(self.seconds)) if bits >> n & 1), key=self.seconds.__getitem__)
         spent, chosen = 0.0, []
         for n in found:
@@ -129,9 +129,7 @@ class Warm:
         """Run all tests once and note the lines. Python 3.11 can't say: there, every test counts for every line."""
         lines, hits = defaultdict[tuple[str, int], int](int), set[tuple[str, int]]()
         watch = getattr(sys, "monitoring", None)
-        if watch is None:
-            lines = defaultdict(lambda: (1 << len(self._items)) - 1)
-        else:
+        if watch is not None:
             watch.use_tool_id(watch.COVERAGE_ID, "mutants")
             watch.register_callback(watch.COVERAGE_ID, watch.events.LINE, self._noting(hits, watch.DISABLE))
             watch.set_events(watch.COVERAGE_ID, watch.events.LINE)
@@ -150,7 +148,7 @@ class Warm:
                 watch.restart_events()
             began = time.process_time()
             signal.setitimer(signal.ITIMER_PROF, LONGEST)
-        return Covered(seconds, dict(lines))
+        return Covered(seconds, None if watch is None else dict(lines))
 
     def _noting(self, hits: set[tuple[str, int]], done: object) -> Callable[[CodeType, int], object]:
         def note(code: CodeType, line: int) -> object:
