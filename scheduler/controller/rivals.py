@@ -20,21 +20,27 @@ from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.lease import Elector
 from scheduler.kube.machine import boottime
 from scheduler.kube.resources import LEASES
-from scheduler.kube.schedulers import Lease, LiveSchedulers
-from scheduler.kube.wire import MALFORMED
+from scheduler.kube.schedulers import Lease, LiveSchedulers, served
+from scheduler.kube.wire import MALFORMED, ListMeta
+from scheduler.telemetry.ration import Ration
 
 LOOK_SECONDS = 60.0
-_NOT_NODES = urlencode({"fieldSelector": "metadata.namespace!=kube-node-lease"})
+PAGE, PAGES = 50, 40
+"""Leases of one answer, and answers of one look: whoever may write Leases has no more than these read."""
+MOST = 20
+"""Rivals that are told at once."""
+_NOT_NODES = "metadata.namespace!=kube-node-lease"
 """There is a Lease for each node; none of them is a scheduler's."""
 
 log = structlog.get_logger("rivals")
 
 
-class _Leases(msgspec.Struct):
+class _Page(msgspec.Struct):
+    metadata: ListMeta
     items: list[Lease]
 
 
-_leases = msgspec.json.Decoder(_Leases)
+_page = msgspec.json.Decoder(_Page)
 
 
 class Rivals:
@@ -58,6 +64,7 @@ class Rivals:
         self._wall = wall
         self._known: dict[str, LiveSchedulers] = {}
         self._refused = ""
+        self._ration = Ration()
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -68,14 +75,13 @@ class Rivals:
     async def look(self) -> None:
         """Look once; what is new is logged."""
         try:
-            leases = _leases.decode(await self._client.get(LEASES.path(), query=_NOT_NODES, tries=1)).items
+            there = await self._of_others()
         except (ApiError, Unreachable, *MALFORMED) as error:
             if str(error) != self._refused:
                 log.info("it is not known if another scheduler serves the same pods", error=str(error)[:300])
             self._refused = str(error)
             return
         self._refused = ""
-        there = {f"{lease.namespace}/{lease.name}": lease for lease in leases if self._is_of_others(lease)}
         self._known = {key: self._known.get(key) or LiveSchedulers("") for key in there}
         before, now = self.found, self._clock()
         for key, lease in there.items():
@@ -83,7 +89,22 @@ class Rivals:
         shared = {key: sorted(known.at(now) & self._names) for key, known in self._known.items()}
         self.found = {key: names for key, names in shared.items() if names}
         for key in self.found.keys() - before.keys():
-            log.warning("another scheduler serves the same pods, and both bind them", lease=key, serves=self.found[key])
+            said = "another scheduler serves the same pods, and both bind them"
+            self._ration.write("rival", log.warning, said, lease=key, serves=self.found[key])
+
+    async def _of_others(self) -> dict[str, Lease]:
+        """The Leases that say a name of ours and are not our own, by namespace/name."""
+        query = {"fieldSelector": _NOT_NODES, "limit": str(PAGE)}
+        found: dict[str, Lease] = {}
+        for _ in range(PAGES):
+            page = _page.decode(await self._client.get(LEASES.path(), query=urlencode(query), tries=1))
+            for lease in page.items:
+                if len(found) < MOST and self._is_of_others(lease) and self._names & (served(lease) or frozenset()):
+                    found[f"{lease.namespace}/{lease.name}"] = lease
+            if not page.metadata.next:
+                break
+            query["continue"] = page.metadata.next
+        return found
 
     def notes(self) -> dict[str, str]:
         """Warnings for /readyz?verbose."""

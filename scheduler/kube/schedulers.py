@@ -54,6 +54,12 @@ class Lease(Partial):
 decode = msgspec.json.Decoder(Lease).decode
 
 
+def served(lease: Lease) -> frozenset[str] | None:
+    """Return the schedulerNames that a Lease says its holder serves; None: it says nothing of that."""
+    annotation = (lease.metadata.annotations or {}).get(SCHEDULERS)
+    return None if annotation is None else frozenset(filter(None, map(str.strip, annotation.split(","))))
+
+
 class _Seen(msgspec.Struct):
     names: frozenset[str]
     renewed: str
@@ -71,10 +77,8 @@ class LiveSchedulers:
     def observe(self, lease: Lease, now: float, wall: float) -> None:
         """A Lease as it was just read; `wall` is seconds since the epoch."""
         spec = lease.spec or _Spec()
-        annotation = (lease.metadata.annotations or {}).get(SCHEDULERS)
-        if annotation is not None:
-            names = frozenset(name.strip() for name in annotation.split(",") if name.strip())
-        else:
+        names = served(lease)
+        if names is None:
             names = self._profiles if lease.name == self._own else frozenset()
         if not names or not spec.holder_identity or not spec.renew_time:
             self.forget(lease.name)

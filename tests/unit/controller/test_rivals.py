@@ -93,3 +93,25 @@ async def test_leases_that_may_not_be_read() -> None:
             await rivals.look()
     (line,) = logs
     assert line["event"] == "it is not known if another scheduler serves the same pods"
+
+
+async def test_a_tenant_with_many_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may write Leases can say anything in them: so much is read, told and logged, and no more."""
+    monkeypatch.setattr("scheduler.controller.rivals.PAGE", 10)
+    monkeypatch.setattr("scheduler.controller.rivals.PAGES", 4)
+    monkeypatch.setattr("scheduler.controller.rivals.MOST", 15)
+    asked = []
+    async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
+        for i in range(60):
+            await held(client, "default", f"berth-{i:02}")
+        get = client.get
+
+        async def counting(*args: Any, **how: Any) -> bytes:
+            asked.append(how["query"])
+            return await get(*args, **how)
+
+        monkeypatch.setattr(client, "get", counting)
+        rivals = Rivals(client, None, CONFIG)
+        with capture_logs() as logs:
+            await rivals.look()
+    assert (len(asked), len(rivals.found), len(logs)) == (4, 15, 10)
