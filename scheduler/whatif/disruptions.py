@@ -85,5 +85,6 @@ def _evicted(pod: Pod) -> Evicted:
 
 def _why(names: list[str]) -> str:
     if len(names) > 1:
-        return f"the disruption budgets {' and '.join(names)} select it, and the eviction API supports one a pod"
+        of_both = f"the disruption budgets {' and '.join(names)} select it"
+        return f"{of_both}, and the eviction API refuses a pod that has more than one"
     return f"the disruption budget {names[0]} allows no disruption"

@@ -56,7 +56,7 @@ def budget(name: str, allowed: int) -> Object:
         ),
         pytest.param(
             [keeping("p", "a", **MINE), budget("one", 1), budget("two", 1)],
-            [("p", "budget", "b", "supports one a pod")],
+            [("p", "budget", "b", "refuses a pod that has more than one")],
             id="two budgets",
         ),
     ],
