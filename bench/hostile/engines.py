@@ -75,7 +75,7 @@ class Town:
         profiles = [ProfileConfig(scheduler_name=town.SCHEDULER, plugins=more), _for_gangs()]
         frameworks = build(SchedulerConfiguration(profiles=profiles), registry())
         self.engine = Engine(frameworks)
-        self.decoder = Decoder(annotated(frameworks), placed_too=True)
+        self.decoder = Decoder(annotated(frameworks))
         import_module(EVALUATING)  # as `berth run` does beside the loop, once it sees devices
         self.engine.epoch = 0.0  # room can only be kept where it is known when pods end
         for api in (NATIVE, COMPOSITE):

@@ -56,7 +56,7 @@ class Machine:
     def __init__(self, engine: Engine, decoder: Decoder, meter: Meter, patience: float = 60.0) -> None:
         """`patience`: seconds, on the machine's own clock, that the last pods may take to be bound."""
         self._engine, self._decoder, self._meter, self._patience = engine, decoder, meter, patience
-        self._decoder_beside = decoder.beside(placed_too=True)
+        self._decoder_beside = decoder.beside()
         self.now = 0.0
         self.turns = Turns()
         self.beside = Turns()

@@ -67,8 +67,8 @@ class ClusterWatch:
         """API groups of pod groups."""
         self._evaluating: asyncio.Future[Any] | None = None
         """The import of what knows CEL, once there are devices or claims."""
-        self._decoder = Decoder(annotated(frameworks), placed_too=True)
-        self._decoder_beside = self._decoder.beside(placed_too=True)
+        self._decoder = Decoder(annotated(frameworks))
+        self._decoder_beside = self._decoder.beside()
         self.reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES, *GROUPS)]
         self.sight = Sight(self.reflectors, NEEDED, wake)
 
@@ -148,8 +148,6 @@ class ClusterWatch:
         match thing:
             case Node(problems=problems):
                 what = "parts of a node can't be read and are left out"
-            case Pod() if not thing.shape.complete:
-                return  # it is said once it is read: with the next change of the pod
             case Pod():
                 what, problems = "parts of a pod can't be read and are left out", thing.shape.warnings
             case PodGroup(problems=problems):

@@ -10,7 +10,6 @@ from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
 from scheduler.engine.instructions import UNSCHEDULABLE, AskExtenders, Misbehaved, Verified
 from scheduler.engine.keeping_away import away_from
-from scheduler.engine.long_terms import LongTerms
 from scheduler.engine.no_fits import NoFit, NoFits
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
@@ -60,7 +59,6 @@ class Attempts:
         self._budget = budget
         self._in_full = in_full
         self._verifier = verifier
-        self._long_terms = LongTerms()
         self.steps = 0
         """Steps that all attempts have taken."""
         self.slices = 0
@@ -100,10 +98,6 @@ class Attempts:
         if self.record.clock is not None:
             queued.trace = self.record.begin(queued.pod.scheduler_name, None if answer is None else queued.trace)
         try:
-            shape = queued.pod.shape
-            if not shape.settled:
-                self._long_terms.note(shape)
-                shape.read(effort.charge)
             outcome = self._decide(queued) if answer is None else self._with_their_answer(queued, answer)
             if isinstance(outcome, Decision):
                 self._cluster.incidence.prepare(queued.pod)
@@ -198,7 +192,6 @@ class Attempts:
         self._index_terms(queued, now)
         effort.begin(most)
         try:
-            queued.pod.shape.read(effort.charge)
             step = self._find(queued, within, all_rows=all_rows) if answer is None else self._found(answer, within)
             if isinstance(step, Decision) and len(step.feasible):
                 self._cluster.incidence.prepare(queued.pod)

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
 from scheduler.engine.stimuli import Gone
 from scheduler.framework.binding import ObjectKey
 from scheduler.framework.events import ANY, ClusterEvent
@@ -54,15 +52,6 @@ def placed_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
     return event
 
 
-def as_known(old: Pod, new: Pod) -> Pod:
-    """The new pod with the old one's shape if that is the same: then its terms need not be read again."""
-    if new.shape is old.shape or not new.shape.digest or new.shape.digest != old.shape.digest:
-        return new
-    if new.shape.complete and not old.shape.complete:
-        return new
-    return replace(new, shape=old.shape)
-
-
 def waiting_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
     """The events for a change of a waiting pod that may help the pod itself."""
     event = ClusterEvent.NOTHING
@@ -76,8 +65,6 @@ def waiting_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
 
 
 def _shape_changes(old: PodShape, new: PodShape) -> ClusterEvent:
-    if not (old.complete and new.complete):
-        return ANY  # to compare them, one would have to be read; the pod's next attempt pays for that
     event = ClusterEvent.NOTHING
     if old.tolerations != new.tolerations:
         event |= ClusterEvent.OWN_TOLERATIONS
@@ -95,9 +82,6 @@ def _same_wants(one: PodShape, other: PodShape) -> bool:
     """Whether two shapes ask for the same affinity."""
     if (one.node_selector, one.annotation_problem) != (other.node_selector, other.annotation_problem):
         return False
-    if one.affinity_digest or other.affinity_digest:
-        # As it is written: thousands of terms may not be read yet, and take long to compare.
-        return one.affinity_digest == other.affinity_digest
     return _terms(one) == _terms(other)
 
 

@@ -58,7 +58,6 @@ from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
 from scheduler.framework.verify import Verifier
 from scheduler.model.devices import EVERY_CLAIM
-from scheduler.model.namespaced import SelectingObject
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
@@ -143,7 +142,6 @@ class Engine:
             self._story_writer,
             self.left_claims,
         )
-        self.queue.term_indexing.unread.ready = self._read
         self._bindings_known_at: float | None = None
         self._given_twice = GivenTwice(self.cluster, self.binding, self._outbox)
         self._objects = ObjectChanges(
@@ -313,15 +311,6 @@ class Engine:
             case Put(Pod() as pod):
                 return self._pods.only_waits(pod) and self.groups.trying(pod.uid) is None
         return False
-
-    def _read(self, thing: Pod | SelectingObject, now: float) -> None:
-        """A large object that waited for its turn has been read."""
-        if isinstance(thing, Pod):
-            self._pods.put(thing, now)
-        else:
-            self._no_fits.forget()
-            self._objects.put(thing, now)
-        self.binding.changed(key_of(thing), now)
 
     def _look_for_late_bindings(self, now: float) -> None:
         """Once earlier leaders' Bindings are known, try the pods whose claims were not freed because of them."""

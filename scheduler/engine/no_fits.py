@@ -110,7 +110,6 @@ class NoFits:
         cluster, shape = self._cluster, pod.shape
         if (
             framework.goes_by_anything
-            or not shape.complete
             or shape.heavy
             or shape.claims
             or shape.volumes.ephemeral

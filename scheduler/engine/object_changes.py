@@ -14,7 +14,6 @@ from scheduler.engine.nominator import Nominator
 from scheduler.engine.queue import Queue
 from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import Gone
-from scheduler.engine.unread import key_of_selecting
 from scheduler.framework.events import ClusterEvent
 from scheduler.model.devices import (
     CLAIM,
@@ -118,22 +117,10 @@ class ObjectChanges:
                 if kind == "VolumeAttachment":
                     wakes.for_object(queue, ClusterEvent.ATTACHMENT_GONE, before, None, now)
             case kind:
-                queue.term_indexing.unread.drop(key_of_selecting(kind, gone.namespace, gone.name))
                 cluster.drop_selecting(kind, gone.namespace, gone.name)
                 wakes.everyone(queue, ClusterEvent.SELECTING, now, gone)
 
     def _put_selecting(self, thing: SelectingObject, now: float) -> None:
-        """One with a long selector is read first, in turns; until then the version before it counts."""
-        unread = self._queue.term_indexing.unread
-        key = key_of_selecting(thing.kind, thing.namespace, thing.name)
-        known = self._cluster.selecting.get(thing.kind, {}).get(thing.namespace, {}).get(thing.name)
-        for before in (known, unread.things.get(key)):
-            if isinstance(before, SelectingObject):
-                thing.keep_read(before)
-        if not thing.complete:
-            unread.put_selecting(thing)
-            return
-        unread.drop(key)
         self._cluster.put_selecting(thing)
         wakes.everyone(self._queue, ClusterEvent.SELECTING, now, thing)
 

@@ -142,11 +142,17 @@ class Places:
             queued.plugins = frozenset((held[0],))
             queued.flushed = False
             self._wait_for_event(queued, Place.GATED, now, cause, held[1].text)
+            self.tell_limit(queued)
         elif queued.attempts and queued.returned_at + self.backoff(queued) > now:
             self._to_backoff(queued, now, cause)
         else:
             queued.early = True
             self._to_active(queued, queued.returned_at if queued.attempts else queued.queued_at, now, cause)
+
+    def tell_limit(self, queued: QueuedPod) -> None:
+        """Tell a pod that it is beyond a limit. It is no error of Berth's, but no node that is added would help."""
+        if queued.pod.too_large is not None:
+            self._outbox.failed(queued, SCHEDULER_ERROR, queued.pod.too_large, queued.plugins)
 
     def _to_active(self, queued: QueuedPod, queued_at: float, now: float, cause: Cause) -> None:
         framework = self.frameworks[queued.pod.scheduler_name]

@@ -6,7 +6,7 @@ Mirrors the handlers of pods in kube-scheduler `eventhandlers.go`.
 from scheduler.engine import wakes
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event
-from scheduler.engine.changes import as_known, placed_pod_changes, waiting_pod_changes
+from scheduler.engine.changes import placed_pod_changes, waiting_pod_changes
 from scheduler.engine.extender_calls import ExtenderCalls
 from scheduler.engine.left_claims import LeftClaims
 from scheduler.engine.nominator import Nominator
@@ -38,7 +38,6 @@ class PodChanges:
     ) -> None:
         self._cluster = cluster
         self._queue = queue
-        self._unread = queue.term_indexing.unread
         self._binding = binding
         self._groups = groups
         self._extender_calls = extender_calls
@@ -55,22 +54,15 @@ class PodChanges:
         No pod leaves its node. One that has done so is shown from a backup, in which it was not bound yet, and which
         has passed the versions that were known, so that nobody has noticed.
         """
-        self._unread.drop(pod.uid)
         if not pod.node_name and self._cluster.is_confirmed(pod.uid):
             self.undone = True
             self.gone(Gone("Pod", pod.namespace, pod.name, pod.uid), now, "its binding was undone by a restore of etcd")
         if pod.finished:
             self.gone(Gone("Pod", pod.namespace, pod.name, pod.uid), now, "finished")
-        elif pod.node_name and pod.shape.complete:
-            self._put_placed(pod, now)
         elif pod.node_name:
-            self._not_ours(pod)
-            self._unread.put(pod)
+            self._put_placed(pod, now)
         elif pod.scheduler_name in self._queue.frameworks:
-            if pod.nominated_node_name and not pod.shape.complete:
-                self._unread.put(pod)
-            else:
-                self._put_waiting(pod, now)
+            self._put_waiting(pod, now)
         elif pod.shape.claims:
             self._cluster.devices.rivals.has_pod(self._cluster.devices.wall)
 
@@ -135,12 +127,9 @@ class PodChanges:
         queued = self._queue.get(pod.uid)
         placement = self._cluster.placement(pod.uid)
         tried = self._groups.trying(pod.uid)
-        known = queued or placement or tried
-        if known is not None:
-            if queued is not None and queued.pod.scheduling_group != pod.scheduling_group:
-                self.leave(queued.pod, now)
-                queued = None
-            pod = as_known(known.pod, pod)
+        if queued is not None and queued.pod.scheduling_group != pod.scheduling_group:
+            self.leave(queued.pod, now)
+            queued = None
         if pod.scheduling_group is not None or pod.uid in self._cluster.pod_groups:
             self._cluster.pod_groups.waits(pod)
         event = Event.TERMINATING if pod.terminating else Event.UPDATED
@@ -171,7 +160,6 @@ class PodChanges:
 
     def gone(self, gone: Gone, now: float, why: str = "deleted") -> None:
         """A pod is gone, or finished."""
-        self._unread.drop(gone.uid)
         group = self._cluster.pod_groups.group_of(gone.uid)
         tried = self._groups.drop(gone.uid)
         waiting = self._extender_calls.drop(gone.uid) or self._queue.remove(gone.uid) or tried

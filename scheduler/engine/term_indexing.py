@@ -1,6 +1,4 @@
-"""Decides when what others placed is taken in: large objects are read, and affinity terms indexed.
-
-Terms are indexed before the next attempt, or in turns; large pods and selectors are read in turns (`engine/unread.py`).
+"""Decides when affinity terms of placed pods are indexed: before the next attempt, or in turns.
 
 A pod that another scheduler has placed, or that names its node itself, may bring thousands of terms at once. Ordinary
 amounts are indexed before the next attempt, for whichever pod that is, so a decision knows everything that the watch
@@ -12,7 +10,6 @@ that were active meanwhile have waited for these turns, and their stories say so
 from scheduler.engine.queued import NOTHING_INDEXED, Indexed
 from scheduler.engine.story_entries import MOST_NAMED, TermsIndexed
 from scheduler.engine.turns import FREE, Turns
-from scheduler.engine.unread import Unread
 from scheduler.state.cluster import Cluster
 
 AT_ONCE = 2_000
@@ -31,13 +28,10 @@ class TermIndexing:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.unread = Unread()
-        self._read_last = False
-        """The last turn was for reading, not for terms."""
         self._put_off = False
         """Before the last attempt, some terms were left for later."""
         self.begun = False
-        """What was there at the start is read and indexed."""
+        """What was there at the start is indexed."""
         self._owed: dict[str, int] = {}
         """Namespace → steps with which it was not charged yet."""
         self._indexed = NOTHING_INDEXED
@@ -48,23 +42,18 @@ class TermIndexing:
 
     @property
     def late(self) -> bool:
-        """Whether objects wait to be read, or more terms wait than are indexed before the next attempt anyway.
+        """Whether more terms wait than are indexed before the next attempt anyway.
 
         Until the first attempt any do: while the caches fill there is time, and the first pod should not wait for it.
         """
-        if self.unread.things:
-            return True
         size = self.cluster.incidence.terms.sets.backlog.size
         return size > 0 and (self._put_off or not self.begun or size * _A_TERM > AT_ONCE)
 
     def begin(self, steps: int, now: float) -> bool:
-        """Before the first attempt: read and index what was there at the start. Returns whether nothing is left."""
+        """Before the first attempt: index what was there at the start. Returns whether nothing is left."""
         sets = self.cluster.incidence.terms.sets
         left, added, turn = steps, sets.added, self._indexed.turns + 1
         while not self.begun and left > 0:
-            if self.unread.things:
-                left -= self.unread.go_on(left, None, now)
-                continue
             lanes = sets.backlog.first(1)
             if lanes:
                 left -= sets.catch_up(lanes[0], left)
@@ -123,9 +112,6 @@ class TermIndexing:
         """Go on with the lane whose turn it is; returns how many steps it took."""
         sets = self.cluster.incidence.terms.sets
         lanes = sets.backlog.first(1)
-        self._read_last = bool(self.unread.things) and not (self._read_last and lanes)
-        if self._read_last:
-            return self.unread.go_on(steps, turns if self.begun else None, now)
         if not lanes:
             return 0
         added = sets.added

@@ -22,7 +22,6 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
-from scheduler.model.many_labels import key_of
 from scheduler.model.pod import Pod
 
 AT_ONCE = 8_000
@@ -289,7 +288,7 @@ class UnschedulablePods:
         them = self._concerned(equals.bucket, pending)
         if framework is None or them is None:
             return 1
-        if equals.price > COSTLY or not equals.pod.shape.complete:
+        if equals.price > COSTLY:
             if not plugins or self._may_help(pending.event, framework, them, equals.pod):
                 woken.append(Woken(equals, pending.event, real=False, about=pending.about))
             return 1
@@ -386,18 +385,16 @@ class UnschedulablePods:
 def alike(pod: Pod) -> tuple[Any, ...]:
     """Pods for which this is equal are one set.
 
-    Ephemeral claims have the pod's name, so such a pod is alone, and so is one that is not read yet.
+    Ephemeral claims have the pod's name, so such a pod is alone.
     """
     shape = pod.shape
-    own = pod.uid if not shape.complete or shape.volumes.ephemeral or shape.claims else ""
-    return shape, pod.namespace, key_of(pod.labels), own, pod.priority, pod.preempts
+    own = pod.uid if shape.volumes.ephemeral or shape.claims else ""
+    return shape, pod.namespace, frozenset(pod.labels.items()), own, pod.priority, pod.preempts
 
 
 def _price(pod: Pod) -> int:
     """About how many steps it takes to ask plugins about a pod."""
     shape = pod.shape
-    if not shape.complete:
-        return COSTLY + 1
     terms = len(shape.affinity_terms) + len(shape.anti_affinity_terms) + len(shape.preferred_pod_terms)
     affinity = 0 if shape.required_node_affinity is None else len(shape.required_node_affinity.terms)
     nodes = affinity + len(shape.preferred_node_terms) + len(shape.node_selector)

@@ -27,6 +27,7 @@ from scheduler.framework.profile import Profile
 from scheduler.framework.sampling import Rotation, nodes_to_find, sample
 from scheduler.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Narrow, PluginError, Reason, Reject
 from scheduler.framework.waiting_pods import WaitingPods
+from scheduler.model.limits import TOO_LARGE
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
@@ -59,6 +60,7 @@ class Framework:
         self._by_name = profile.by_name
         self._methods = {name: declared(plugin).methods for name, plugin in self._by_name.items()}
         self._events: dict[str, ClusterEvent] = {name: plugin.events for name, plugin in self._by_name.items()}
+        self._events[TOO_LARGE] = ClusterEvent.NOTHING
         for plugin in self._by_name.values():
             if isinstance(plugin, Foreign):
                 plugin.guard = self.guard
@@ -130,7 +132,9 @@ class Framework:
         return held
 
     def held_by(self, pod: Pod, cluster: Cluster) -> tuple[str, Reason] | None:
-        """(plugin, reason) of the first plugin that holds the pod out of the queue."""
+        """(plugin, reason) of the first plugin that holds the pod out of the queue. A pod beyond the limits is, too."""
+        if pod.too_large is not None:
+            return TOO_LARGE, Reason(pod.too_large)
         for plugin, looks in self._enqueues if pod.scheduling_group is None else self._enqueues_in_group:
             given = (pod, cluster) if looks else (pod,)
             reason = self.guard(plugin, plugin.pre_enqueue, *given)

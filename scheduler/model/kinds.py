@@ -1,15 +1,14 @@
 """From the bytes of an API object to the model, by kind."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from scheduler.model import devices_parse, pod_group_parse, storage_parse, wire
 from scheduler.model.annotated import Mode
-from scheduler.model.containers import asks_much, has_many, in_small_parts
 from scheduler.model.devices import DEVICE_KINDS, DeviceKind
+from scheduler.model.limits import LIMITS, Limits
 from scheduler.model.namespaced import Namespace, SelectingObject, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
-from scheduler.model.pod import BOUND, NO_MODES, Interner, NeededNowError, Pod, parse_pod
+from scheduler.model.pod import BOUND, NO_MODES, Interner, Pod, parse_pod
 from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, PodGroup
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
 
@@ -25,8 +24,6 @@ KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS, *DEVICE_KINDS, 
 
 LARGE_BOUND = 500
 """Large objects are few, and what is small in them is seldom shared."""
-SMALL = 8 << 10
-"""A pod of fewer bytes has no hundreds of containers, as the API server fills them in."""
 
 
 class Decoder:
@@ -37,52 +34,33 @@ class Decoder:
     """
 
     def __init__(
-        self,
-        annotated: Mapping[str, Mode] = NO_MODES,
-        bound: int = BOUND,
-        *,
-        reads_later: bool = False,
-        placed_too: bool = False,
+        self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND, *, limits: Limits = LIMITS
     ) -> None:
-        """`reads_later`: containers and volumes of waiting pods are read by whoever schedules them.
-
-        `placed_too`: and those of pods that a node has or is kept for. Whoever gets them has to read them first.
-        Without `reads_later`, this is so for pods with unusually much to read: others are read at once.
-        """
         self._annotated = dict(annotated)
         self._bound = bound
-        self._reads_later = reads_later
-        self._placed_too = placed_too
-        self.interner = Interner(annotated, bound, placed_too=placed_too)
+        self._limits = limits
+        self.interner = Interner(annotated, bound, limits=limits)
 
     def annotate(self, annotated: Mapping[str, Mode]) -> bool:
         """Read the affinity annotation for these profiles from now on; whether that is a change."""
         if self._annotated == annotated:
             return False
         self._annotated = dict(annotated)
-        self.interner = Interner(annotated, self._bound, placed_too=self._placed_too)
+        self.interner = Interner(annotated, self._bound, limits=self._limits)
         return True
 
-    def beside(self, *, placed_too: bool = False) -> "Decoder":
-        """One like it for the large objects, in another thread. `placed_too`: as above.
+    def beside(self) -> "Decoder":
+        """One like it for the large objects, in another thread.
 
         Two interners and no lock: the loop would have to wait for whatever the thread does while it holds the lock,
         such as to let go of all that is known. Pods of one template are about equally large and still share a shape;
         if some are just below the bound, there are two shapes, which costs memory and nothing else.
         """
-        return Decoder(self._annotated, LARGE_BOUND, reads_later=True, placed_too=placed_too)
+        return Decoder(self._annotated, LARGE_BOUND, limits=self._limits)
 
     def pod(self, raw: bytes) -> Pod:
         """A pod. Raises msgspec.DecodeError when the bytes are not one."""
-        read = None
-        if self._reads_later or (self._placed_too and memoryview(raw).nbytes > SMALL):
-            unread = wire.unread_pod_decoder.decode(raw)
-            if not (self._reads_later or has_many(unread.spec)):
-                read = wire.pod_decoder.decode(raw)
-            if (read is None or asks_much(read.spec)) and in_small_parts(unread):
-                with suppress(NeededNowError):
-                    return parse_pod(unread, self.interner)
-        return parse_pod(wire.pod_decoder.decode(raw) if read is None else read, self.interner)
+        return parse_pod(wire.pod_decoder.decode(raw), self.interner)
 
     def node(self, raw: bytes) -> Node:
         """A node. Raises msgspec.DecodeError when the bytes are not one."""
@@ -104,4 +82,4 @@ class Decoder:
         if kind in _PARSERS:
             parse = _PARSERS[kind]
             return lambda raw: parse(raw, self.interner)
-        return lambda raw: parse_selecting(kind, wire.selecting_decoder.decode(raw))
+        return lambda raw: parse_selecting(kind, wire.selecting_decoder.decode(raw), self.interner)

@@ -1,27 +1,18 @@
-"""Namespaces, and the kinds that select pods: Service, ReplicaSet, StatefulSet, PodDisruptionBudget and the like.
+"""Namespaces, and the kinds that select pods: Service, ReplicaSet, StatefulSet, PodDisruptionBudget and the like."""
 
-A tenant may write a selector of 90,000 labels, or one of 4,000 a hundred times a second. So a long one is read when
-somebody asks for it, in parts, by whoever asks; an object that changes in other things keeps what was read.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct, field
 
 from scheduler.model import wire
-from scheduler.model.large_selectors import label_selector_in_parts, selector_of_labels
-from scheduler.model.parts import Parts
+from scheduler.model.limits import Count
 from scheduler.model.pod import Interner
 from scheduler.model.selectors import NOTHING, LabelSelector, Requirement, SelectorError, parse_label_selector
 
 _selector_decoder = msgspec.json.Decoder(wire.LabelSelector)
 _budget_decoder = msgspec.json.Decoder(wire.BudgetStatus)
-LONG = 2 << 10
-"""A selector of fewer bytes takes less than half a millisecond to read, and is read at once."""
-_LARGE = 64 << 10
-"""One of more bytes is decoded where it arrives, beside the loop: 30,000 labels take some 10 ms."""
 BY_MAP = frozenset(("Service", "ReplicationController"))
 """Kinds whose selector is a plain map of labels."""
 
@@ -38,37 +29,6 @@ class Namespace(Struct, gc=False):
     """Empty: namespaces are cluster-scoped."""
 
 
-class UnreadSelector:
-    """A long selector as it is written, and what was read of it so far."""
-
-    __slots__ = ("_reading", "problem", "selector", "text")
-
-    def __init__(self, kind: str, text: bytes) -> None:
-        """Raises msgspec.DecodeError when a field has the wrong JSON type."""
-        self.text = text
-        self.selector: LabelSelector | None = None
-        """None: it is not read."""
-        self.problem: str | None = None
-        decoded = _decoded(kind, text)
-        self._reading: Parts[LabelSelector] | None = _in_parts(decoded) if len(text) > _LARGE else None
-
-    def read(self, kind: str, charge: Callable[[int], None]) -> LabelSelector:
-        """Read what is left; raises what `charge` raises, and goes on there when it is asked again."""
-        if self._reading is None:
-            self._reading = _in_parts(_decoded(kind, self.text))
-        while self.selector is None:
-            try:
-                steps = next(self._reading)
-            except StopIteration as end:
-                self.selector = end.value
-            except SelectorError as error:
-                self.selector, self.problem = NOTHING, str(error)
-            else:
-                charge(steps)
-        self._reading = None
-        return self.selector
-
-
 class SelectingObject(Struct, gc=False):
     """An object that selects pods of its namespace."""
 
@@ -77,9 +37,10 @@ class SelectingObject(Struct, gc=False):
     name: str
     uid: str
     resource_version: str
-    written: LabelSelector | UnreadSelector
-    wrong: str | None = None
-    """Why a selector that was read at once can't be honoured."""
+    selector: LabelSelector
+    """What it selects. Of one that is beyond the limits only the first requirements count, so it selects more."""
+    problem: str | None = None
+    """Why its selector selects nothing, or more than it says."""
     allowed: int = 0
     """Disruptions that a PodDisruptionBudget still allows."""
     healthy: int = 0
@@ -97,42 +58,6 @@ class SelectingObject(Struct, gc=False):
     tenant's budget may name 20,000 pods, and be written all the time.
     """
 
-    @property
-    def selector(self) -> LabelSelector:
-        """What it selects; a long one is read at once if nobody has done so (`read`)."""
-        written = self.written
-        if isinstance(written, LabelSelector):
-            return written
-        return written.selector or written.read(self.kind, _free)
-
-    @property
-    def problem(self) -> str | None:
-        """Why its selector selects nothing, if it can't be honoured."""
-        written = self.written
-        if isinstance(written, LabelSelector):
-            return self.wrong
-        _ = self.selector
-        return written.problem
-
-    @property
-    def complete(self) -> bool:
-        """Whether its selector is read."""
-        return isinstance(self.written, LabelSelector) or self.written.selector is not None
-
-    def read(self, charge: Callable[[int], None]) -> None:
-        """Read the selector in parts; `charge` is told the steps that each took.
-
-        Raises what `charge` raises; asked again, it goes on with the next part.
-        """
-        if not isinstance(self.written, LabelSelector) and self.written.selector is None:
-            self.written.read(self.kind, charge)
-
-    def keep_read(self, before: "SelectingObject") -> None:
-        """Take over what was read of an earlier version's selector, if that is the same text."""
-        old, new = before.written, self.written
-        if isinstance(old, UnreadSelector) and isinstance(new, UnreadSelector) and old.text == new.text:
-            self.written = old
-
 
 def parse_namespace(namespace: wire.Namespace, interner: Interner) -> Namespace:
     """Build a namespace from its decoded wire form."""
@@ -140,20 +65,19 @@ def parse_namespace(namespace: wire.Namespace, interner: Interner) -> Namespace:
     return Namespace(meta.name, meta.uid, meta.resource_version, interner.labels(meta.labels))
 
 
-def parse_selecting(kind: str, wired: wire.PodSelecting) -> SelectingObject:
+def parse_selecting(kind: str, wired: wire.PodSelecting, interner: Interner) -> SelectingObject:
     """Build a selecting object; a selector that does not parse selects nothing and is named in `problem`."""
     meta = wired.metadata
     text = wire.present(wired.spec.selector)
-    written: LabelSelector | UnreadSelector = NOTHING
-    problem = None
-    if len(text) > LONG:
-        written = UnreadSelector(kind, text)
-    elif text:
+    selector, problem = NOTHING, None
+    if text:
+        count = Count(interner.limits)
         try:
-            written = _parsed(_decoded(kind, text))
+            selector = _parsed(kind, text, count)
         except SelectorError as error:
             problem = str(error)
-    built = SelectingObject(kind, meta.namespace, meta.name, meta.uid, meta.resource_version, written, problem)
+        problem = problem or count.excess
+    built = SelectingObject(kind, meta.namespace, meta.name, meta.uid, meta.resource_version, selector, problem)
     if kind == "PodDisruptionBudget":
         said = wire.present(wired.status)
         status = _budget_decoder.decode(said) if said else wire.BudgetStatus()
@@ -164,23 +88,24 @@ def parse_selecting(kind: str, wired: wire.PodSelecting) -> SelectingObject:
     return built
 
 
-def _decoded(kind: str, text: bytes) -> dict[str, str] | wire.LabelSelector:
-    return wire.texts_decoder.decode(text) if kind in BY_MAP else _selector_decoder.decode(text)
-
-
-def _parsed(decoded: dict[str, str] | wire.LabelSelector) -> LabelSelector:
-    if not isinstance(decoded, dict):
-        return parse_label_selector(decoded, "spec.selector")
-    # Nothing is checked of a map, and an empty one selects nothing.
-    found = tuple([Requirement(key, "In", frozenset((value,))) for key, value in sorted(decoded.items())])
-    return LabelSelector(found) if found else NOTHING
-
-
-def _in_parts(decoded: dict[str, str] | wire.LabelSelector) -> Parts[LabelSelector]:
-    if isinstance(decoded, dict):
-        return selector_of_labels(decoded)
-    return label_selector_in_parts(decoded, "spec.selector")
-
-
-def _free(_steps: int) -> None:
-    """Nobody is charged."""
+def _parsed(kind: str, text: bytes, count: Count) -> LabelSelector:
+    """Raises SelectorError."""
+    most = count.limits.selector_requirements
+    if kind in BY_MAP:
+        # Nothing is checked of a map, and an empty one selects nothing.
+        labels = sorted(wire.texts_decoder.decode(text).items())
+        if not count.allows(len(labels), most, "labels in spec.selector"):
+            labels = labels[:most]
+        found = tuple([Requirement(key, "In", frozenset((value,))) for key, value in labels])
+        return LabelSelector(found) if found else NOTHING
+    selector = _selector_decoder.decode(text)
+    if not count.allows_selector(selector, "spec.selector"):
+        selector = wire.LabelSelector(
+            dict(sorted((selector.match_labels or {}).items())[: most // 2]),
+            [
+                one
+                for one in (selector.match_expressions or ())[: most // 2]
+                if len(one.values or ()) <= count.limits.requirement_values
+            ],
+        )
+    return parse_label_selector(selector, "spec.selector")

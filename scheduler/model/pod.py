@@ -16,7 +16,7 @@ from scheduler.model import wire
 from scheduler.model.annotated import AnnotationError, Mode, affinity_of, carries
 from scheduler.model.containers import reports, resize_infeasible
 from scheduler.model.lasting import Lasting, expected_text, lasting
-from scheduler.model.many_labels import labels_of
+from scheduler.model.limits import LIMITS, Count, Limits
 from scheduler.model.pod_devices import required_features
 from scheduler.model.pod_group import GroupKey, group_of
 from scheduler.model.promise import annotation_text
@@ -75,6 +75,8 @@ class Pod(Struct, gc=False, weakref=False):
     """The pod group that it names, in its spec or by the label of scheduler-plugins. `PodGroups.of`: if it counts."""
     lasts: Lasting | None = None
     """How long it runs; None: until somebody removes it."""
+    too_large: str | None = None
+    """Which limit it is beyond (`scheduler/model/limits.py`), so that it is not tried; None: none."""
 
     @property
     def key(self) -> str:
@@ -145,11 +147,10 @@ class Interner:
     """
 
     def __init__(
-        self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND, *, placed_too: bool = False
+        self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND, *, limits: Limits = LIMITS
     ) -> None:
-        """`placed_too`: what is unread of an UnreadPod is read later even if the pod has a node."""
         self._annotated = annotated
-        self._placed_too = placed_too
+        self.limits = limits
         self.known_shapes: Known[tuple[Any, ...], PodShape] = Known(bound)
         self.known_labels: Known[bytes, Mapping[str, str]] = Known(bound)
         self._affinities: Known[tuple[bytes, bytes, str, Mode], tuple[bytes, str | None]] = Known(bound)
@@ -175,11 +176,11 @@ class Interner:
             return NO_LABELS
         found = self.known_labels.get(text)
         if found is None:
-            found = labels_of(wire.texts_decoder.decode(text))
+            found = wire.texts_decoder.decode(text)
             self.known_labels.put(text, found, len(text))
         return found
 
-    def shape(self, pod: wire.Pod | wire.UnreadPod, promise: str | None = None, *, in_group: bool = False) -> PodShape:
+    def shape(self, pod: wire.Pod, promise: str | None = None, *, in_group: bool = False) -> PodShape:
         """The shape of a pod, shared by all pods whose placement-deciding bytes are equal.
 
         `promise`: the text of its annotation, which decides too. `in_group`: it names a pod group.
@@ -192,7 +193,7 @@ class Interner:
         of_spec = (
             wire.present(spec.overhead),
             wire.present(spec.resources),
-            _unread_key(pod.spec) if isinstance(pod, wire.UnreadPod) else _spec_key(pod.spec),
+            _spec_key(spec),
             _status_key(status),
         )
         key = (
@@ -205,28 +206,19 @@ class Interner:
             in_group,
             promise,
         )
-        # A node that has it, or is kept for it, counts at once what it asks of others.
-        counts = bool(spec.node_name or status.nominated_node_name)
-        later = not counts or (self._placed_too and isinstance(pod, wire.UnreadPod))
         found = self.known_shapes.get(key)
-        if found is None or not (later or found.complete):
-            if not later and isinstance(pod, wire.UnreadPod):
-                raise NeededNowError
+        if found is None:
             alike = Alike(self._by_spec.get(of_spec), self._by_terms.get(of_terms))
-            found = parse_shape(pod, affinity, promise, in_group=in_group, later=later, alike=alike)
+            found = parse_shape(pod, affinity, promise, in_group=in_group, alike=alike, limits=self.limits)
             found.annotation_problem = problem
             found.weight = _weight(key)
-            if found.affinity_digest or not found.complete:
-                found.digest = hash(key)
             self.known_shapes.put(key, found, found.weight)
             if found.weight <= LENDS and found.lends_terms:
                 _lend(self._by_spec, of_spec, found)
                 _lend(self._by_terms, of_terms, found)
-        elif counts and found.complete:
-            found.hold()
         return found
 
-    def _affinity(self, pod: wire.Pod | wire.UnreadPod, own: bytes) -> tuple[bytes, str | None]:
+    def _affinity(self, pod: wire.Pod, own: bytes) -> tuple[bytes, str | None]:
         """The affinity to go by, and why an annotation can't be honoured."""
         usual = self._annotated.get(pod.spec.scheduler_name)
         if usual is None or not carries(pod.metadata.annotations):
@@ -276,16 +268,6 @@ def _spec_key(spec: wire.PodSpec) -> tuple[Any, ...]:
     )
 
 
-def _unread_key(spec: wire.UnreadPodSpec) -> tuple[Any, ...]:
-    """Containers and volumes as they are written."""
-    written = (spec.containers, spec.init_containers, spec.volumes)
-    return spec.host_network, spec.host_users, *map(wire.present, written)
-
-
-class NeededNowError(Exception):
-    """Containers and volumes of an UnreadPod count from now on, and were not read before."""
-
-
 def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None, str]:
     ports, resources = bytes(c.ports), bytes(c.resources)
     # The pod's status says which container has which device, if it asks for them as resources.
@@ -330,16 +312,21 @@ def _conditions(conditions: Sequence[wire.Condition]) -> tuple[tuple[str, str, s
     return scheduled, preempted, bool(ready)
 
 
-def parse_pod(pod: wire.Pod | wire.UnreadPod, interner: Interner) -> Pod:
-    """Build the scheduler's pod from the decoded wire form. Raises NeededNowError for an UnreadPod."""
+def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
+    """Build the scheduler's pod from the decoded wire form."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     annotations = bytes(meta.annotations)
     owner = None
     if meta.owner_references:
         owner = next(((o.kind, o.name, o.uid) for o in meta.owner_references if o.controller), None)
     condition, preempted, ready = _conditions(status.conditions) if status.conditions else (None, False, False)
-    labels = interner.labels(meta.labels)
+    labels, too_large = interner.labels(meta.labels), None
+    if len(labels) > interner.limits.labels:
+        count = Count(interner.limits)
+        count.allows(len(labels), interner.limits.labels, "labels")
+        labels, too_large = dict(sorted(labels.items())[: interner.limits.labels]), count.excess
     group = group_of(meta.namespace, wire.present(spec.scheduling_group), labels)
+    shape = interner.shape(pod, annotation_text(annotations), in_group=group is not None)
     return Pod(
         namespace=meta.namespace,
         name=meta.name,
@@ -347,7 +334,7 @@ def parse_pod(pod: wire.Pod | wire.UnreadPod, interner: Interner) -> Pod:
         resource_version=meta.resource_version,
         generation=meta.generation,
         labels=labels,
-        shape=interner.shape(pod, annotation_text(annotations), in_group=group is not None),
+        shape=shape,
         scheduler_name=spec.scheduler_name,
         priority=spec.priority or 0,
         preempts=spec.preemption_policy != "Never",
@@ -369,4 +356,5 @@ def parse_pod(pod: wire.Pod | wire.UnreadPod, interner: Interner) -> Pod:
         else (),
         scheduling_group=group,
         lasts=lasting(spec.restart_policy, spec.active_deadline_seconds, expected_text(annotations)),
+        too_large=shape.too_large or too_large,
     )

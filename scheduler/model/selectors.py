@@ -13,20 +13,13 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from scheduler.model import wire
-from scheduler.model.conditions import ByKey, Condition, conditions_in_parts, conditions_of, values_in
+from scheduler.model.conditions import Condition, conditions_of, values_in
 from scheduler.model.mistakes import as_json
 from scheduler.model.once import once
-from scheduler.model.parts import Parts, some_of, whole
 
 Labels = Mapping[str, str]
 
 _GO_INT = re.compile(r"[+-]?[0-9]+")
-MANY = 16
-"""From so many requirements on, a label selector goes by its conditions, which are one for each key."""
-_MANY_VALUES = 250
-"""The values of a requirement that has more of them are checked a part at a time."""
-A_REQUIREMENT, PART = 2, 250
-"""Steps of reading a requirement, and of one part."""
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 SUBDOMAIN = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
@@ -98,10 +91,8 @@ class Requirement(Struct, frozen=True, gc=False):
         return f"{self.key} {'>' if self.operator == 'Gt' else '<'} {self.number}"
 
 
-def parse_requirement(
-    key: str, operator: str, values: Sequence[str], path: str, *, checks_values: bool = True
-) -> Requirement:
-    """Parse and check one requirement as labels.NewRequirement does. `checks_values`: whether each is a label value.
+def parse_requirement(key: str, operator: str, values: Sequence[str], path: str) -> Requirement:
+    """Parse and check one requirement as labels.NewRequirement does.
 
     Raises SelectorError naming the field path.
     """
@@ -120,8 +111,10 @@ def parse_requirement(
         case _:
             wanted = "want In, NotIn, Exists, DoesNotExist, Gt or Lt"
             raise SelectorError(f"{path}.operator: Unsupported value: {as_json(operator)}: {wanted}")
-    if checks_values:
-        check_values(values, path)
+    if not all(map(_VALUE.fullmatch, values)):
+        for i, value in enumerate(values):
+            if not is_label_value(value):
+                raise SelectorError(f"{path}.values[{i}]: Invalid value: {as_json(value)}: not a legal label value")
     if operator in ("Gt", "Lt"):
         number = parse_go_int(values[0])
         if number is None:
@@ -130,15 +123,6 @@ def parse_requirement(
             )
         return Requirement(key, operator, frozenset(), number)
     return Requirement(key, operator, frozenset(values))
-
-
-def check_values(values: Sequence[str], path: str, before: int = 0) -> None:
-    """Raise SelectorError if one is no label value. `before`: so many others come before them."""
-    if all(map(_VALUE.fullmatch, values)):
-        return
-    for i, value in enumerate(values, before):
-        if not is_label_value(value):
-            raise SelectorError(f"{path}.values[{i}]: Invalid value: {as_json(value)}: not a legal label value")
 
 
 class LabelSelector(Struct, frozen=True, dict=True):
@@ -166,39 +150,6 @@ class LabelSelector(Struct, frozen=True, dict=True):
         return values_in(self.requirements)
 
     @once
-    def _by_key(self) -> ByKey | None:
-        return None if self.conditions is None else ByKey(self.conditions)
-
-    @property
-    def worked_out(self) -> bool:
-        """Whether nothing is left to be worked out that takes long."""
-        return len(self.requirements) <= MANY or "conditions" in self.__dict__
-
-    def working_out(self) -> Parts[None]:
-        """Work out what is asked of it later, some requirements at a time."""
-        known = self.__dict__
-        _ = hash(self)
-        yield len(self.requirements) // 8
-        yield self.size // 8
-        known["conditions"] = conditions = yield from conditions_in_parts(self.requirements)
-        if conditions is None or len(self.requirements) <= MANY:
-            return
-        by_key = ByKey()
-        for some in some_of(conditions):
-            by_key.add(some)
-            yield len(some) // 4
-        known["_by_key"] = by_key
-
-    def beside(self, others: tuple[Requirement, ...]) -> "LabelSelector":
-        """This selector with a few more requirements. What was worked out of a large one is not worked out again."""
-        made = LabelSelector(others + self.requirements)
-        if len(self.requirements) > MANY:
-            by_key = None if self._by_key is None else self._by_key.beside(others)
-            made.__dict__["_by_key"] = by_key
-            made.__dict__["conditions"] = None if by_key is None else by_key.conditions
-        return made
-
-    @once
     def is_everything(self) -> bool:
         """Whether this is the empty selector `{}`."""
         return not self.nothing and not self.requirements
@@ -207,8 +158,6 @@ class LabelSelector(Struct, frozen=True, dict=True):
         """Whether every requirement holds for these labels."""
         if self.nothing:
             return False
-        if len(self.requirements) > MANY:
-            return self._by_key is not None and self._by_key.hold(labels)
         get = labels.get
         for requirement in self.requirements:  # noqa: SIM110 (all() takes twice as long, and budgets ask by the thousand)
             if not requirement.accepts(get(requirement.key)):
@@ -264,26 +213,6 @@ def requirements_of(labels: Labels, path: str) -> list[Requirement]:
     return [Requirement(key, "In", sets[value]) for key, value in sorted(labels.items())]
 
 
-def steps_of(one: wire.Requirement) -> int:
-    """The steps that `requirement_in_parts` takes beside those that it yields."""
-    values = len(one.values or ())
-    return A_REQUIREMENT + (values // 4 if values <= _MANY_VALUES else 0)
-
-
-def requirement_in_parts(one: wire.Requirement, path: str) -> Parts[Requirement]:
-    """As `parse_requirement`: there may be 100,000 values. `steps_of` says what it takes for few of them."""
-    values = one.values or ()
-    long = len(values) > _MANY_VALUES
-    found = parse_requirement(one.key, one.operator, values, path, checks_values=not long)
-    if long:
-        before = 0
-        for some in some_of(values):
-            check_values(some, path, before)
-            before += len(some)
-            yield len(some) // 4
-    return found
-
-
 class FieldRequirement(Struct, frozen=True):
     """metadata.name equals (In) or differs from (NotIn) one name."""
 
@@ -328,27 +257,21 @@ class NodeSelectorTerm:
         return " and ".join([*map(str, self.labels), *map(str, self.fields)]) or "no node"
 
 
+_NO_TERM = wire.NodeSelectorTerm()
+
+
 def parse_node_selector_term(term: wire.NodeSelectorTerm | None, path: str) -> NodeSelectorTerm:
     """Parse one term; an error is kept in it, for a required term with an error never matches."""
-    return whole(node_selector_term_in_parts(term or wire.NodeSelectorTerm(), path))
-
-
-def node_selector_term_in_parts(term: wire.NodeSelectorTerm, path: str) -> Parts[NodeSelectorTerm]:
-    """As `parse_node_selector_term`: there may be 40,000 requirements."""
+    term = term or _NO_TERM
     labels: list[Requirement] = []
     fields: list[FieldRequirement] = []
     errors: list[str] = []
     names: frozenset[str] | None = None
-    steps = 0
     for i, r in enumerate(term.match_expressions or ()):
         try:
-            labels.append((yield from requirement_in_parts(r, f"{path}.matchExpressions[{i}]")))
+            labels.append(parse_requirement(r.key, r.operator, r.values or (), f"{path}.matchExpressions[{i}]"))
         except SelectorError as error:
             errors.append(str(error))
-        steps += steps_of(r)
-        if steps >= PART:
-            yield steps
-            steps = 0
     for i, r in enumerate(term.match_fields or ()):
         values = r.values or ()
         where = f"{path}.matchFields[{i}]"
@@ -360,10 +283,6 @@ def node_selector_term_in_parts(term: wire.NodeSelectorTerm, path: str) -> Parts
             fields.append(FieldRequirement(r.key, r.operator, values[0]))
         if r.key == "metadata.name" and r.operator == "In":
             names = frozenset(values) if names is None else names & frozenset(values)
-        steps += A_REQUIREMENT
-        if steps >= PART:
-            yield steps
-            steps = 0
     size = sum(1 + len(r.values) for r in labels) + len(fields)
     return NodeSelectorTerm(tuple(labels), tuple(fields), "; ".join(errors) or None, names, size)
 

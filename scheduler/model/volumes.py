@@ -3,7 +3,7 @@
 Mirrors what kube-scheduler `plugins/volumerestrictions` and `plugins/nodevolumelimits` read of a pod.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -11,11 +11,6 @@ from msgspec import Struct
 
 from scheduler.model import wire
 from scheduler.model.migration import CINDER, PORTWORX, Translated, aws_volume, azure_disk, gce_disk
-
-_PART = 64
-"""How many volumes are read before others have a turn."""
-_A_VOLUME = 4
-"""About how many steps it takes to read a volume."""
 
 DiskKey = tuple[str, ...]
 """A disk's kind, and what identifies it among the disks of that kind."""
@@ -74,16 +69,14 @@ _csi = msgspec.json.Decoder(wire.CSIInline)
 NO_VOLUMES = PodVolumes()
 
 
-def reading_volumes(volumes: Sequence[wire.Volume]) -> Generator[int, None, PodVolumes]:
-    """The volumes that matter; `NO_VOLUMES` itself when there are none. Yields about how many steps each part took."""
+def read_volumes(volumes: Sequence[wire.Volume]) -> PodVolumes:
+    """The volumes that matter; `NO_VOLUMES` itself when there are none."""
     claims: list[ClaimVolume] = []
     disks: list[Disk] = []
     translated: list[tuple[str, Translated]] = []
     drivers: list[str] = []
     restricted = False
-    for i, volume in enumerate(volumes):
-        if i and i % _PART == 0:
-            yield _PART * _A_VOLUME
+    for volume in volumes:
         if volume.persistent_volume_claim is not None:
             claims.append(ClaimVolume(volume.persistent_volume_claim.claim_name))
         elif wire.present(volume.ephemeral):

@@ -91,40 +91,6 @@ class Affinity(Object, gc=False):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class UnreadNodeSelector(Object, gc=False):
-    """As NodeSelector, with terms that are not decoded yet. The four types below leave their terms so, too."""
-
-    node_selector_terms: list[Raw] | None = None
-
-
-class UnreadPreferred(Object, gc=False):
-    weight: int = 0
-    preference: Raw = Raw(b"{}")
-
-
-class UnreadNodeAffinity(Object, gc=False):
-    required: UnreadNodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: list[UnreadPreferred] | None = field(
-        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class UnreadWeighted(Object, gc=False):
-    weight: int = 0
-    pod_affinity_term: Raw = Raw(b"{}")
-
-
-class UnreadPodAffinity(Object, gc=False):
-    required: list[Raw] | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: list[UnreadWeighted] | None = field(default=None, name="preferredDuringSchedulingIgnoredDuringExecution")
-
-
-class UnreadAffinity(Object, gc=False):
-    node_affinity: UnreadNodeAffinity | None = None
-    pod_affinity: UnreadPodAffinity | None = None
-    pod_anti_affinity: UnreadPodAffinity | None = None
-
-
 class TopologySpreadConstraint(Object, gc=False):
     max_skew: int = 1
     topology_key: str = ""
@@ -280,14 +246,6 @@ class PodSpec(Object, gc=False):
     volumes: list[Volume] | None = None
 
 
-class UnreadPodSpec(PodSpec, gc=False):
-    """As PodSpec, with containers and volumes that are not decoded yet."""
-
-    containers: Raw = Raw()  # type: ignore[assignment]
-    init_containers: Raw = Raw()  # type: ignore[assignment]
-    volumes: Raw = Raw()  # type: ignore[assignment]
-
-
 class Condition(Object, gc=False):
     type: str = ""
     status: str = ""
@@ -318,14 +276,6 @@ class PodStatus(Object, gc=False):
 class Pod(Object, gc=False):
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: PodSpec = field(default_factory=PodSpec)
-    status: PodStatus = field(default_factory=PodStatus)
-
-
-class UnreadPod(Object, gc=False):
-    """As Pod, with containers and volumes that are not decoded yet."""
-
-    metadata: ObjectMeta = field(default_factory=ObjectMeta)
-    spec: UnreadPodSpec = field(default_factory=UnreadPodSpec)
     status: PodStatus = field(default_factory=PodStatus)
 
 
@@ -383,7 +333,6 @@ class Taint(Object, gc=False):
 
 
 pod_decoder: msgspec.json.Decoder[Pod] = msgspec.json.Decoder(Pod)
-unread_pod_decoder: msgspec.json.Decoder[UnreadPod] = msgspec.json.Decoder(UnreadPod)
 node_decoder: msgspec.json.Decoder[Node] = msgspec.json.Decoder(Node)
 namespace_decoder: msgspec.json.Decoder[Namespace] = msgspec.json.Decoder(Namespace)
 selecting_decoder: msgspec.json.Decoder[PodSelecting] = msgspec.json.Decoder(PodSelecting)

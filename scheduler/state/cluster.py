@@ -193,7 +193,6 @@ class Cluster:
             if pod.scheduling_group is not None:
                 self.pod_groups.assign(pod)
         if pods:
-            pods[0].shape.hold()
             for priority, number in Counter(pod.priority for pod in pods).items():
                 self.priorities.add(priority, number)
             self.nodes.charge_many(pods[0].shape, counts)
@@ -378,7 +377,6 @@ class Cluster:
         self.storage.follow(made.nodes)
 
     def _place(self, pod: Pod, row: int, *, assumed: bool) -> None:
-        pod.shape.hold()
         placement = Placement(pod, row, assumed)
         self._placed[pod.uid] = placement
         self._on_row.setdefault(row, {})[pod.uid] = placement

@@ -148,7 +148,7 @@ class ExistingTerms:
             if by != asked.by:
                 asked.by = by
                 self._leave(asked)
-        effort.count(1 + min(many, 10 + len(sets.index) // 300) + sets.index.took())
+        effort.count(1 + min(many, 10 + len(sets.index) // 300))
 
     def _leave(self, asked: Asked) -> None:
         """The sums are not right for these pods any more; if no other pods use them, they are dropped."""

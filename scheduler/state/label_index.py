@@ -3,22 +3,16 @@
 Numbers are kept by label key and, for keys that a selector has asked about, by value. The cost of a selector depends on
 its keys and values and on how many things it selects, not on how many things there are. A selector that excludes a few
 values and selects all the rest costs one pass over an array of bits.
-
-A thing with hundreds of labels is kept by those of its keys alone that a selector has asked about: a tenant may write
-100,000 in one turn, or thousands of things with 4,000 each, and few of these keys ever matter. A selector of many
-conditions is held against such things one by one, in parts.
 """
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
 
 from scheduler.model.conditions import WITHOUT, Condition, Kind, hold
-from scheduler.model.many_labels import MANY
 from scheduler.state.column import Bools
 from scheduler.state.per_node import Bounded
 
@@ -27,13 +21,6 @@ FEW = 64
 _VALUES_KEPT = 256
 """Label keys whose numbers are kept by value."""
 _OLDEST = 32
-KEYS_LEARNT = 1024
-"""Label keys by which things with many labels are kept."""
-EACH = 16
-"""A selector of more conditions is held against things with many labels one by one."""
-PART = 250
-"""Steps between two charges."""
-
 Numbers: TypeAlias = "array[int]"
 Found = list[int] | Bools
 """The numbers themselves, or a bit for each number that there is."""
@@ -48,14 +35,6 @@ class LabelIndex:
         self._in_place: dict[str, Numbers] = {}
         self._with_key: dict[str, Numbers] = {}
         self._by_value: Bounded[str, _ByValue] = Bounded(_VALUES_KEPT)
-        self._large: dict[int, int] = {}
-        """Things with many labels: number → the place in `_coming`."""
-        self._coming: list[int] = []
-        """Their numbers in the order in which they came, those of removed ones included."""
-        self._learnt: dict[str, int] = {}
-        """Label key → how many of `_coming` are kept by it, the key that was learnt first at the start."""
-        self._looked: tuple[tuple[Condition, ...], frozenset[str] | None, list[bool]] | None = None
-        """Conditions and places that are being held against `_coming`, and what came of that so far."""
         self._there: Bools = np.zeros(64, dtype=np.bool_)
         self._all: Bools | None = None
         self._free: list[int] = []
@@ -87,10 +66,6 @@ class LabelIndex:
         self._there[number] = True
         self._all = None
         append_to(self._in_place, place, number)
-        if len(labels) > MANY:
-            self._large[number] = len(self._coming)
-            self._coming.append(number)
-            return number
         for key in labels:
             append_to(self._with_key, key, number)
         return number
@@ -104,9 +79,7 @@ class LabelIndex:
         self._all = None
         self.dead.append(number)
         _drop(self._in_place, self._places[number], number)
-        at = self._large.pop(number, None)
-        learnt = labels if at is None else [key for key, upto in self._learnt.items() if upto > at and key in labels]
-        for key in learnt:
+        for key in labels:
             if _drop(self._with_key, key, number):
                 self._by_value.pop(key, None)
 
@@ -124,38 +97,22 @@ class LabelIndex:
         self._by_value.clear()
         self._free += self.dead
         self.dead = []
-        there = sorted(self._large.values())
-        self._learnt = {key: bisect_left(there, upto) for key, upto in self._learnt.items()}
-        self._coming = [self._coming[at] for at in there]
-        self._large = {number: at for at, number in enumerate(self._coming)}
-        self._looked = None
 
-    def select(
-        self,
-        conditions: Iterable[Condition],
-        places: frozenset[str] | None = None,
-        meets: Callable[[Mapping[str, str]], bool] | None = None,
-        charge: Callable[[int], None] | None = None,
-    ) -> Found:
-        """The things in these places (None: in all) for which all conditions hold. `meets`: says so at once of one.
-
-        `charge` is told the steps of each part of what takes long. What it raises comes out here; asked again for the
-        same conditions, the next part follows. None: it is done at once.
-        """
+    def select(self, conditions: Iterable[Condition], places: frozenset[str] | None = None) -> Found:
+        """The things in these places (None: in all) for which all conditions hold."""
         conditions = tuple(conditions)
-        few = len(conditions) <= EACH or not self._coming
-        if places is None and few and not any(self._excludes(condition) for condition in conditions):
+        if places is None and not any(self._excludes(condition) for condition in conditions):
             return self.everything()
         candidates = self._candidates(conditions, places)
         if candidates is None:
-            return self._bits(conditions, places, None if few else self._held(conditions, places, meets, charge))
+            return self._bits(conditions, places)
         labels, there = self._labels, self._places
         return [
             number
             for number in candidates
             if (of := labels[number]) is not None
             and (places is None or there[number] in places)
-            and (hold(conditions, of) if meets is None else meets(of))
+            and hold(conditions, of)
         ]
 
     def everything(self) -> Bools:
@@ -168,7 +125,7 @@ class LabelIndex:
 
     def _excludes(self, condition: Condition) -> bool:
         """Whether a condition may not hold for something that is there."""
-        return condition.kind not in WITHOUT or bool(self._numbers(condition.key))
+        return condition.kind not in WITHOUT or bool(self._with_key.get(condition.key))
 
     def cost(self, conditions: int, values: int, found: Found) -> int:
         """About how many microseconds the last selection took, by so many conditions with so many values."""
@@ -182,12 +139,12 @@ class LabelIndex:
             found = self._few(self._in_place, places)
             if found is not None:
                 return found
-        for condition in islice(conditions, EACH if self._coming else None):
+        for condition in conditions:
             if condition.kind is Kind.PRESENT:
-                numbers = self._numbers(condition.key)
+                numbers = self._with_key.get(condition.key, ())
                 found = list(numbers) if len(numbers) <= FEW else None
             elif condition.kind is Kind.IN:
-                numbers = self._numbers(condition.key)
+                numbers = self._with_key.get(condition.key, ())
                 if len(numbers) <= FEW:
                     found = list(numbers)
                 else:
@@ -207,8 +164,7 @@ class LabelIndex:
                 return None
         return found
 
-    def _bits(self, conditions: tuple[Condition, ...], places: frozenset[str] | None, held: list[bool] | None) -> Bools:
-        """`held`: whether the conditions hold for each of `_coming`, if that was found one by one."""
+    def _bits(self, conditions: tuple[Condition, ...], places: frozenset[str] | None) -> Bools:
         count = len(self._labels)
         bits: Bools = self._there[:count].copy()
         self._steps += count // 1000
@@ -216,8 +172,6 @@ class LabelIndex:
             bits &= self._marked(self._in_place, places, count)
         for condition in conditions:
             key = condition.key
-            if held is None:
-                self._numbers(key)
             match condition.kind:
                 case Kind.IN:
                     bits &= self._marked(self._values(key), condition.values, count)
@@ -227,63 +181,7 @@ class LabelIndex:
                     bits &= self._marked(self._with_key, (key,), count)
             if condition.kind in (Kind.PRESENT, Kind.NOT_IN) and condition.values and key in self._with_key:
                 bits &= ~self._marked(self._values(key), condition.values, count)
-        if held is not None:
-            coming = np.array(self._coming, dtype=np.int32)
-            bits[coming] = self._there[coming] & held  # some may have gone since they were looked at
         return bits
-
-    def _held(
-        self,
-        conditions: tuple[Condition, ...],
-        places: frozenset[str] | None,
-        meets: Callable[[Mapping[str, str]], bool] | None,
-        charge: Callable[[int], None] | None,
-    ) -> list[bool]:
-        """Whether the conditions hold for each of `_coming`, and it is in one of the places."""
-        looked = self._looked
-        held = looked[2] if looked is not None and looked[0] is conditions and looked[1] == places else []
-        self._looked = conditions, places, held
-        steps = 0
-        for number in self._coming[len(held) :]:
-            labels = self._labels[number]
-            steps += 1
-            if labels is None or not (places is None or self._places[number] in places):
-                held.append(False)
-            else:
-                held.append(hold(conditions, labels) if meets is None else meets(labels))
-                steps += min(len(conditions), len(labels)) // 8
-            if steps >= PART and charge is not None:
-                charge(steps)
-                steps = 0
-        self._steps += steps
-        self._looked = None
-        return held
-
-    def _numbers(self, key: str) -> "Numbers | tuple[()]":
-        """The numbers of all things with a key. Which of those with many labels have it is learnt when one asks."""
-        coming, upto = self._coming, self._learnt.get(key, 0)
-        if upto < len(coming):
-            if not upto and len(self._learnt) >= KEYS_LEARNT:
-                self._unlearn(next(iter(self._learnt)))
-            for number in coming[upto:]:
-                labels = self._labels[number]
-                if labels is not None and key in labels:
-                    append_to(self._with_key, key, number)
-            self._learnt[key] = len(coming)
-            self._steps += (len(coming) - upto) // 8
-        return self._with_key.get(key, ())
-
-    def _unlearn(self, key: str) -> None:
-        """Have things with many labels not kept by a key any more."""
-        del self._learnt[key]
-        numbers = self._with_key.pop(key, None)
-        if numbers is None:
-            return
-        self._by_value.pop(key, None)
-        self._steps += len(numbers) // 8
-        kept = array("i", [number for number in numbers if self._there[number] and number not in self._large])
-        if kept:
-            self._with_key[key] = kept
 
     def _marked(self, lists: Mapping[str, Numbers], wanted: Iterable[str], count: int) -> Bools:
         marked = np.zeros(count, dtype=np.bool_)

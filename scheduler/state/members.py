@@ -79,7 +79,7 @@ class Members:
         effort.note("terms", len(self.terms))
         effort.note("kinds of placed pods", len(pods))
         while self._done < len(self.terms):
-            found, cost = pods.matching(self.terms[self._done], leaving=self._leaving, charge=effort.charge)
+            found, cost = pods.matching(self.terms[self._done], leaving=self._leaving)
             if self._amounts is not None:
                 if found is not self._run:
                     self._add_run()
@@ -109,8 +109,7 @@ class Members:
             found = pods.get(number)
             self.weights.set(number, 0 if found is None else self._weight(found, pods))
             self._born += 1
-            held = 0 if self._index is None else self._index.took()
-            effort.charge(1 + min(len(self.terms), 20 + len(self.terms) // 50) + held)
+            effort.charge(1 + min(len(self.terms), 20 + len(self.terms) // 50))
 
     def _index_terms(self, effort: Effort) -> None:
         index = self._index = TermIndex() if self._index is None else self._index

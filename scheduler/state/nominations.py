@@ -43,7 +43,6 @@ class Nominations:
 
     def put(self, pod: Pod, node: str) -> None:
         """Nominate a pod for a node, instead of any other; or bring the pod up to date."""
-        pod.shape.hold()
         if pod.uid in self._members:
             self._aside[pod.uid] = pod, node
             self._remove(pod.uid)

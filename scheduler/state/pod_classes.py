@@ -3,13 +3,12 @@
 Indexes of labels say which classes an affinity term selects; the pods of each class are counted by row.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
 
 from scheduler.model.affinity import AffinityTerm
-from scheduler.model.many_labels import key_of
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.state.column import Bools
@@ -25,7 +24,7 @@ DEAD = 4096
 _AT_HAND = 8192
 
 Key = tuple[str, Hashable, bool]
-"""Namespace, labels (`key_of`), and whether the pods are on their way out."""
+"""Namespace, labels, and whether the pods are on their way out."""
 
 
 class PodClass(Struct, eq=False):
@@ -114,20 +113,17 @@ class PodClasses:
         for key in keys:
             self.relabelled[key] = self.relabelled.get(key, 0) + 1
 
-    def matching(
-        self, term: AffinityTerm, *, leaving: bool = True, charge: Callable[[int], None] | None = None
-    ) -> tuple[Found, int]:
+    def matching(self, term: AffinityTerm, *, leaving: bool = True) -> tuple[Found, int]:
         """The classes that an incoming pod's term selects, and about how many microseconds it took.
 
         `leaving`: terminating pods too. A namespace that is not known matches no namespace selector but `{}`.
-        `charge`: as for `LabelIndex.select`.
         """
         conditions = term.selector.conditions
         if conditions is None:
             return [], 1
         places, cost = self._places(term)
         selector = term.selector
-        found = self._index.select(conditions, places, selector.matches, charge)
+        found = self._index.select(conditions, places)
         cost += self._index.cost(len(conditions), selector.size - len(conditions), found)
         if leaving:
             return found, cost
@@ -196,7 +192,7 @@ class PodClasses:
         conditions = selector.conditions
         if conditions is None:
             return frozenset(), 1
-        found = self._names.select(conditions, None, selector.matches)
+        found = self._names.select(conditions)
         numbers = found if isinstance(found, list) else np.flatnonzero(found).tolist()
         cost = self._names.cost(len(conditions), selector.size - len(conditions), found) + len(numbers) // 8
         return frozenset(self._name_of[number] for number in numbers), cost
@@ -207,7 +203,7 @@ class PodClasses:
         at_hand = self._at_hand.get(shared)
         if at_hand is not None and self._classes[at_hand[1].number] is at_hand[1]:
             return at_hand[1]
-        key = (pod.namespace, key_of(pod.labels), pod.terminating)
+        key = (pod.namespace, frozenset(pod.labels.items()), pod.terminating)
         found = self._by_key.get(key)
         if found is None:
             found = self._begin(pod, key)

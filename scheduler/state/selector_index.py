@@ -7,7 +7,6 @@ all conditions met selects the labels. The cost depends on the labels, plus one 
 
 from array import array
 from collections.abc import Mapping
-from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -27,10 +26,6 @@ SHORT = 64
 _MET_NO_MORE = 1 << 30
 """The conditions that hold for a selector that is gone: so many that it never has the number that it wants."""
 _STEPS_TO_INDEX = 7
-LARGE = 6_000
-"""A selector of more conditions and values is found by one key that it needs, and then held against the labels as a
-whole: it can't be indexed bit by bit, and a tenant may write one of 100,000 labels."""
-_LOOKED_AT = 64
 
 Numbers: TypeAlias = "array[int]"
 
@@ -45,10 +40,8 @@ class SelectorIndex:
         """Conditions of each selector that hold for things without labels."""
         self._size = 0
         self._keys: dict[str, _Key] = {}
-        self._large: dict[int, LabelSelector] = {}
         self._long: dict[str, None] = {}
         """Label keys that have lists with numbers of selectors that are gone."""
-        self._steps = 0
         self._free: list[int] = []
         self.dead: list[int] = []
 
@@ -64,9 +57,7 @@ class SelectorIndex:
     def add(self, selector: LabelSelector) -> int:
         """Number a selector."""
         number = self._next()
-        conditions = _indexed(selector)
-        if is_large(selector):
-            self._large[number] = selector
+        conditions = selector.conditions
         if conditions is None:
             self._asked[number], self._met[number] = _NEVER, 0
             return number
@@ -85,8 +76,7 @@ class SelectorIndex:
         self._asked[number] = _NEVER
         self._met[number] = _MET_NO_MORE
         self.dead.append(number)
-        self._large.pop(number, None)
-        for condition in _indexed(selector) or ():
+        for condition in selector.conditions or ():
             key = self._keys[condition.key]
             if not key.remove(condition, number):
                 self._long[condition.key] = None
@@ -130,22 +120,11 @@ class SelectorIndex:
                 times = np.bincount(np.frombuffer(joined, dtype=np.int32), minlength=self._size)
                 met += (sign * times[start:]).astype(np.int32)
         selected: Bools = met == self._asked[start : self._size]
-        self._steps += len(self._large) // 16
-        for number, selector in self._large.items():
-            if number >= start and selected[number - start]:
-                selected[number - start] = selector.matches(labels)
-                self._steps += 1 + min(len(labels), selector.size) // 4
         return selected
-
-    def took(self) -> int:
-        """About how many microseconds large selectors took in `select` since this was last asked."""
-        steps, self._steps = self._steps, 0
-        return steps
 
     def everything(self) -> Bools:
         """bool[len]: which selectors are the empty one."""
         empty: Bools = self._asked[: self._size] == 0
-        empty[list(self._large)] = False
         return empty
 
     def _next(self) -> int:
@@ -157,20 +136,6 @@ class SelectorIndex:
             self._met = np.concatenate((self._met, np.zeros_like(self._met)))
         self._size += 1
         return number
-
-
-def is_large(selector: LabelSelector) -> bool:
-    """Whether it is found by one key, and not by all its conditions."""
-    return selector.size > LARGE
-
-
-def _indexed(selector: LabelSelector) -> tuple[Condition, ...] | None:
-    """The conditions by which a selector is found; None: no labels meet it."""
-    conditions = selector.conditions
-    if conditions is None or not is_large(selector):
-        return conditions
-    needed = (one.key for one in conditions[:_LOOKED_AT] if one.kind not in WITHOUT)
-    return tuple(Condition(key, Kind.PRESENT) for key in islice(needed, 1))
 
 
 class _Key:
@@ -291,8 +256,8 @@ class TermIndex:
     @staticmethod
     def cost(term: AffinityTerm) -> int:
         """About how many microseconds it takes to number a term, or to forget it."""
-        named = sum(0 if is_large(one) else one.size for one in (term.selector, term.namespace_selector))
-        return _STEPS_TO_INDEX + (named + len(term.namespaces)) // 2
+        named = term.selector.size + term.namespace_selector.size + len(term.namespaces)
+        return _STEPS_TO_INDEX + named // 2
 
     def remove(self, number: int) -> None:
         """Forget a term; its number is not used for another one until `reuse`."""
@@ -327,10 +292,6 @@ class TermIndex:
             if not means.all():
                 selected &= means[self._spaces[start : start + len(selected)]]
         return selected
-
-    def took(self) -> int:
-        """About how many microseconds large selectors took since this was last asked (`SelectorIndex.took`)."""
-        return self._selectors.took() + self._by_labels.took()
 
     def _space(self, term: AffinityTerm) -> int:
         key = (term.namespaces, term.namespace_selector)

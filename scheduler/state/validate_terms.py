@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 from scheduler.model.affinity import AffinityTerm
-from scheduler.model.many_labels import key_of
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.existing_term_sums import HARD, REPELS
@@ -52,12 +51,12 @@ def _classes(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
     pods = cluster.incidence.pods
     should: dict[PodKey, Counter[int]] = {}
     for pod, row in placed:
-        should.setdefault((pod.namespace, key_of(pod.labels), pod.terminating), Counter())[row] += 1
+        should.setdefault((pod.namespace, frozenset(pod.labels.items()), pod.terminating), Counter())[row] += 1
     numbers = {}
     for one in pods.all():
         where = f"class {one.namespace}{dict(one.labels)}"
         numbers[one.number] = one
-        yield from _differ(where, "key", one.key, (one.namespace, key_of(one.labels), one.terminating))
+        yield from _differ(where, "key", one.key, (one.namespace, frozenset(one.labels.items()), one.terminating))
         yield from _differ(where, "class by number", pods.get(one.number) is one, True)
         yield from _differ(where, "pods", one.pods, sum(should.get(one.key, Counter()).values()))
         yield from _differ(where, "idle", one.number in pods._idle, not one.pods)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from scheduler.engine.eviction.claims import Claims
 from scheduler.engine.eviction.followed import Followed
 from scheduler.engine.eviction.owners import owner_key
-from scheduler.engine.eviction.promises import Promises, size
+from scheduler.engine.eviction.promises import Promises
 from scheduler.engine.eviction.wording import left_alone
 from scheduler.engine.placement_conflicts import PlacementConflicts, has_requirements
 from scheduler.engine.stimuli import Gone
@@ -28,8 +28,6 @@ NODE_CHANGED, POD_CHANGED, FOUND = "NodeChanged", "PodChanged", "Found"
 CONFLICT = "PlacementConflict"
 """Another scheduler placed a pod about the same time, and broke what this one requires of pods on other nodes."""
 _REASONS = (NODE_CHANGED, POD_CHANGED, FOUND)
-MOST_QUESTIONS = 2000
-"""A pod whose requirement has more questions than this is not followed. Asking them takes about 20 ms."""
 
 
 @dataclass(slots=True)
@@ -96,7 +94,8 @@ class Observed:
         wanted = required(pod.shape, by_profile=by_profile)
         if wanted is None and keeps_own(pod.shape, by_profile=by_profile) and has_requirements(pod):
             return NOTHING_OF_NODES
-        return None if wanted is None or size(wanted) > MOST_QUESTIONS else wanted
+        # Of a pod beyond the limits not all is read that it requires.
+        return None if pod.too_large is not None else wanted
 
     def mark(self, uid: str, *, broken: bool) -> None:
         """Whether a promise counts as broken: only those that do are reported as mended."""
@@ -243,8 +242,6 @@ class Observed:
             return None
         if pod.shape.promise is not None and pod.shape.promise.problem is not None:
             return pod.shape.promise.problem
-        wanted = required(pod.shape, by_profile=by_profile)
-        questions = 0 if wanted is None else size(wanted)
-        if questions <= MOST_QUESTIONS:
+        if pod.too_large is None or required(pod.shape, by_profile=by_profile) is None:
             return None
-        return f"it asks {questions} things of its node, want {MOST_QUESTIONS} at most: the evictor does not follow it"
+        return f"{pod.too_large}: the evictor does not follow it"

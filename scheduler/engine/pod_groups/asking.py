@@ -77,7 +77,9 @@ class GroupsAsked(Places):
             return
         entry.held[uid] = (held[0], held[1].text)
         queued.plugins = frozenset((held[0],))
-        if framework.profile.by_name[held[0]].for_groups:
+        self.tell_limit(queued)
+        plugin = framework.profile.by_name.get(held[0])
+        if plugin is not None and plugin.for_groups:
             entry.held_by_group[uid] = None
         else:
             self.unschedulable.put(queued)

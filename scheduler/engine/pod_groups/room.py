@@ -103,8 +103,7 @@ def plain(shape: PodShape) -> bool:
     wrong = (shape.problem, shape.preferred_error, shape.annotation_problem)
     elsewhere = (shape.affinity_terms, shape.anti_affinity_terms, shape.preferred_pod_terms, shape.spread)
     return (
-        shape.complete
-        and all(text is None for text in wrong)
+        all(text is None for text in wrong)
         and not any(elsewhere)
         and not shape.claims
         and not shape.containers

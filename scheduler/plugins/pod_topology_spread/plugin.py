@@ -30,7 +30,6 @@ from scheduler.plugins.pod_topology_spread.weights import distinct, rounded, wei
 from scheduler.plugins.taint_toleration import COMPARING
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
-from scheduler.state.effort import Effort
 from scheduler.state.per_node import Bounded
 
 _KEPT = 1024
@@ -42,6 +41,10 @@ _SYSTEM_DEFAULTS = (
 
 _LOOKS = 10_000
 """How many pairs of a constraint and a pod are looked at to find out whether they matter to each other."""
+
+
+_Owned = tuple[Mapping[str, str], list[SpreadConstraint]]
+"""The labels of some pods, and their own constraints of one kind."""
 
 
 class PodTopologySpread(Plugin, Followed):
@@ -281,18 +284,14 @@ class PodTopologySpread(Plugin, Followed):
         return self._by_default(pod, cluster, hard=hard) if hard in self._default_kinds else ()
 
     def _own(self, pod: Pod, cluster: Cluster, *, hard: bool) -> Sequence[SpreadConstraint]:
-        """The pod's own constraints of one kind, with its values of `matchLabelKeys`; found once for equal pods.
-
-        Raises SliceOver; asked again, it goes on where it stopped.
-        """
+        """The pod's own constraints of one kind, with its values of `matchLabelKeys`; found once for equal pods."""
         shape = pod.shape
         key = (shape, id(pod.labels), hard)
         found = self._owned.recall(key)
         if found is None:
-            self._owned.keep(key, found := _Owned(pod.labels, shape.spread, hard=hard))
-        if not found.complete:
-            found.go_on(cluster.effort)
-        return found.constraints
+            constraints = [_of_pod(one, pod.labels) for one in shape.spread if one.hard == hard]
+            self._owned.keep(key, found := (pod.labels, constraints))
+        return found[1]
 
     def _by_default(self, pod: Pod, cluster: Cluster, *, hard: bool) -> list[SpreadConstraint]:
         """The defaults, with the selector of what the pod belongs to; found once for equal labels and owner."""
@@ -310,29 +309,8 @@ class PodTopologySpread(Plugin, Followed):
         return found[1]
 
 
-class _Owned:
-    """The constraints of one kind of pods with the same labels, as far as they were worked out."""
-
-    __slots__ = ("_rest", "complete", "constraints", "labels")
-
-    def __init__(self, labels: Mapping[str, str], constraints: Sequence[SpreadConstraint], *, hard: bool) -> None:
-        self.labels = labels
-        """Kept, so that no other labels have their identity."""
-        self.constraints: list[SpreadConstraint] = []
-        self.complete = False
-        self._rest = self._working_out(constraints, hard=hard)
-
-    def go_on(self, effort: Effort) -> None:
-        """Work out the rest. Raises SliceOver; asked again, it goes on where it stopped."""
-        for steps in self._rest:
-            effort.charge(steps)
-
-    def _working_out(self, constraints: Sequence[SpreadConstraint], *, hard: bool) -> Iterator[int]:
-        for one in constraints:
-            if one.hard != hard:
-                continue
-            if one.match_label_keys:
-                selector = yield from one.selector_in_parts(self.labels)
-                one = replace(one, selector=selector, match_label_keys=())
-            self.constraints.append(one)
-        self.complete = True
+def _of_pod(constraint: SpreadConstraint, labels: Mapping[str, str]) -> SpreadConstraint:
+    """The constraint with the pod's own values of `matchLabelKeys`."""
+    if not constraint.match_label_keys:
+        return constraint
+    return replace(constraint, selector=constraint.selector_for(labels), match_label_keys=())

@@ -13,6 +13,7 @@ from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
+from scheduler.model.limits import LIMITS, Limits
 from scheduler.state.validate import validate
 from tests.registered import registry
 
@@ -23,15 +24,24 @@ CONFIG = {
 }
 
 
+NO_LIMITS = Limits(**dict.fromkeys(Limits.__struct_fields__, 1 << 30))
+"""For tests of work that is done in turns, which pods within the limits hardly need."""
+
+
 class Harness:
     """Drives one engine; time moves only when told to."""
 
     def __init__(
-        self, config: dict[str, Any] = CONFIG, *plugins: Any, verify: int = 0, budget: Budget | None = None
+        self,
+        config: dict[str, Any] = CONFIG,
+        *plugins: Any,
+        verify: int = 0,
+        budget: Budget | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         """`plugins`: classes that are there beside the in-tree ones; `config` has to enable them."""
         self.now = 1000.0
-        self.decoder = Decoder()
+        self.decoder = Decoder(limits=limits)
         there = {**registry(), **{plugin.name: plugin for plugin in plugins}}
         self.engine = Engine(build(decode(config), there), verify=verify, budget=budget)
 

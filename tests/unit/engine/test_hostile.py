@@ -215,7 +215,6 @@ CLAIM = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
         ("a node that is not there", {"affinity": requires(NOWHERE)}, "0/3 nodes are available"),
         ("a key that no node has", {"topologySpreadConstraints": [MOON]}, "missing required label"),
         ("a claim that is not there", {"volumes": [CLAIM]}, 'persistentvolumeclaim "c" not found'),
-        ("ten thousand terms", {"affinity": repels(10_000), "nodeSelector": {"zone": "c"}}, "0/3 nodes are available"),
     ],
 )
 def test_absurd_but_readable(id: str, spec: Object, says: str) -> None:
@@ -226,6 +225,24 @@ def test_absurd_but_readable(id: str, spec: Object, says: str) -> None:
     assert failed.reason == "Unschedulable"
     assert says in failed.message
     assert not harness.engine.has_work
+
+
+def test_ten_thousand_terms() -> None:
+    """Beyond a limit: told which, and that no node would help; it is not tried, whatever happens, until it changes."""
+    harness = cluster()
+    absurd = pod("absurd", affinity=repels(10_000))
+    absurd["metadata"]["uid"] = "absurd"
+    done = harness.tell(absurd)
+    harness.put(node("more"))
+    harness.after(1000)
+    assert harness.binds() == {}
+    (failed,) = [one for one in done if isinstance(one, Failed)]
+    (condition,) = [one for one in done if isinstance(one, PatchCondition)]
+    assert failed.reason == condition.reason == "SchedulerError"
+    assert failed.message == condition.message
+    assert failed.message == "too large for this scheduler: 10,000 affinity terms, at most 128"
+    harness.put(pod("absurd", affinity=repels(1)))
+    assert harness.binds().keys() == {"absurd"}
 
 
 def test_a_mebibyte_of_annotations() -> None:

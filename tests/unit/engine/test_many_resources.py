@@ -18,7 +18,7 @@ from scheduler.model.kinds import Decoder
 from scheduler.state.validate import validate
 from tests.unit.work import lines
 
-from .conftest import Harness, node, pod
+from .conftest import NO_LIMITS, Harness, node, pod
 
 T = TypeVar("T")
 LARGEST = 50_000
@@ -57,7 +57,7 @@ def calls(work: Callable[[], T]) -> int:
 @pytest.mark.parametrize("priority", [0, 1000])
 def test_no_turn_is_about_all_of_them(priority: int) -> None:
     """However many names a pod asks for, a turn is about some thousands of them, with a dozen lines for each."""
-    harness = Harness()
+    harness = Harness(limits=NO_LIMITS)
     harness.put(node("n1"), node("n2"))
     made = asking("large", LARGEST)
     made["spec"]["priority"] = priority
@@ -79,7 +79,7 @@ _TAIL = "preemption: 0/2 nodes are available: 2 Preemption is not helpful for sc
 
 def test_several_at_once_all_get_to_their_end() -> None:
     """What is kept of one is not dropped for the next one for ever."""
-    harness = Harness()
+    harness = Harness(limits=NO_LIMITS)
     harness.put(node("n1"))
     for i in range(12):
         harness.put(asking(f"p{i}", 6_000))
@@ -90,7 +90,7 @@ def test_several_at_once_all_get_to_their_end() -> None:
 
 def test_the_message_counts_what_some_nodes_offer() -> None:
     """Beside thousands that no node has, those that some nodes have or have too little of, in the order of texts."""
-    harness = Harness()
+    harness = Harness(limits=NO_LIMITS)
     harness.put(node("n1"), node("n2"), node("n3"))
     larger = node("n4")
     larger["status"]["allocatable"] |= {"a/5": "4", "a/zz": "1"}
@@ -118,7 +118,7 @@ def test_nodes_are_counted_together_with_those_of_nominated_pods() -> None:
 
 def test_the_reasons_can_be_looked_at_one_by_one() -> None:
     """Who explains a decision sees a pair of a reason and its nodes for each name."""
-    harness = Harness()
+    harness = Harness(limits=NO_LIMITS)
     harness.put(node("n1"), node("n2"))
     harness.tell(asking("large", 200))
     (failed,) = [one for one in harness.cycles() if isinstance(one, Failed)]
@@ -132,7 +132,7 @@ def test_the_reasons_can_be_looked_at_one_by_one() -> None:
 
 def test_a_node_with_all_of_them_takes_the_pod() -> None:
     """The names are looked at again when nodes offer others."""
-    harness = Harness()
+    harness = Harness(limits=NO_LIMITS)
     harness.put(node("n1"))
     harness.tell(asking("large", 100))
     assert harness.binds() == {}
@@ -146,7 +146,7 @@ def test_a_node_with_all_of_them_takes_the_pod() -> None:
 
 def test_a_node_is_compared_by_the_first_name_that_it_has_not() -> None:
     """A change of a node asks whether it helps each pod that waits: not by a look at all that the pod asks for."""
-    harness = Harness()
+    harness = Harness(limits=NO_LIMITS)
     harness.put(node("n1"))
     harness.tell(asking("large", 5_000))
     harness.cycles()

@@ -24,7 +24,7 @@ from tests.builders import configuration, profile
 from tests.registered import registry
 from tests.unit.work import calls, lines
 
-from .conftest import Harness, node, pod
+from .conftest import NO_LIMITS, Harness, node, pod
 from .test_nobody_sleeps import PRELUDE, _step
 from .test_points import plugin
 from .test_slices import Hasty
@@ -58,7 +58,8 @@ def hints() -> Hints:
 def waiting(hints: Hints, pods: Iterator[Any] | list[Any]) -> Harness:
     """An engine where all these pods have been rejected."""
     plugins = {"multiPoint": {"enabled": [{"name": "Own"}]}}
-    harness = Harness(configuration(profile(plugins=plugins), podInitialBackoffSeconds=1), hints.plugin())
+    config = configuration(profile(plugins=plugins), podInitialBackoffSeconds=1)
+    harness = Harness(config, hints.plugin(), limits=NO_LIMITS)
     harness.put(node("n0"), *pods)
     harness.cycles()
     assert set(places(harness)) == {Place.UNSCHEDULABLE}

@@ -8,9 +8,10 @@ from scheduler.engine import placement_conflicts
 from scheduler.engine.instructions import Instruction, RecordConflict
 from scheduler.engine.placement_conflicts import AFTER
 from scheduler.kube.writes import meta_time
+from scheduler.model.kinds import Decoder
 from tests.unit.work import lines
 
-from .conftest import Harness, node, pod
+from .conftest import NO_LIMITS, Harness, node, pod
 
 ZONE = "topology.kubernetes.io/zone"
 EPOCH = 1_767_268_800.0
@@ -239,6 +240,7 @@ def test_a_namespace_makes_room_without_a_look_at_all_pods(harness: Harness, mon
 
 def test_each_look_has_a_bound(harness: Harness) -> None:
     """A pod with thousands of terms: each turn takes a bounded number of steps, and its namespace is charged."""
+    harness.decoder = Decoder(limits=NO_LIMITS)
     zones(harness, "a", "b")
     terms = [{"labelSelector": {"matchLabels": {"app": "web", f"k{i}": "v"}}, "topologyKey": ZONE} for i in range(3000)]
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [*terms, *_terms(APART)]}}

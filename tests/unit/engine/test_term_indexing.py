@@ -12,7 +12,7 @@ from scheduler.state.selector_index import TermIndex
 from scheduler.state.validate import validate
 from tests.builders import node, pod, term
 
-from .conftest import Harness
+from .conftest import NO_LIMITS, Harness
 
 NODES = 4
 
@@ -37,7 +37,7 @@ class Indexed:
 
 
 def opened(**more: Any) -> Harness:
-    harness = Harness(**more)
+    harness = Harness(limits=NO_LIMITS, **more)
     for i in range(NODES):
         harness.put(node(f"n{i}", cpu="400", pods="1000", labels={"host": f"n{i}"}))
     return harness

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scheduler.model import pod as pods
 from scheduler.model import shape as shapes
 from scheduler.model.containers import FIELDS as OF_SPEC
-from scheduler.model.containers import reading_spec
+from scheduler.model.containers import read_spec
 from scheduler.model.kinds import Decoder
 from scheduler.model.shape import PodShape
 from scheduler.model.terms import FIELDS as OF_TERMS
@@ -58,11 +58,11 @@ def test_what_is_the_same_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods for one node each share their containers, pods of a size each share their terms."""
     read: list[str] = []
 
-    def noted(shape: PodShape, made: Any) -> Any:
+    def noted(shape: PodShape, made: Any, count: Any) -> Any:
         read.append(made.metadata.name)
-        return reading_spec(shape, made)
+        return read_spec(shape, made, count)
 
-    monkeypatch.setattr(shapes, "reading_spec", noted)
+    monkeypatch.setattr(shapes, "read_spec", noted)
     decoder = Decoder()
     of_a_set = [decoder.pod(encode(pod(f"set-{i}", "1", "1Gi", need=[f"@name in n{i}"]))).shape for i in range(5)]
     of_a_size = [decoder.pod(encode(pod(f"size-{i}", f"{i}m", "1Gi", apart=["app=web"]))).shape for i in range(5)]

@@ -60,9 +60,9 @@ def test_equal_pods_cost_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whoever_asks_for_many_images_pays_for_them() -> None:
     """Whether nodes have them or not."""
     world = World()
-    here = [f"web-{i}:1" for i in range(1_000)]
+    here = [f"web-{i}:1" for i in range(100)]
     world.add_all([node("n", images=dict.fromkeys(here, MIB)), node("m")])
-    for asked in (here, [f"none-{i}:1" for i in range(1_000)]):
+    for asked in (here, [f"none-{i}:1" for i in range(100)]):
         world.cluster.effort.begin(1_000_000)
         scores(ImageLocality(), asked, world)
-        assert world.cluster.effort.end() >= 500
+        assert world.cluster.effort.end() >= 50

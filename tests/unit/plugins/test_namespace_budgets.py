@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model import wire
-from scheduler.model.namespaced import SelectingObject, parse_selecting
+from scheduler.model.kinds import Decoder
+from scheduler.model.namespaced import SelectingObject
 from scheduler.plugins.default_preemption.budgets import Budgets
 from scheduler.plugins.default_preemption.namespace_budgets import FEW, NamespaceBudgets
 from scheduler.state.effort import Effort
@@ -83,7 +84,8 @@ def test_the_collector_does_not_look_through_names_of_disrupted_pods() -> None:
     """There may be 20,000 in a budget that is written all the time: that made turns of 25 ms."""
     times = {f"p{i}": "2026-11-26T00:00:00Z" for i in range(100)}
     document = {"metadata": {"name": "b", "namespace": "n"}, "status": {"disruptedPods": times}}
-    budget = parse_selecting("PodDisruptionBudget", wire.selecting_decoder.decode(wire.encode(document)))
+    budget = Decoder().of_kind("PodDisruptionBudget")(wire.encode(document))
+    assert isinstance(budget, SelectingObject)
     assert "p99" in budget.disrupted
     assert not gc.is_tracked(budget.disrupted)
 

@@ -13,8 +13,6 @@ from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from scheduler.state.cluster import Cluster
-from scheduler.state.effort import SliceOver
-from scheduler.state.selector_index import TermIndex
 from tests.builders import label, node, pod, term
 from tests.unit.work import calls
 
@@ -44,32 +42,6 @@ def counting(monkeypatch: pytest.MonkeyPatch, of: type, name: str) -> Iterator[C
     """How often a method is called."""
     with monkeypatch.context() as patched:
         yield calls(patched, (of, name))
-
-
-def test_terms_are_indexed_for_a_new_kind_of_pods_slice_by_slice(
-    town: tuple[Cluster, Decoder], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An index of 2,000 terms takes longer than a slice: it is made in parts, each of which is charged."""
-    cluster, decoder = town
-    worst = made(decoder, "worst", apart=[term(f"zz notin y{i}", "host") for i in range(2_000)])
-    terms = worst.shape.anti_affinity_terms
-    cluster.incidence.any_selected(terms, HOST)
-    cluster.put_pod(made(decoder, "new", "n0", labels={"zz": "new"}))
-    slices = []
-    with counting(monkeypatch, TermIndex, "add") as added:
-        for _ in range(MOST_SLICES):
-            added.clear()
-            cluster.effort.begin(SLICE)
-            try:
-                counted = cluster.incidence.any_selected(terms, HOST)
-                break
-            except SliceOver:
-                slices.append(added.total())
-            finally:
-                cluster.effort.end()
-    assert len(slices) > 10
-    assert max(slices) < SLICE / 5
-    assert counted.counts.sum() == 2_000 * 1_001
 
 
 def test_whoever_asks_first_for_a_labels_values_pays_for_reading_them(town: tuple[Cluster, Decoder]) -> None:

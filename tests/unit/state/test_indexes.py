@@ -2,7 +2,6 @@
 
 from array import array
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,18 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.model import selectors
 from scheduler.model.affinity import AffinityTerm
-from scheduler.model.conditions import ByKey, Condition, Kind, conditions_of
+from scheduler.model.conditions import Condition, Kind, conditions_of
 from scheduler.model.namespaced import SelectingObject
-from scheduler.model.parts import whole
 from scheduler.model.selectors import NOTHING, LabelSelector, Requirement
 from scheduler.state import label_index, selector_index
-from scheduler.state.effort import SliceOver
 from scheduler.state.label_index import LabelIndex
 from scheduler.state.selector_index import SelectorIndex, TermIndex
 from scheduler.state.services import Services
-from tests.unit.work import lines
 
 if TYPE_CHECKING:
     Integers = array[int]
@@ -57,36 +52,6 @@ def test_conditions_mean_what_requirements_do(selector: LabelSelector, labels: d
     held = conditions is not None and all(one.accepts(labels.get(one.key)) for one in conditions)
     assert held == selector.matches(labels)
     assert conditions is None or len({one.key for one in conditions}) == len(conditions)
-
-
-@given(SELECTORS, st.lists(REQUIREMENTS, min_size=1, max_size=3), LABELS)
-def test_more_requirements_beside_a_long_selector(
-    selector: LabelSelector, others: list[Requirement], labels: dict[str, str]
-) -> None:
-    """The same as a selector of all of them, whether or not they are on keys that it names."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selectors, "MANY", 0)
-        if selector.nothing:
-            return
-        both = LabelSelector((*others, *selector.requirements))
-        made = selector.beside(tuple(others))
-        assert made == both
-        assert hash(made) == hash(both)
-        assert set(made.conditions or ()) == set(both.conditions or ())
-        assert (made.conditions is None) == (both.conditions is None)
-        assert (
-            made.matches(labels)
-            == both.matches(labels)
-            == all(one.accepts(labels.get(one.key)) for one in both.requirements)
-        )
-
-
-@given(SELECTORS, LABELS)
-def test_long_selectors_mean_the_same(selector: LabelSelector, labels: dict[str, str]) -> None:
-    """Held against the labels by key, and requirement by requirement."""
-    conditions = selector.conditions
-    held = conditions is not None and ByKey(conditions).hold(labels)
-    assert held == selector.matches(labels)
 
 
 def test_an_operator_that_no_label_selector_has_is_refused() -> None:
@@ -125,38 +90,21 @@ class Kept:
 @settings(deadline=None)
 @given(
     st.sampled_from([0, 1, 64]),
-    st.sampled_from([0, 1, 64]),
-    st.sampled_from([0, 1, 16]),
-    st.sampled_from([1, 2, 1024]),
     st.lists(st.tuples(LABELS, PLACES), min_size=1),
     STEPS,
     st.lists(st.tuples(SELECTORS, st.none() | st.frozensets(PLACES)), min_size=1, max_size=4),
 )
 def test_labels(
     few: int,
-    many: int,
-    each: int,
-    learnt: int,
     made: list[tuple[dict[str, str], str]],
     steps: list[tuple[str, int]],
     asked: list[tuple[LabelSelector, frozenset[str] | None]],
 ) -> None:
-    """Found one by one or as bits, in some places or in all, whether or not they are too many to be kept by key.
-
-    The first selector is given up after one part, and asked again after the next change.
-    """
+    """Found one by one or as bits, in some places or in all."""
     index = LabelIndex()
-
-    def stop(_steps: int) -> None:
-        raise SliceOver
-
     kept = Kept(lambda one: index.add(*one), lambda number, _: index.remove(number), index.reuse)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(label_index, "FEW", few)
-        patch.setattr(label_index, "MANY", many)
-        patch.setattr(label_index, "EACH", each)
-        patch.setattr(label_index, "KEYS_LEARNT", learnt)
-        patch.setattr(label_index, "PART", 0)
         for step in steps:
             kept.take(step, made)
             for selector, places in asked:
@@ -169,10 +117,6 @@ def test_labels(
                     for number, (labels, place) in kept.things.items()
                     if selector.matches(labels) and (places is None or place in places)
                 )
-            given_up, places = asked[0]
-            if given_up.conditions is not None:
-                with suppress(SliceOver):
-                    index.select(given_up.conditions, places, given_up.matches, stop)
             assert index.alive == len(kept.things)
 
 
@@ -276,46 +220,6 @@ def test_selectors_are_taken_out_of_long_lists_together(monkeypatch: pytest.Monk
     assert again < 2_000
     assert np.flatnonzero(index.select({"app": "x", "k7": "x"})).tolist() == [again]
     assert np.flatnonzero(index.select({"app": "x", "k1999": "x"})).tolist() == [1_999]
-
-
-@settings(deadline=None)
-@given(st.lists(SELECTORS, max_size=6), st.lists(SELECTORS, max_size=3), st.lists(LABELS, max_size=4), st.data())
-def test_large_selectors_are_found_by_one_key_and_held_against_the_labels(
-    first: list[LabelSelector], later: list[LabelSelector], things: list[dict[str, str]], data: st.DataObject
-) -> None:
-    """The same as small ones, whatever goes and comes; and an empty selector is the only one that is empty."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selector_index, "LARGE", 1)
-        index = SelectorIndex()
-        there = {index.add(one): one for one in first}
-        for number in data.draw(st.lists(st.sampled_from(sorted(there)), unique=True)) if there else ():
-            index.remove(number, there.pop(number))
-        index.reuse()
-        there |= {index.add(one): one for one in later}
-        for labels in things:
-            for start in (0, len(index) // 2):
-                selected = index.select(labels, start)
-                want = [number in there and there[number].matches(labels) for number in range(start, len(index))]
-                assert selected.tolist() == want
-        empty = [number in there and there[number].is_everything for number in range(len(index))]
-        assert index.everything().tolist() == empty
-
-
-def test_a_selector_of_very_many_labels_is_indexed_at_once() -> None:
-    """A tenant may write one of 100,000: no turn may go through them."""
-    many = 20_000
-    selector = LabelSelector(tuple(Requirement(f"k{i}", "In", frozenset(("v",))) for i in range(many)))
-    whole(selector.working_out())
-    term, index = AffinityTerm(selector, frozenset(("x",)), NOTHING, "zone"), TermIndex()
-    count, number = lines(lambda: (index.add(term), index.cost(term))[0])
-    assert count < 200
-    labels = {f"k{i}": "v" for i in range(many)}
-    assert index.select("x", {}, labels).tolist() == [True]
-    del labels["k777"]
-    assert index.select("x", {}, labels).tolist() == [False]
-    count, _ = lines(lambda: index.remove(number))
-    assert count < 200
-    assert index.select("x", {}, {"k0": "v"}).tolist() == [False]
 
 
 def test_keys_of_one_tenant_do_not_displace_what_everybody_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from scheduler.model import many_labels, wire
+from scheduler.model import wire
 from scheduler.model.affinity import AffinityTerm, WeightedTerm, WeightedTerms
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
@@ -323,8 +323,6 @@ def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -
         (incidence, "_SUMS", 3),
         (incidence, "_ON_ROWS", 1),
         (pod_classes, "IDLE", 2),
-        (label_index, "MANY", 1),
-        (many_labels, "MANY", 1),
         (pod_classes, "DEAD", 2),
         (term_sets, "IDLE", 2),
         (term_sets, "DEAD", 2),

@@ -1,0 +1,173 @@
+"""A pod beyond a limit says which, and what is left of its terms keeps nobody from a node."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.model.kinds import Decoder
+from scheduler.model.limits import Limits
+from scheduler.model.pod import Pod
+from scheduler.model.wire import encode
+from tests.builders import pod
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+FEW = Limits(
+    affinity_terms=3,
+    node_terms=3,
+    spread_constraints=2,
+    selector_requirements=3,
+    requirement_values=3,
+    values_in_all=20,
+    tolerations=2,
+    containers=2,
+    resources=3,
+    host_ports=2,
+    volumes=2,
+    labels=3,
+)
+
+
+def _apart(*values: str, requirements: int = 1) -> dict[str, Any]:
+    asked = [{"key": f"k{i}", "operator": "In", "values": list(values or "a")} for i in range(requirements)]
+    return {"topologyKey": "zone", "labelSelector": {"matchExpressions": asked}}
+
+
+def _nodes(requirements: int = 1, values: int = 1) -> dict[str, Any]:
+    some = [f"v{i}" for i in range(values)]
+    return {"matchExpressions": [{"key": f"k{i}", "operator": "In", "values": some} for i in range(requirements)]}
+
+
+def _constraint(**more: Any) -> dict[str, Any]:
+    common = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    return {**common, "labelSelector": {"matchLabels": {"a": "b"}}, **more}
+
+
+def _container(i: int, **more: Any) -> dict[str, Any]:
+    return {"name": f"c{i}", "image": "i", "resources": {"requests": {"cpu": "1"}}, **more}
+
+
+def _ports(count: int) -> list[dict[str, Any]]:
+    return [{"containerPort": i, "hostPort": i} for i in range(1, count + 1)]
+
+
+def _repelled(*terms: dict[str, Any]) -> dict[str, Any]:
+    return {"affinity": {"podAntiAffinity": {REQUIRED: list(terms)}}}
+
+
+BEYOND: dict[str, tuple[dict[str, Any], str]] = {
+    "terms": (
+        {
+            "affinity": {
+                "podAffinity": {REQUIRED: [_apart()], PREFERRED: [{"weight": 1, "podAffinityTerm": _apart()}]},
+                "podAntiAffinity": {REQUIRED: [_apart(), _apart()]},
+            }
+        },
+        "4 affinity terms, at most 3",
+    ),
+    "requirements": (_repelled(_apart(requirements=4)), "4 requirements in an affinity term, at most 3"),
+    "values": (_repelled(_apart("a", "b", "c", "d")), "4 values of k0 in an affinity term, at most 3"),
+    "namespaces": (_repelled({**_apart(), "namespaces": list("abcd")}), "4 namespaces in an affinity term, at most 3"),
+    "in all": (
+        _repelled(*[_apart("a", "b", "c", requirements=2) for _ in range(3)]),
+        "24 requirements and values in all terms, at most 20",
+    ),
+    "node terms": (
+        {
+            "affinity": {
+                "nodeAffinity": {
+                    REQUIRED: {"nodeSelectorTerms": [_nodes(), _nodes()]},
+                    PREFERRED: [{"weight": 1, "preference": _nodes()} for _ in range(2)],
+                }
+            }
+        },
+        "4 node affinity terms, at most 3",
+    ),
+    "a node term": (
+        {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [_nodes(values=4)]}}}},
+        "4 values of k0 in a node term, at most 3",
+    ),
+    "node selector": (
+        {"nodeSelector": {f"k{i}": "v" for i in range(4)}},
+        "4 labels in spec.nodeSelector, at most 3",
+    ),
+    "spread": (
+        {"topologySpreadConstraints": [_constraint(topologyKey=f"k{i}") for i in range(3)]},
+        "3 topology spread constraints, at most 2",
+    ),
+    "keys of spread": (
+        {"topologySpreadConstraints": [_constraint(matchLabelKeys=list("xyz"))]},
+        "4 requirements in a topology spread constraint, at most 3",
+    ),
+    "tolerations": ({"tolerations": [{"key": f"k{i}"} for i in range(3)]}, "3 tolerations, at most 2"),
+    "containers": (
+        {"initContainers": [_container(9)], "containers": [_container(0), _container(1)]},
+        "3 containers, at most 2",
+    ),
+    "resources": (
+        {"containers": [_container(0, resources={"requests": {f"example.com/r{i}": "1" for i in range(4)}})]},
+        "4 resources requested, at most 3",
+    ),
+    "host ports": ({"containers": [_container(0, ports=_ports(3))]}, "3 host ports, at most 2"),
+    "volumes": ({"volumes": [{"name": f"v{i}", "emptyDir": {}} for i in range(3)]}, "3 volumes, at most 2"),
+}
+
+
+def _read(spec: dict[str, Any], limits: Limits = FEW, **how: Any) -> Pod:
+    made = pod("p", uid="p", **how)
+    made["spec"] |= spec
+    return Decoder(limits=limits).pod(encode(made))
+
+
+@pytest.mark.parametrize("what", BEYOND)
+def test_a_pod_beyond_a_limit_says_which(what: str) -> None:
+    """And one that is within it says nothing: the usual limits are far above these."""
+    spec, says = BEYOND[what]
+    assert _read(spec).too_large == f"too large for this scheduler: {says}"
+    assert _read(spec, Limits()).too_large is None
+
+
+def test_what_is_at_a_limit_is_within_it() -> None:
+    """As many as are allowed of everything."""
+    spec = {
+        **_repelled(_apart("a"), _apart("b"), _apart("c")),
+        "nodeSelector": {f"k{i}": "v" for i in range(3)},
+        "topologySpreadConstraints": [_constraint(topologyKey=f"k{i}") for i in range(2)],
+        "tolerations": [{"key": f"k{i}"} for i in range(2)],
+        "containers": [_container(i, ports=_ports(1)) for i in range(2)],
+        "volumes": [{"name": f"v{i}", "emptyDir": {}} for i in range(2)],
+    }
+    found = _read(spec, labels={f"k{i}": "v" for i in range(3)})
+    assert found.too_large is None
+    assert len(found.shape.anti_affinity_terms) == 3
+
+
+def test_too_many_labels() -> None:
+    """The first ones count, by their keys."""
+    found = _read({}, labels={f"k{i}": "v" for i in range(5)})
+    assert found.too_large == "too large for this scheduler: 5 labels, at most 3"
+    assert found.labels == {"k0": "v", "k1": "v", "k2": "v"}
+
+
+def test_all_requests_count_and_terms_within_the_limits_do() -> None:
+    """What another scheduler has placed takes its room; a term that is cut would select others than it says."""
+    spec = {
+        **_repelled(_apart("a"), _apart("a", "b", "c", "d"), _apart("b"), _apart("c")),
+        "containers": [_container(i) for i in range(5)],
+    }
+    found = _read({**spec, "nodeName": "n"})
+    assert found.shape.requests["cpu"] == 5_000
+    assert [str(term.selector) for term in found.shape.anti_affinity_terms] == ["k0 in (a)", "k0 in (b)"]
+
+
+def test_a_selector_of_a_budget_beyond_the_limits_selects_more() -> None:
+    """So that it protects what it says, and more."""
+    labels = {f"k{i}": "v" for i in range(8)}
+    document = {
+        "metadata": {"name": "b", "namespace": "default", "uid": "b"},
+        "spec": {"selector": {"matchLabels": labels}},
+    }
+    found = Decoder(limits=FEW).of_kind("PodDisruptionBudget")(encode(document))
+    assert getattr(found, "problem", "") == ("too large for this scheduler: 8 requirements in spec.selector, at most 3")
+    assert found.selector.matches(labels)  # type: ignore[union-attr]
+    assert not found.selector.matches({})  # type: ignore[union-attr]
