@@ -120,7 +120,8 @@ def evictor(
         from scheduler.cli.history import past
         from scheduler.whatif.promises import plan
 
-        decoder, timeout = Decoder(annotated(frameworks)), request_timeout or "30s"
+        decoder = Decoder(annotated(frameworks), limits=settings.limits)
+        timeout = request_timeout or "30s"
         if cluster:
             there = world(cluster, decoder)
         else:
@@ -137,7 +138,10 @@ def evictor(
 
     connection = connect(path, context)
     ours = namespace or connection.namespace or "default"
-    return run_service(keep_promises(connection, frameworks, careful, namespace=ours, lease=lease, listen=listen))
+    kept = keep_promises(
+        connection, frameworks, careful, namespace=ours, lease=lease, listen=listen, limits=settings.limits
+    )
+    return run_service(kept)
 
 
 def _print(made: "Plan", output: Output) -> None:

@@ -12,6 +12,7 @@ from scheduler.framework.config import SchedulerConfiguration
 from scheduler.framework.profiles import annotated
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
+from scheduler.model.limits import LIMITS
 from scheduler.plugins.taint_toleration import TaintToleration
 from scheduler.whatif.documents import Document, plain
 from scheduler.whatif.judging.schema import shown
@@ -56,7 +57,7 @@ def given(
     for file in files:
         with faults.noting():
             held[file] = judged(file, comparing=comparing) if validate else documents(file)
-    decoder = Decoder(annotated(frameworks))
+    decoder = Decoder(annotated(frameworks), limits=LIMITS if settings is None else settings.limits)
     there: World | None = None
     where, usual = ", ".join(map(named, cluster or ())), "default"
     if cluster:

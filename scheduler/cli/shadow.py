@@ -114,7 +114,7 @@ def _profile(config: str | None, scheduler: str | None, of: str) -> tuple[Framew
     name = framework.profile.name
     return (
         framework,
-        Decoder({**modes, of: modes[name]} if name in modes else modes),
+        Decoder({**modes, of: modes[name]} if name in modes else modes, limits=settings.limits),
         (settings.client_connection.kubeconfig or None),
     )
 

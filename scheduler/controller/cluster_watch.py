@@ -24,6 +24,7 @@ from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import DEVICES, GROUPS, PODS, SCHEDULING, Resource
 from scheduler.model.devices import CLAIM
 from scheduler.model.kinds import Decoder, Modelled
+from scheduler.model.limits import LIMITS, Limits
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup, api_of_kind
@@ -52,6 +53,7 @@ class ClusterWatch:
         receive: Callable[[Stimulus], None],
         wake: Callable[[], None],
         *,
+        limits: Limits = LIMITS,
         machine: Machine,
     ) -> None:
         self._originals = originals
@@ -67,7 +69,7 @@ class ClusterWatch:
         """API groups of pod groups."""
         self._evaluating: asyncio.Future[Any] | None = None
         """The import of what knows CEL, once there are devices or claims."""
-        self._decoder = Decoder(annotated(frameworks))
+        self._decoder = Decoder(annotated(frameworks), limits=limits)
         self._decoder_beside = self._decoder.beside()
         self.reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES, *GROUPS)]
         self.sight = Sight(self.reflectors, NEEDED, wake)
@@ -84,10 +86,10 @@ class ClusterWatch:
             if not r.has_synced and (r.refused is None or r.resource in NEEDED)
         ]
 
-    def follow(self, frameworks: Mapping[str, Framework], *, anew: bool) -> None:
+    def follow(self, frameworks: Mapping[str, Framework], limits: Limits, *, anew: bool) -> None:
         """Go by other profiles. All pods are put again if asked for, and if the profiles read pods differently."""
-        anew = self._decoder.annotate(annotated(frameworks)) or anew
-        self._decoder_beside.annotate(annotated(frameworks))
+        anew = self._decoder.follow(annotated(frameworks), limits) or anew
+        self._decoder_beside.follow(annotated(frameworks), limits)
         for reflector in self.reflectors:
             if anew and reflector.resource is PODS:
                 reflector.redeliver()
@@ -150,6 +152,8 @@ class ClusterWatch:
                 what = "parts of a node can't be read and are left out"
             case Pod():
                 what, problems = "parts of a pod can't be read and are left out", thing.shape.warnings
+                if thing.too_large is not None:
+                    problems = (*problems, thing.too_large)
             case PodGroup(problems=problems):
                 what = "parts of a pod group can't be read and are left out"
             case _:

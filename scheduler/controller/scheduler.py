@@ -131,7 +131,14 @@ class Scheduler:
         _hear_signals(frameworks)
         self.refusals = Refusals(lambda: self.engine.queue.frameworks)
         self.watch = ClusterWatch(
-            client, frameworks, self.originals, self.refusals, self.receive, self._awake.set, machine=machine
+            client,
+            frameworks,
+            self.originals,
+            self.refusals,
+            self.receive,
+            self._awake.set,
+            limits=config.limits,
+            machine=machine,
         )
         self.sight = self.watch.sight
         self._synced = asyncio.Event()
@@ -227,7 +234,7 @@ class Scheduler:
         self.meter.follow(frameworks)
         self.watchdog.follow(framework.guard for framework in frameworks.values())
         _hear_signals(frameworks)
-        self.watch.follow(frameworks, anew=anew)
+        self.watch.follow(frameworks, config.limits, anew=anew)
         self._awake.set()
 
     async def wait_synced(self) -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from scheduler.framework.durations import seconds
 from scheduler.model.fields import unknown_fields
+from scheduler.model.limits import LIMITS, Limits
 from scheduler.model.mistakes import as_json, in_words, kind_of
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
@@ -134,6 +135,8 @@ class SchedulerConfiguration(Strict, frozen=True):
     percentage_of_nodes_to_score: int | None = None
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10
+    limits: Limits = LIMITS
+    """Berth's own: what a pod may ask for."""
     profiles: list[ProfileConfig] = []
     extenders: list[Extender] = []
     delay_cache_until_active: bool = False
@@ -274,6 +277,10 @@ def validate(config: SchedulerConfiguration) -> list[str]:
             f"podMaxBackoffSeconds: Invalid value: {config.pod_max_backoff_seconds}: "
             "must be greater than or equal to PodInitialBackoffSeconds"
         )
+    for name, field_name in zip(Limits.__struct_fields__, Limits.__struct_encode_fields__, strict=True):
+        least, given = getattr(LIMITS, name), getattr(config.limits, name)
+        if given < least:
+            errors.append(f"limits.{field_name}: Invalid value: {given}: must be at least {least}, the default")
     if config.client_connection.burst < 0:
         errors.append(f"clientConnection.burst: Invalid value: {config.client_connection.burst}: must be non-negative")
     errors.extend(_validate_leader_election(config.leader_election))

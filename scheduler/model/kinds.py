@@ -41,11 +41,11 @@ class Decoder:
         self._limits = limits
         self.interner = Interner(annotated, bound, limits=limits)
 
-    def annotate(self, annotated: Mapping[str, Mode]) -> bool:
-        """Read the affinity annotation for these profiles from now on; whether that is a change."""
-        if self._annotated == annotated:
+    def follow(self, annotated: Mapping[str, Mode], limits: Limits = LIMITS) -> bool:
+        """Read the affinity annotation for these profiles, and go by these limits, from now on; whether that is new."""
+        if (self._annotated, self._limits) == (annotated, limits):
             return False
-        self._annotated = dict(annotated)
+        self._annotated, self._limits = dict(annotated), limits
         self.interner = Interner(annotated, self._bound, limits=self._limits)
         return True
 

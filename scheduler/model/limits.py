@@ -14,8 +14,8 @@ from msgspec import Struct
 from scheduler.model import wire
 
 
-class Limits(Struct, frozen=True, gc=False):
-    """How many of each a pod may have."""
+class Limits(Struct, forbid_unknown_fields=True, rename="camel", frozen=True, gc=False):
+    """How many of each a pod may have. A configuration may raise them (`limits`)."""
 
     affinity_terms: int = 128
     """Terms of inter-pod affinity and anti-affinity, required and preferred, together."""

@@ -13,6 +13,7 @@ from scheduler.kube.connection import Connection
 from scheduler.kube.evictions import Regarding
 from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.resources import LEASES
+from scheduler.model.limits import LIMITS, Limits
 from scheduler.service import election, memory
 from scheduler.service.run import until_told
 from scheduler.telemetry.serving import Address, Endpoints
@@ -33,6 +34,7 @@ async def keep_promises(
     namespace: str,
     lease: str,
     listen: Address | None = None,
+    limits: Limits = LIMITS,
 ) -> None:
     """Keep promises whenever we lead, until SIGTERM or SIGINT; `listen`: where health and metrics are served.
 
@@ -42,7 +44,7 @@ async def keep_promises(
     async with Client(connection) as client:
         post = Post(lease, election.candidate(client, namespace, lease))
         await until_told(
-            lambda: lead(client, frameworks, settings, namespace, post),
+            lambda: lead(client, frameworks, settings, namespace, post, limits=limits),
             client,
             listen=listen,
             endpoints=Endpoints(ready=post.ready(), notes=post.notes, instruments=post.instruments),
@@ -62,6 +64,8 @@ async def lead(
     namespace: str,
     post: Post,
     machine: Machine = MACHINE,
+    *,
+    limits: Limits = LIMITS,
 ) -> None:
     """Be a candidate, do the leader's work while elected, for ever."""
     elector = post.elector
@@ -78,6 +82,7 @@ async def lead(
             lambda: elector.leading,
             about,
             f"berth-evictor-{identity}",
+            limits=limits,
             machine=machine,
         )
         try:

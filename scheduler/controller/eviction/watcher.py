@@ -27,6 +27,7 @@ from scheduler.kube.machine import MACHINE, Machine
 from scheduler.kube.reflector import Reflector
 from scheduler.kube.resources import DEVICES, SCHEDULING, Resource
 from scheduler.model.kinds import Decoder
+from scheduler.model.limits import LIMITS, Limits
 
 log = structlog.get_logger("evictor")
 
@@ -50,6 +51,7 @@ class Watcher:
         about: Regarding,
         instance: str,
         *,
+        limits: Limits = LIMITS,
         machine: Machine = MACHINE,
     ) -> None:
         self._machine, self._clock = machine, machine.monotonic
@@ -57,7 +59,7 @@ class Watcher:
         self._client = client
         self._inbox: deque[Stimulus] = deque()
         self._awake = asyncio.Event()
-        self._decoder = Decoder(annotated(frameworks))
+        self._decoder = Decoder(annotated(frameworks), limits=limits)
         self._decoder_beside = self._decoder.beside()
         self._writer = Writer(
             client, self._receive, self._decoder, leads, about, instance, observe=settings.observe, machine=machine

@@ -132,6 +132,6 @@ def test_the_decoder_of_large_objects_shares_nothing_with_the_loops() -> None:
     assert other.pod(raw).shape is other.pod(raw).shape
     assert one.pod(raw).shape is not other.pod(raw).shape
     assert one.pod(raw).labels is not other.pod(raw).labels
-    assert not other.annotate({"berth": "add"}), "it reads annotations as the other one does"
-    assert other.annotate({})
-    assert not one.annotate({"berth": "add"}), "which is not told of what this one is told"
+    assert not other.follow({"berth": "add"}), "it reads annotations as the other one does"
+    assert other.follow({})
+    assert not one.follow({"berth": "add"}), "which is not told of what this one is told"

@@ -19,6 +19,6 @@ def test_annotate() -> None:
     name = document["spec"]["schedulerName"]
     decoder = Decoder()
     assert decoder.pod(raw).shape.required_node_affinity is None
-    assert decoder.annotate({name: "add"})
+    assert decoder.follow({name: "add"})
     assert decoder.pod(raw).shape.required_node_affinity is not None
-    assert not decoder.annotate({name: "add"})
+    assert not decoder.follow({name: "add"})
