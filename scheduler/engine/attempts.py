@@ -13,7 +13,7 @@ from scheduler.engine.keeping_away import away_from
 from scheduler.engine.no_fits import NoFit, NoFits
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
-from scheduler.engine.queued import Cost, Place, QueuedPod
+from scheduler.engine.queued import Cost, QueuedPod
 from scheduler.engine.story_entries import SetAside
 from scheduler.engine.turns import FREE, NO_NODE, ROWS_PER_STEP
 from scheduler.framework.attempt_record import AttemptRecord
@@ -87,7 +87,6 @@ class Attempts:
         `answer`: of the extenders, if the pod waited for them. Raises PluginError, TooCostlyError.
         """
         effort, cost, start = self._cluster.effort, queued.cost, self._rotation.start
-        self._index_terms(queued, now)
         before = 0
         if cost is None:
             effort.begin(self._budget.slice)
@@ -99,8 +98,6 @@ class Attempts:
             queued.trace = self.record.begin(queued.pod.scheduler_name, None if answer is None else queued.trace)
         try:
             outcome = self._decide(queued) if answer is None else self._with_their_answer(queued, answer)
-            if isinstance(outcome, Decision):
-                self._cluster.incidence.prepare(queued.pod)
         except SliceOver:
             self._rotation.start = start
             self._pause(queued, effort.end() - before, answer, now)
@@ -132,15 +129,6 @@ class Attempts:
         if found is None or queued.written != (UNSCHEDULABLE, found.message, ""):
             return None
         return found.waits_for
-
-    def _index_terms(self, queued: QueuedPod, now: float) -> None:
-        """Index what has to be known now. The pod's story says what was indexed while it was active."""
-        indexing = self._queue.term_indexing
-        indexed = indexing.before(queued.pod.namespace, self._queue.turns, now)
-        if indexed is not queued.indexed:
-            if queued.cost is None and queued.place is Place.ACTIVE:
-                queued.story.note(indexing.since(queued.indexed, now))
-            queued.indexed = indexed
 
     def _done(self, queued: QueuedPod, spent: int, now: float) -> None:
         """An attempt has ended."""
@@ -189,12 +177,9 @@ class Attempts:
         it, not only the best ones. Raises PluginError.
         """
         effort, start = self._cluster.effort, self._rotation.start
-        self._index_terms(queued, now)
         effort.begin(most)
         try:
             step = self._find(queued, within, all_rows=all_rows) if answer is None else self._found(answer, within)
-            if isinstance(step, Decision) and len(step.feasible):
-                self._cluster.incidence.prepare(queued.pod)
         except SliceOver:
             self._rotation.start = start
             return None, effort.end()

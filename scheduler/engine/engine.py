@@ -48,7 +48,6 @@ from scheduler.engine.stimuli import (
     VictimStays,
 )
 from scheduler.engine.story_writer import StoryWriter
-from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.timeline import Timeline, told
 from scheduler.engine.victims import Victims
 from scheduler.framework.binding import Patch
@@ -93,7 +92,7 @@ class Engine:
         budget = Budget() if budget is None else budget
         self.cluster.pod_groups.trees.wanted = _composite_groups(frameworks)
         self._outbox = Outbox()
-        self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, budget, TermIndexing(self.cluster))
+        self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, budget, self.cluster)
         self.choice = Choice(seed)
         rotation = Rotation()
         self._extender_calls = ExtenderCalls(self.cluster, frameworks, rotation, in_order(extenders))

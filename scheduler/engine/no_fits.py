@@ -118,7 +118,6 @@ class NoFits:
             or pod.node_name
             or pod.nominated_node_name
             or cluster.nominations.node_of(pod.uid) is not None
-            or cluster.incidence.terms.sets.backlog.size
             or not cluster.devices.served.isdisjoint(shape.requests)
         ):
             return None

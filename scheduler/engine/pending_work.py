@@ -1,7 +1,7 @@
 """Work for many waiting pods, some pods at a time, so that the event loop can do other things in between.
 
-That is a wake-up of many pods, other profiles, events about which plugins are still to be asked, and terms that are to
-be indexed. Next stage: `scheduler.engine.queue` has some of it done before the next pod is tried.
+That is a wake-up of many pods, other profiles, and events about which plugins are still to be asked. Next stage:
+`scheduler.engine.queue` has some of it done before the next pod is tried.
 """
 
 from collections import deque
@@ -32,8 +32,6 @@ class PendingWork(GroupedPlaces):
         """The plugins that an unschedulable pod would wait for again after an attempt, if that is known."""
         self._entering: deque[str] = deque()
         """UIDs of pods whose place has to be found again after the profiles changed; until then no pod is popped."""
-        self._asked_last = False
-        """The last turn of costly work here was for pending events, not for terms."""
 
     def reconfigure(
         self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
@@ -93,7 +91,7 @@ class PendingWork(GroupedPlaces):
 
     @property
     def has_pending_work(self) -> bool:
-        """Whether pods are still being woken, events are pending, or terms or stories are behind."""
+        """Whether pods are still being woken, events are pending, or stories are behind."""
         return bool(self._waves.under_way or self._entering or self.stories.late) or self.wakes_groups or self.behind
 
     @property
@@ -108,8 +106,8 @@ class PendingWork(GroupedPlaces):
 
     @property
     def behind(self) -> bool:
-        """Whether events are pending or terms are to be indexed."""
-        return bool(self.unschedulable.behind) or self.term_indexing.late
+        """Whether events are pending."""
+        return bool(self.unschedulable.behind)
 
     def do_pending_work(self, now: float) -> None:
         """Do some of this work."""
@@ -120,24 +118,14 @@ class PendingWork(GroupedPlaces):
         elif self.wakes_groups:
             self.wake_some(now)
         elif self.behind and now >= self.turns.rests_until:
-            self._catch_up(now)
-
-    def _catch_up(self, now: float) -> None:
-        """Do some of the work for pending events and for terms, in turns."""
-        self.turns.take()
-        behind = bool(self.unschedulable.behind)
-        self._asked_last = behind and not (self._asked_last and self.term_indexing.late)
-        if self._asked_last:
             self._ask(now)
-        else:
-            steps = self.term_indexing.catch_up(self._budget.slice // 4, self.turns, now)
-            self.turns.owed = SHARE * max(steps, ORDINARY)
 
     def _ask(self, now: float) -> None:
         """Ask about pending events in one namespace, which is charged for it.
 
         In several of them, if it takes few steps and wakes nobody: who is woken is tried before the next turn.
         """
+        self.turns.take()
         spent, found = 0, list[Woken]()
         while spent < ORDINARY and not found and self.unschedulable.behind:
             found, namespace, steps = self.unschedulable.catch_up(self._budget.slice)

@@ -15,12 +15,12 @@ from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.story import Stories
-from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.turns import Turns
 from scheduler.engine.unschedulable_pods import UnschedulablePods
 from scheduler.framework.events import LABELS, ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError, shown
+from scheduler.state.cluster import Cluster
 
 ATTEMPT_FAILED = "ScheduleAttemptFailure"
 FLUSH_AFTER = 300.0
@@ -52,12 +52,11 @@ class Places:
         max_backoff: float,
         outbox: Outbox,
         budget: Budget,
-        term_indexing: TermIndexing,
+        cluster: Cluster,
     ) -> None:
-        """`budget`: what an attempt may cost. `term_indexing`: which affinity terms are indexed between attempts."""
+        """`budget`: what an attempt may cost."""
         self._outbox = outbox
-        self.term_indexing = term_indexing
-        self.cluster = term_indexing.cluster
+        self.cluster = cluster
         """What PreEnqueue plugins may look at."""
         self._budget = budget
         self.initial_backoff = initial_backoff
@@ -163,7 +162,6 @@ class Places:
             self._break(queued, error, now, cause)
             return
         queued.queued_at = queued_at
-        queued.indexed = self.term_indexing.indexed(now)
         if queued.first_active is None:
             queued.first_active = now
         queued.key = key

@@ -15,13 +15,13 @@ from scheduler.engine.pending_work import PendingWork
 from scheduler.engine.places import ATTEMPT_FAILED, Cause
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.room import Room
-from scheduler.engine.term_indexing import TermIndexing
 from scheduler.engine.turns import FREE, ORDINARY, SHARE
 from scheduler.engine.unschedulable_pods import Hint
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
+from scheduler.state.cluster import Cluster
 
 _FAILED = Cause(ATTEMPT_FAILED)
 _ADDED, _UPDATED = Cause("UnscheduledPodAdd"), Cause("UnscheduledPodUpdate")
@@ -44,12 +44,12 @@ class Queue(PendingWork):
         max_backoff: float,
         outbox: Outbox,
         budget: Budget,
-        term_indexing: TermIndexing,
+        cluster: Cluster,
     ) -> None:
         """As of `Places`."""
-        super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget, term_indexing)
+        super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget, cluster)
         self._asks_next = False
-        """The next turn of the lanes is for pending events and terms, not for an attempt."""
+        """The next turn of the lanes is for pending events, not for an attempt."""
         self.events = InFlightEvents()
         """For pods that are being tried."""
 
@@ -219,7 +219,7 @@ class Queue(PendingWork):
         rests = now < turns.rests_until
         if turns.owed <= 0 and not rests and self.behind and (self._asks_next or not turns.due):
             self._asks_next = False
-            self._catch_up(now)
+            self._ask(now)
             return None
         if turns.due and not rests and (queued := turns.pop()) is not None:
             self._asks_next = True

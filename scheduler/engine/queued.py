@@ -1,7 +1,7 @@
 """A waiting pod and its history."""
 
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -17,18 +17,6 @@ class Place(StrEnum):
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
     GATED = "gated"
-
-
-class Indexed(NamedTuple):
-    """How many affinity terms were indexed in turns between attempts, in all."""
-
-    turns: int = 0
-    terms: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-
-
-NOTHING_INDEXED = Indexed()
 
 
 class Cost(Struct):
@@ -87,8 +75,6 @@ class QueuedPod(Struct, eq=False):
     """The cost so far of an attempt that goes on later."""
     steps: int = 0
     """Steps that its last attempt took."""
-    indexed: Indexed = NOTHING_INDEXED
-    """What had been indexed when it became active, or when it was last tried."""
     trace: Trace | None = None
     """The points that its last attempt passed, if that is measured."""
     entry: Any = None

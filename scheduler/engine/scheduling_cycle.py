@@ -81,12 +81,9 @@ class SchedulingCycles:
     def run(self, now: float) -> None:
         """Try the next pod, or group of pods, for one slice at most."""
         self._at_hand = None
-        indexing = self._queue.term_indexing
         if self._victims.take_turn():
             self._attempts.no_fits.forget()
             self._victims.remove_more(now)
-        elif not (indexing.begun or indexing.begin(self._budget.slice, now)):
-            return
         elif self.groups.attempt is None:
             self._try_next(now)
         else:

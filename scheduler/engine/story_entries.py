@@ -51,18 +51,6 @@ class SetAside(_Entry, frozen=True):
     """All that the attempt has taken so far."""
 
 
-class TermsIndexed(_Entry, frozen=True):
-    """While the pod was active, affinity terms of placed pods had to be indexed, and it has waited for that."""
-
-    turns: int
-    """In so many turns between attempts."""
-    terms: int
-    steps: int
-    seconds: float
-    brought_by: tuple[str, ...]
-    """The namespaces whose pods have the terms: the ones indexed last, `MOST_NAMED` of them at most."""
-
-
 class ExtendersAsked(_Entry, frozen=True):
     """The attempt waits for HTTP extenders."""
 
@@ -185,7 +173,6 @@ class Left(_Entry, frozen=True):
 Entry = (
     Queued
     | SetAside
-    | TermsIndexed
     | ExtendersAsked
     | Assumed
     | Failed

@@ -32,7 +32,6 @@ from scheduler.engine.story_entries import (
     Queued,
     Reverted,
     SetAside,
-    TermsIndexed,
     WaitsOnPermit,
 )
 from scheduler.engine.turns import FREE
@@ -129,11 +128,6 @@ def text_of(entry: Entry) -> str:
                 f"attempt {attempt}: set aside after {_several(slices, 'slice')} and {steps:,} steps, "
                 "goes on between other pods"
             )
-        case TermsIndexed(_, turns, terms, steps, seconds, brought_by):
-            return (
-                f"waited {seconds:.3f} s while {_several(terms, 'affinity term')} of placed pods were indexed in "
-                f"{_several(turns, 'turn')} with {steps:,} steps, for pods of {', '.join(brought_by)}"
-            )
         case ExtendersAsked(_, attempt, about, extenders):
             return f"attempt {attempt}: waits for what extenders say about {about}: {', '.join(extenders)}"
         case Assumed(_, attempt, node, evaluated, feasible, score, steps, trace):
@@ -228,7 +222,6 @@ _EVENTS = {
 }
 _STATES = {
     SetAside: "active",
-    TermsIndexed: "active",
     ExtendersAsked: "waiting for extenders",
     Assumed: "assumed",
     WaitsOnPermit: "waiting on permit",

@@ -79,7 +79,7 @@ class Verifier:
         if rebuild is None or rebuild.lost:
             rebuild = self._rebuild = Rebuild(cluster)
         # The rebuilt cluster has indexed all terms. The one that has decided may still have some to index.
-        return rebuild.go_on(ROWS) and not cluster.incidence.terms.sets.behind
+        return rebuild.go_on(ROWS)
 
     def verify(
         self, decided: Decision, cluster: Cluster, rotation: Rotation, within: Bools | None = None

@@ -416,15 +416,15 @@ class Cluster:
         end = self.effort.pause()
         try:
             self.nodes.suppose(row, pod.shape, sign)
-            self._count_elsewhere(pod, row, sign, urgent=pod.uid not in self._placed)
+            self._count_elsewhere(pod, row, sign)
             self.storage.suppose(pod, sign)
         finally:
             self.effort.resume(end)
 
-    def _count_elsewhere(self, pod: Pod, row: int, sign: int, *, urgent: bool = False) -> None:
+    def _count_elsewhere(self, pod: Pod, row: int, sign: int) -> None:
         self.storage.charge(pod, row, sign)
         if sign > 0:
-            self.incidence.add(pod, row, urgent=urgent)
+            self.incidence.add(pod, row)
         else:
             self.incidence.remove(pod, row)
 

@@ -50,8 +50,6 @@ class ExistingTerms:
 
     def __init__(self, nodes: Nodes) -> None:
         self.sets = TermSets()
-        self.by_turns = False
-        """Terms of pods that others placed are indexed by `sets.catch_up` only, not when sums are asked for."""
         self._nodes = nodes
         self._asked: dict[tuple[str, int], Asked] = {}
         self.sums: dict[bytes, ExistingTermSums] = {}
@@ -61,15 +59,10 @@ class ExistingTerms:
         """(sets, changes of nodes' label keys) for which they are right, and the terms by topology key and kind."""
 
     def sums_for(self, pod: Pod, pods: PodClasses, effort: Effort) -> ExistingTermSums:
-        """The sums of the placed pods' terms that select a pod.
-
-        Raises SliceOver; asked again, it gets further.
-        """
+        """The sums of the placed pods' terms that select a pod."""
         sets = self.sets
         if not sets.known:
             return _NOTHING
-        if sets.urgent or (not self.by_turns and sets.behind):
-            sets.settle(effort, urgent_only=self.by_turns)
         asked = self._asked.get((pod.namespace, id(pod.labels)))
         if asked is None:
             if len(self._asked) >= _ASKED:
@@ -176,11 +169,11 @@ class ExistingTerms:
     def _catch_up(self, sums: ExistingTermSums, pods: PodClasses, effort: Effort) -> None:
         sets, placed, nodes = self.sets, self.sets.placed, self._nodes
         came = sets.sets_born.since(sums.sets)
-        if came is not None and not sums.stale(nodes, pods) and sum(len(of.terms) for of in came) <= _WEIGHED:
+        if came is not None and not sums.stale(nodes, pods) and sum(len(of.carried) for of in came) <= _WEIGHED:
             if came:
                 which = unpack(sums.by, len(sets.index))
                 for of in came:
-                    if of.whole:
+                    if not of.gone:
                         self._weigh(sums, of, which)
             sums.sets = sets.sets_born.count
             if placed.worth_following(sums.version):
@@ -209,9 +202,8 @@ class ExistingTerms:
             return self._begin_many(sums)
         terms, sets, times = self.sets.in_sets.of(few.tolist())
         keys, weights = self.sets.keys[terms], self.sets.weights[terms]
-        whole = self.sets.whole[sets]
         for key in self._keys_on_nodes():
-            of_key = whole & (keys == self.sets.key_codes[key])
+            of_key = keys == self.sets.key_codes[key]
             for kind in Kind:
                 which = of_key & _of_kind(weights, kind)
                 if which.any():
@@ -240,7 +232,7 @@ class ExistingTerms:
     def _part(self, key: str, kind: Kind) -> "_Part":
         in_sets = self.sets.in_sets.everywhere()
         weights = self.sets.weights[in_sets.numbers]
-        which = self.sets.whole[in_sets.rows] & (in_sets.counts != 0)
+        which = in_sets.counts != 0
         which &= self.sets.keys[in_sets.numbers] == self.sets.key_codes[key]
         which &= _of_kind(weights, kind)
         terms, sets, times = in_sets.at(which)

@@ -47,10 +47,10 @@ class Incidence:
         """Which pods the terms select: shared by the sums for all topology keys."""
         self._made = 0
 
-    def add(self, pod: Pod, row: int, *, urgent: bool = False) -> None:
-        """A pod was placed on a row. `urgent`: in a dry run, where its terms have to count at once."""
+    def add(self, pod: Pod, row: int) -> None:
+        """A pod was placed on a row."""
         self.pods.add(pod, row, 1)
-        self.terms.sets.add(pod.shape, row, 1, urgent=urgent)
+        self.terms.sets.add(pod.shape, row, 1)
 
     def add_many(self, pod: Pod, rows: Mapping[int, int]) -> None:
         """Pods that are all like this one in shape and labels were placed: row → how many."""
@@ -106,13 +106,6 @@ class Incidence:
         found.renew(self.pods, self._effort)
         return found
 
-    def prepare(self, pod: Pod) -> None:
-        """A pod is going to be placed: its terms have to count from that moment.
-
-        Raises SliceOver.
-        """
-        self.terms.sets.prepare(pod.shape, self._effort)
-
     def existing_terms(self, pod: Pod) -> ExistingTermSums:
         """The sums of the placed pods' terms that select this pod.
 
@@ -122,7 +115,6 @@ class Incidence:
 
     def repelling(self, pod: Pod) -> list[AffinityTerm]:
         """Required anti-affinity terms of placed pods that keep this one away from some node."""
-        self.terms.sets.settle(self._effort)
         return self.terms.named_by(self.existing_terms(pod))
 
     def repulsion(self, other: Pod, row: int, existing: ExistingTermSums) -> int:

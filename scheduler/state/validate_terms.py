@@ -13,6 +13,7 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.existing_term_sums import HARD, REPELS
 from scheduler.state.row_counts import RowCounts
 from scheduler.state.sums import ByTopology
+from scheduler.state.term_sets import TermSet
 
 PodKey = tuple[str, Hashable, bool]
 
@@ -166,9 +167,12 @@ def _carried_by(pod: Pod) -> list[tuple[AffinityTerm, int]]:
     return terms + [(preferred.term, preferred.weight) for preferred in shape.preferred_pod_terms]
 
 
+def _pairs(of: TermSet) -> tuple[tuple[AffinityTerm, int], ...]:
+    return tuple((carried.term, carried.weight) for carried in of.carried)
+
+
 def _terms(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
     kept = cluster.incidence.terms.sets
-    kept.settle(cluster.incidence._effort)
     should: dict[tuple[tuple[AffinityTerm, int], ...], Counter[int]] = {}
     for pod, row in placed:
         terms = tuple(_carried_by(pod))
@@ -178,29 +182,22 @@ def _terms(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
     in_sets: Counter[tuple[int, int]] = Counter()
     for one in kept.all():
         where = f"set of terms {one.number}"
-        rows = should.get(one.terms, Counter())
+        rows = should.get(_pairs(one), Counter())
         by_number |= {(one.number, row): number for row, number in rows.items()}
         yield from _differ(where, "pods that carry it", one.pods, sum(rows.values()))
-        yield from _differ(where, "idle or prepared", one in kept._idle or one in kept._prepared, not one.pods)
+        yield from _differ(where, "idle", one in kept._idle, not one.pods)
         yield from _differ(where, "set by number", kept._sets[one.number] is one, True)
         yield from _differ(where, "gone", one.gone, False)
-        yield from _differ(where, "whole", one.whole, one.whole or bool(one.pods))
-        yield from _differ(where, "whole by number", bool(kept.whole[one.number]), one.whole)
-        yield from _differ(where, "terms in the index", one.indexed, len(one.terms) if one.whole else one.indexed)
-        yield from _differ(where, "pods that do not count yet", one.waiting, {})
-        in_sets.update((kept._by_term[term].number, one.number) for term in one.terms[: one.indexed])
-    yield from _differ("sets of terms", "known", {one.terms for one in kept.all() if one.pods}, set(should))
-    yield from _differ("sets of terms", "that wait", (kept.behind, kept.backlog.size, kept.urgent), (False, 0, {}))
+        in_sets.update((kept._by_term[carried.term, carried.weight].number, one.number) for carried in one.carried)
+    yield from _differ("sets of terms", "known", {_pairs(one) for one in kept.all() if one.pods}, set(should))
     yield from _counted("sets of terms", kept.placed, by_number)
     yield from _counted("terms in sets", kept.in_sets, in_sets)
-    born = {carried.number for one in kept.all() if one.whole for carried in map(kept.get, one.terms) if carried}
     for term in kept.terms():
         yield from _differ(
             f"term {term.term}", "sets", term.sets, sum(n for (t, _), n in in_sets.items() if t == term.number)
         )
         yield from _differ(f"term {term.term}", "term by number", kept.term(term.number) is term, True)
-        yield from _differ(f"term {term.term}", "counting", bool(kept.counting[term.number]), term.born)
-        yield from _differ(f"term {term.term}", "born", term.born, term.born or term.number in born)
+        yield from _differ(f"term {term.term}", "counting", bool(kept.counting[term.number]), True)
     yield from _differ("existing terms", "in the index", kept.index.alive, len(kept.terms()))
 
 

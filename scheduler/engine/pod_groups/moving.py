@@ -154,9 +154,7 @@ class GroupsMoved(GroupsAsked):
             self._fail(entry, now, cause)
             self._outbox.failed(first, SCHEDULER_ERROR, str(error), frozenset((error.plugin,)))
             return
-        indexed = self.term_indexing.indexed(now)
         for queued in entry.pods.values():
-            queued.indexed = indexed
             if queued.first_active is None:
                 queued.first_active = now
         self._move(entry, Place.ACTIVE, key, now, cause)

@@ -182,18 +182,13 @@ class Trial:
         cluster = self.cluster
 
         def decide() -> Decision:
-            decision = self.framework.decide_quickly(pod, cluster, self._rotation, within=within)
-            if len(decision.feasible):
-                cluster.incidence.prepare(pod)
-            return decision
+            return self.framework.decide_quickly(pod, cluster, self._rotation, within=within)
 
         consulting, queued = self._consulting, self.attempt.members[pod.uid].queued
         if consulting is None or not consulting.asks(queued):
             decision = yield from asking(cluster, decide)
         else:
             decision = yield from consulting.decision(queued, within)
-            if len(decision.feasible):
-                yield from asking(cluster, lambda: cluster.incidence.prepare(pod))
         yield ORDINARY + len(cluster.nominations) // NOMINATED_PER_STEP
         if not len(decision.feasible):
             return None

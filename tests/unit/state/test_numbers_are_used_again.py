@@ -29,7 +29,6 @@ def _town(pods: int, salt: str = "") -> tuple[Cluster, Decoder]:
     cluster.put_node(decoder.node(encode(node("n1"))))
     for i in range(pods):
         cluster.put_pod(_carrier(decoder, i, salt))
-    _settle(cluster)
     return cluster, decoder
 
 
@@ -41,16 +40,11 @@ def _carrier(decoder: Decoder, i: int, salt: str = "") -> Any:
     return decoder.pod(encode(pod(f"p{i}", uid=f"p{i}", on="n1", apart=terms)))
 
 
-def _settle(cluster: Cluster) -> None:
-    cluster.incidence.terms.sets.settle(cluster.effort)
-
-
 def _reused(pods: int) -> int:
     cluster, _ = _town(pods)
     for i in range(pods - 2):
         cluster.drop_pod(f"p{i}")
     sets = cluster.incidence.terms.sets
-    _settle(cluster)
     assert sets.index.dead == (pods - 3) * EACH, "all but those of the last pod that went"
     taken, _ = lines(cluster.incidence.terms.reuse)
     assert sets.index.dead == 0
@@ -69,12 +63,10 @@ def test_numbers_that_are_used_again_mean_the_new_terms() -> None:
     for salt in ("a", "b", "c"):
         for i in range(6):
             cluster.drop_pod(f"p{i}")
-        _settle(cluster)
         cluster.incidence.terms.reuse()
         assert (len(sets.key_codes), sets.index.places) == (EACH, EACH), "those of the last pod that went"
         for i in range(6):
             cluster.put_pod(_carrier(decoder, i, salt))
-        _settle(cluster)
         assert len(sets.index) <= 7 * EACH, "no new numbers, but for one pod's"
         assert validate(cluster) == []
 

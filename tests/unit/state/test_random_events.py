@@ -1,7 +1,6 @@
 """Whatever happens to a cluster, in whatever order, every column and count is what the objects say."""
 
 import os
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from scheduler.state import (
     weights,
 )
 from scheduler.state.cluster import Cluster
-from scheduler.state.effort import SliceOver
 from scheduler.state.rebuild import rebuilt
 from scheduler.state.validate import validate
 from tests.builders import label, namespace, node, pod, term
@@ -220,14 +218,12 @@ class Events(RuleBasedStateMachine):
         """Repelling and preferring terms, the dead ones left out, are those that placed pods carry."""
         waiting: Pod = decode(pod("waiting", **parts))
         labels = self.cluster.namespace_labels(waiting.namespace)
-        if self.cluster.incidence.terms.by_turns:
-            self.cluster.incidence.terms.sets.settle(self.cluster.effort)
         known = self.cluster.incidence.terms.sets
         by = marks.numbers(self.cluster.incidence.existing_terms(waiting).by).tolist()
         found = {
             (c.term, c.weight)
             for c in known.terms()
-            if c.number in by and any(one.pods and (c.term, c.weight) in one.terms for one in known.all())
+            if c.number in by and any(one.pods and c in one.carried for one in known.all())
         }
         wanted = set()
         for placement in self.cluster.placements():
@@ -237,24 +233,6 @@ class Events(RuleBasedStateMachine):
             carried += [(p.term, p.weight) for p in shape.preferred_pod_terms]
             wanted |= {(t, w) for t, w in carried if t.selects(waiting.namespace, labels, waiting.labels)}
         assert found == wanted
-
-    @rule(on=st.booleans())
-    def lag(self, on: bool) -> None:
-        """Terms of placed pods wait until somebody goes on with them, or not."""
-        self.cluster.incidence.terms.by_turns = on
-
-    @rule(name=NAMESPACES, steps=st.integers(1, 60))
-    def catch_up(self, name: str, steps: int) -> None:
-        self.cluster.incidence.terms.sets.catch_up(name, steps)
-
-    @rule(parts=PODS, steps=st.integers(1, 60))
-    def prepare(self, parts: dict[str, Any], steps: int) -> None:
-        """A pod is to be placed, and perhaps never is."""
-        effort = self.cluster.effort
-        effort.begin(steps)
-        with suppress(SliceOver):
-            self.cluster.incidence.prepare(decode(pod("prepared", **parts)))
-        effort.end()
 
     @rule(name=NODES)
     def ask_about_a_placed_pod(self, name: str) -> None:
@@ -329,7 +307,6 @@ def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -
         (existing_terms, "_ONE_BY_ONE", 1),
         (existing_terms, "_WEIGHED", 3),
         (existing_terms, "_FEW", 1),
-        (term_sets, "_PREPARED_TERMS", 3),
         (row_counts, "REMEMBERED", 8),
         (row_counts, "_CATCH_UP", 3),
         (label_index, "FEW", few),

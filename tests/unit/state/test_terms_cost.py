@@ -3,7 +3,6 @@
 from collections import Counter
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,23 +140,6 @@ def test_a_sum_is_caught_up_with_what_it_counts(monkeypatch: pytest.MonkeyPatch)
         assert cluster.incidence.existing_terms(app).repels
     monkeypatch.undo()
     assert validate(cluster) == []
-
-
-def test_prepared_terms_cost_nobody_who_asks_later() -> None:
-    """They are in the index before their pod is assumed; those of a pod that others placed cost whoever asks next."""
-    cluster, decoder = town(10)
-    asks = decoder.pod(wire.encode(pod("asks", uid="asks", labels={"zz": "asks"})))
-    look(cluster, asks)
-    spent = []
-    for prepared, kind in ((True, "apart"), (False, "rather_apart")):
-        comes = msgspec.structs.replace(hostile(decoder, kind, TERMS), uid=kind)
-        if prepared:
-            cluster.incidence.terms.sets.prepare(comes.shape, cluster.effort)
-        cluster.assume(comes, 0)
-        before = cluster.effort.spent
-        look(cluster, asks)
-        spent.append(cluster.effort.spent - before)
-    assert spent[0] < TERMS < spent[1]
 
 
 def test_placed_terms_take_no_array_each() -> None:
