@@ -6,6 +6,7 @@ from functools import lru_cache
 import msgspec
 
 from scheduler.model import storage_wire, wire
+from scheduler.model.limits import LIMITS, Count, Limits
 from scheduler.model.migration import (
     BETA_ZONE,
     CINDER,
@@ -139,7 +140,7 @@ def parse_claim(raw: bytes, interner: Interner) -> PersistentVolumeClaim:
     wired = storage_wire.claim.decode(raw)
     meta, spec = wired.metadata, wired.spec
     notes = _annotations(meta)
-    selector, problem = _label_selector(spec.selector, "spec.selector")
+    selector, problem = _label_selector(spec.selector, "spec.selector", interner.limits)
     requests = (spec.resources.requests if spec.resources else None) or {}
     return PersistentVolumeClaim(
         namespace=meta.namespace,
@@ -164,9 +165,14 @@ def parse_claim(raw: bytes, interner: Interner) -> PersistentVolumeClaim:
     )
 
 
-def _label_selector(selector: wire.LabelSelector | None, path: str) -> tuple[LabelSelector | None, str | None]:
+def _label_selector(
+    selector: wire.LabelSelector | None, path: str, limits: Limits = LIMITS
+) -> tuple[LabelSelector | None, str | None]:
     if selector is None:
         return None, None
+    count = Count(limits)
+    if not count.allows_selector(selector, path):
+        return None, count.excess
     try:
         return parse_label_selector(selector, path), None
     except SelectorError as error:

@@ -7,6 +7,7 @@ import pytest
 from scheduler.model.kinds import Decoder
 from scheduler.model.limits import Limits
 from scheduler.model.pod import Pod
+from scheduler.model.storage import PersistentVolumeClaim
 from scheduler.model.wire import encode
 from tests.builders import pod
 
@@ -171,3 +172,14 @@ def test_a_selector_of_a_budget_beyond_the_limits_selects_more() -> None:
     assert getattr(found, "problem", "") == ("too large for this scheduler: 8 requirements in spec.selector, at most 3")
     assert found.selector.matches(labels)  # type: ignore[union-attr]
     assert not found.selector.matches({})  # type: ignore[union-attr]
+
+
+def test_a_claims_selector_beyond_the_limits_is_a_mistake() -> None:
+    """One that selected more than it says would be given any volume."""
+    document = {
+        "metadata": {"name": "c", "namespace": "default", "uid": "c"},
+        "spec": {"selector": {"matchLabels": {f"k{i}": "v" for i in range(4)}}},
+    }
+    found = Decoder(limits=FEW).of_kind("PersistentVolumeClaim")(encode(document))
+    assert isinstance(found, PersistentVolumeClaim)
+    assert found.problem == "too large for this scheduler: 4 requirements in spec.selector, at most 3"
