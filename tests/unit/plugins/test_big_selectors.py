@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from scheduler.model.selectors import FieldRequirement, NodeSelectorTerm, Requirement
 from scheduler.plugins import node_affinity
 from scheduler.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
-from scheduler.state import weighing
 from scheduler.state.cluster import Cluster
-from scheduler.state.effort import SliceOver
 from scheduler.state.view import some_rows
 from tests.builders import REQUIRED, Object, node, pod
 from tests.unit.plugins.small import a_node, a_pod
@@ -52,37 +50,16 @@ def _cluster(of: list[dict[str, str]]) -> Cluster:
     return cluster
 
 
-def _patient(cluster: Cluster, ask: Any) -> Any:
-    """The answer, asked for again after each slice of a few steps; (answer, slices)."""
-    for slices in range(10_000):
-        cluster.effort.begin(1)
-        try:
-            return ask(), slices
-        except SliceOver:
-            continue
-        finally:
-            cluster.effort.end()
-    raise AssertionError("no end")
-
-
-@pytest.fixture
-def term_by_term(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slice may end after any part of a term."""
-    monkeypatch.setattr(weighing, "TOGETHER", 1)
-
-
 @settings(max_examples=80, deadline=None)
 @given(weighted, st.lists(labels, min_size=5, max_size=7), st.lists(labels, min_size=5, max_size=5))
-@pytest.mark.usefixtures("term_by_term")
 def test_sums_are_those_of_each_node_alone(of: Any, nodes: list[dict[str, str]], then: list[dict[str, str]]) -> None:
-    """In slices and after labels changed, for all rows and for some."""
+    """Also after labels changed, for all rows and for some."""
     cluster = _cluster(nodes)
     for has in (nodes, then):
         for i, changed in enumerate(has):
             cluster.put_node(a_node(node(f"n{i}", labels=changed)))
         now = [*has, *nodes[len(has) :]]
-        sums, slices = _patient(cluster, lambda: cluster.nodes.weigh(of, of))
-        assert slices == 0 or slices >= len(of)
+        sums = cluster.nodes.weigh(of, of)
         wanted = [sum(weight for weight, term in of if _matches(term, f"n{i}", has)) for i, has in enumerate(now)]
         assert sums.tolist() == wanted
         some = some_rows(cluster, np.array([1, 3]))
@@ -131,24 +108,6 @@ def test_big_selectors_leave_nothing_behind() -> None:
     assert len(cluster.nodes.columns) == columns + 1
     assert cluster.nodes.label("gen").kept().questions == memos
     assert len(cluster.nodes.weighings) <= 8
-
-
-def test_selectors_that_take_turns_come_to_their_end() -> None:
-    """More big selectors than are kept, a slice each in turn."""
-    cluster, plugin = _cluster([{"gen": "1"}]), NodeAffinity(NodeAffinityArgs())
-    waiting = [a_pod(_needing([_in("gen", f"{i}-{j}") for j in range(900)])) for i in range(20)]
-    for _ in range(200):
-        left = []
-        for made in waiting:
-            cluster.effort.begin(1)
-            try:
-                plugin.filter(made, cluster)
-            except SliceOver:
-                left.append(made)
-            finally:
-                cluster.effort.end()
-        waiting = left
-    assert waiting == []
 
 
 @pytest.mark.parametrize("size", [1, 200], ids=["small", "big"])
