@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from scheduler.cli.errors import FOUND, InputError, complain
 from scheduler.cli.inputs import profiles
@@ -110,11 +111,11 @@ def _profile(config: str | None, scheduler: str | None, of: str) -> tuple[Framew
         addresses = ", ".join(extender.url_prefix for extender in settings.extenders)
         complain([f"HTTP extenders are not asked here, and may reject nodes or change scores: {addresses}"])
     # Pods name the other scheduler, and are to be read as this profile reads its own.
-    modes = annotated(frameworks)
-    name = framework.profile.name
+    read = annotated(frameworks)
+    modes, name = read.affinity, framework.profile.name
     return (
         framework,
-        Decoder({**modes, of: modes[name]} if name in modes else modes),
+        Decoder(replace(read, affinity={**modes, of: modes[name]}) if name in modes else read),
         (settings.client_connection.kubeconfig or None),
     )
 

@@ -16,6 +16,7 @@ from scheduler.engine.instructions import (
     Verified,
     VictimsChosen,
 )
+from scheduler.framework.status import PluginError
 from scheduler.framework.verify import Summary
 from scheduler.telemetry.ration import Ration
 
@@ -52,6 +53,12 @@ class Reports:
         error = misbehaved.error
         where = {"plugin": error.plugin, "point": error.point, "pod": misbehaved.pod.key}
         self._misbehaved.write((error.plugin, error.point), log.error, "plugin failed", **where, error=error.text)
+
+    def plugin_failed(self, error: PluginError) -> None:
+        """Log the line of a third-party plugin that raised, at any point: whose pod it was, another line says."""
+        kind = (error.plugin, error.point, error.at)
+        facts = {"plugin": error.plugin, "point": error.point, "at": error.at}
+        self._misbehaved.write(kind, log.error, "a plugin raised an exception", **facts, error=error.text)
 
     def verified(self, verified: Verified) -> None:
         """Two lines for a difference: what differs, and what a bug report needs. Nothing if there is none."""

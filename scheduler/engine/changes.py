@@ -41,13 +41,15 @@ def node_changes(old: Node | None, new: Node) -> ClusterEvent:
         event |= ClusterEvent.NODE_ALLOCATABLE
     if old.features != new.features:
         event |= ClusterEvent.NODE_FEATURES
+    if old.annotations != new.annotations:
+        event |= ClusterEvent.NODE_ANNOTATIONS
     return event
 
 
 def placed_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
     """The events for a change of a placed pod that may help others."""
     event = ClusterEvent.NOTHING
-    if old.labels is not new.labels and old.labels != new.labels:
+    if (old.labels is not new.labels and old.labels != new.labels) or old.annotations != new.annotations:
         event |= ClusterEvent.POD_LABELS
     if _shrunk(old.shape.requests, new.shape.requests):
         event |= ClusterEvent.POD_SHRUNK
@@ -92,8 +94,10 @@ def _shape_changes(old: PodShape, new: PodShape) -> ClusterEvent:
 
 
 def _same_wants(one: PodShape, other: PodShape) -> bool:
-    """Whether two shapes ask for the same affinity."""
+    """Whether two shapes ask for the same affinity, and say the same to plugins by annotation."""
     if (one.node_selector, one.annotation_problem) != (other.node_selector, other.annotation_problem):
+        return False
+    if one.annotations != other.annotations:
         return False
     if one.affinity_digest or other.affinity_digest:
         # As it is written: thousands of terms may not be read yet, and take long to compare.

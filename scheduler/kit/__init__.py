@@ -20,6 +20,7 @@ from scheduler.framework.plugin import (
     PODS_ELSEWHERE,
     PODS_HERE,
     SKIPPABLE,
+    SOURCES,
     VOLUMES,
     DependsOn,
     FailedGroup,
@@ -30,6 +31,7 @@ from scheduler.framework.plugin import (
     Plugin,
     PostFilterResult,
 )
+from scheduler.framework.reads import Reads, Source
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.framework.waiting_pods import WaitingPod, WaitingPods
@@ -53,6 +55,7 @@ __all__ = [
     "PODS_ELSEWHERE",
     "PODS_HERE",
     "SKIPPABLE",
+    "SOURCES",
     "VOLUMES",
     "Assignment",
     "AssumedPod",
@@ -79,12 +82,14 @@ __all__ = [
     "Pod",
     "PodShape",
     "PostFilterResult",
+    "Reads",
     "Reason",
     "Reject",
     "Rejections",
     "Reservation",
     "Rows",
     "Running",
+    "Source",
     "Unresolvable",
     "Unschedulable",
     "Wait",

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from scheduler.model import devices_parse, pod_group_parse, storage_parse, wire
-from scheduler.model.annotated import Mode
+from scheduler.model.annotated import NOTHING_READ, AnnotationsRead
 from scheduler.model.containers import asks_much, has_many, in_small_parts
 from scheduler.model.devices import DEVICE_KINDS, DeviceKind
 from scheduler.model.namespaced import Namespace, SelectingObject, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
-from scheduler.model.pod import BOUND, NO_MODES, Interner, NeededNowError, Pod, parse_pod
+from scheduler.model.pod import BOUND, Interner, NeededNowError, Pod, parse_pod
 from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, PodGroup
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
 
@@ -38,7 +38,7 @@ class Decoder:
 
     def __init__(
         self,
-        annotated: Mapping[str, Mode] = NO_MODES,
+        annotated: AnnotationsRead = NOTHING_READ,
         bound: int = BOUND,
         *,
         reads_later: bool = False,
@@ -49,17 +49,17 @@ class Decoder:
         `placed_too`: and those of pods that a node has or is kept for. Whoever gets them has to read them first.
         Without `reads_later`, this is so for pods with unusually much to read: others are read at once.
         """
-        self._annotated = dict(annotated)
+        self._annotated = annotated
         self._bound = bound
         self._reads_later = reads_later
         self._placed_too = placed_too
         self.interner = Interner(annotated, bound, placed_too=placed_too)
 
-    def annotate(self, annotated: Mapping[str, Mode]) -> bool:
-        """Read the affinity annotation for these profiles from now on; whether that is a change."""
+    def annotate(self, annotated: AnnotationsRead) -> bool:
+        """Read these annotations from now on; whether that is a change."""
         if self._annotated == annotated:
             return False
-        self._annotated = dict(annotated)
+        self._annotated = annotated
         self.interner = Interner(annotated, self._bound, placed_too=self._placed_too)
         return True
 

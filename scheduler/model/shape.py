@@ -3,7 +3,7 @@
 `terms` reads affinity and spread. Next stage: `scheduler.model.pod` shares one shape among pods whose bytes agree.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -40,6 +40,7 @@ class PodShape:
         "affinity_digest",
         "affinity_terms",
         "annotation_problem",
+        "annotations",
         "anti_affinity_terms",
         "claims",
         "containers",
@@ -102,6 +103,8 @@ class PodShape:
     """What the pod needs its node to declare (status.declaredFeatures)."""
     annotation_problem: str | None
     """Why affinity that the pod asks for by annotation can't be honoured."""
+    annotations: Mapping[str, str]
+    """Those that a plugin of any profile reads (`framework.reads`)."""
     problem: str | None
     """Why the pod can't be scheduled at all (its terms don't parse)."""
     warnings: tuple[str, ...]
@@ -220,6 +223,7 @@ class _Unread:
         yield from self._terms.reading(shape, _problem(shape.warnings))
 
 
+_NO_ANNOTATIONS: Mapping[str, str] = {}
 _LATER = OF_TERMS | OF_SPEC
 """The fields that may be read later."""
 _tolerations_decoder = msgspec.json.Decoder(list[wire.Toleration])
@@ -258,6 +262,7 @@ def parse_shape(
     shape.claims = pod_claims(spec)
     shape.in_group = in_group
     shape.annotation_problem = None
+    shape.annotations = _NO_ANNOTATIONS
     shape.has_required_pod_affinity = True
     spread = wire.present(spec.topology_spread_constraints)
     long = len(affinity) + len(spread) > LONG
