@@ -56,7 +56,13 @@ def evictor(
         bool, Option(help="Evict pods without a controller too, though nobody creates them again.")
     ] = False,
     namespace: Annotated[
-        str, Option("-n", "--namespace", help="The namespace of the Lease. Default: the context's.")
+        str,
+        Option(
+            "-n",
+            "--namespace",
+            help="The namespace of the Lease. Default, as for berth run: in a pod its own, otherwise berth, or the "
+            "context's where there is none of that name.",
+        ),
     ] = "",
     lease: Annotated[
         str, Option(help="The name of the Lease: of all replicas, the one that holds it evicts.")
@@ -136,8 +142,7 @@ def evictor(
     from scheduler.service.run import run_service
 
     connection = connect(path, context)
-    ours = namespace or connection.namespace or "default"
-    return run_service(keep_promises(connection, frameworks, careful, namespace=ours, lease=lease, listen=listen))
+    return run_service(keep_promises(connection, frameworks, careful, namespace=namespace, lease=lease, listen=listen))
 
 
 def _print(made: "Plan", output: Output) -> None:

@@ -12,6 +12,7 @@ import typer
 from msgspec.structs import replace
 
 from scheduler.cli.errors import FOUND, InputError, complain
+from scheduler.cli.given import unfetched
 from scheduler.cli.inputs import profiles
 from scheduler.cli.options import ConfigFile, Context, Kubeconfig, RequestTimeout, SchedulerName, seconds
 from scheduler.cli.output import Output, as_json, replaceable, yaml_of
@@ -110,6 +111,7 @@ def _profile(config: str | None, scheduler: str | None, of: str) -> tuple[Framew
     if settings.extenders:
         addresses = ", ".join(extender.url_prefix for extender in settings.extenders)
         complain([f"HTTP extenders are not asked here, and may reject nodes or change scores: {addresses}"])
+    complain(unfetched(frameworks))
     # Pods name the other scheduler, and are to be read as this profile reads its own.
     read = annotated(frameworks)
     modes, name = read.affinity, framework.profile.name

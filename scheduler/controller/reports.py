@@ -22,6 +22,8 @@ from scheduler.telemetry.ration import Ration
 
 log = structlog.get_logger("scheduler")
 
+FETCH = "Fetch"
+
 
 class Reports:
     """Carries these instructions out. `unschedulable` hears when a pod finds no node."""
@@ -56,6 +58,8 @@ class Reports:
 
     def plugin_failed(self, error: PluginError) -> None:
         """Log the line of a third-party plugin that raised, at any point: whose pod it was, another line says."""
+        if error.point == FETCH:
+            return  # of a source; that is said once, where it is refreshed
         kind = (error.plugin, error.point, error.at)
         facts = {"plugin": error.plugin, "point": error.point, "at": error.at}
         self._misbehaved.write(kind, log.error, "a plugin raised an exception", **facts, error=error.text)

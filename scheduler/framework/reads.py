@@ -51,6 +51,8 @@ class Source(Generic[Value]):
         self.timeout = timeout
         self.clock: Callable[[], float] = _stopped
         """Seconds; a shell that refreshes the source gives it its own."""
+        self.version = 0
+        """Another one for each other value: for what is kept under a question (`Column.map`)."""
         self._value = default
         self._since: float | None = None
 
@@ -69,9 +71,11 @@ class Source(Generic[Value]):
         before, came = self._value, self._since is not None
         self._value, self._since = value, self.clock() - age
         try:
-            return not came or bool(before != value)
+            other = not came or bool(before != value)
         except ValueError:  # arrays have no truth value
-            return True
+            other = True
+        self.version += other
+        return other
 
 
 def _stopped() -> float:

@@ -39,6 +39,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "Assignment",
     "AssumedPod",
     "BindResult",
+    "Bools",
     "Cluster",
     "ClusterEvent",
     "Decision",
@@ -71,6 +73,7 @@ __all__ = [
     "GroupPostFilterResult",
     "Hold",
     "Inquiry",
+    "Ints",
     "Narrow",
     "NoArgs",
     "Node",
