@@ -89,6 +89,7 @@ def evictor(
     options = dict(locals())
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.cli.errors import FOUND, InputError, complain
+    from scheduler.cli.given import unfetched
     from scheduler.cli.inputs import profiles, world
     from scheduler.engine.eviction.settings import OWNER_BACKOFF_MOST, Settings
     from scheduler.framework.profiles import annotated
@@ -121,6 +122,7 @@ def evictor(
         field, _, what = str(error).partition(": ")
         raise InputError(f"--{_OPTIONS.get(field, field.replace('_', '-'))}: {what}") from None
     settings, frameworks = profiles(config)
+    complain(unfetched(frameworks))
     path = kubeconfig or settings.client_connection.kubeconfig or None
     if dry_run:
         from scheduler.cli.history import past

@@ -91,12 +91,14 @@ class Guard:
 
 def place_of(error: BaseException, point: Callable[..., Any]) -> str:
     """file:line of a third-party plugin's own code that raised, or whose answer was refused; empty: not known."""
-    frames = [(frame.f_globals.get("__name__", ""), frame, line) for frame, line in walk_tb(error.__traceback__)]
-    entered = next((name for name, _, _ in frames if not name.startswith("scheduler.")), None)
-    if entered is not None:
+    frames = [
+        (frame.f_globals.get("__name__", "").partition(".")[0], frame, line)
+        for frame, line in walk_tb(error.__traceback__)
+    ]
+    package = next((name for name, _, _ in frames if name != "scheduler" and name not in sys.stdlib_module_names), None)
+    if package is not None:
         # What it calls may raise, in json or NumPy: the line that an author looks for is the plugin's.
-        package = entered.partition(".")[0]
-        _, frame, line = next(one for one in reversed(frames) if one[0].partition(".")[0] == package)
+        _, frame, line = next(one for one in reversed(frames) if one[0] == package)
         return f"{frame.f_code.co_filename}:{line}"
     code = getattr(inspect.unwrap(point), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""

@@ -26,51 +26,48 @@ _BLOCKING = {
 _INSTEAD = "while all pods wait: see Source in docs/plugins.md"
 
 
-class BlockedError(Exception):
-    """Raised where a plugin begins to block."""
-
-
-class _Call:
+class Call:
     """A call of a plugin. `coroutine`: it may use sockets that do not block."""
 
     def __init__(self, *, coroutine: bool) -> None:
         self.coroutine = coroutine
         self.thread = threading.get_ident()
         self.found = ""
+        """How it blocks; empty: it does not."""
 
     def hear(self, event: str, args: tuple[Any, ...]) -> None:
-        """Raises BlockedError."""
+        """Something happens. Raises RuntimeError if it blocks."""
         if threading.get_ident() != self.thread:
             return
         about = args[0] if args else None
         if self.coroutine and isinstance(about, socket.socket) and about.gettimeout() == 0.0:
             return
         self.found = f"{_BLOCKING[event]} {_INSTEAD}"
-        raise BlockedError(self.found)
+        raise RuntimeError(self.found)
 
 
-_call: _Call | None = None
+_call: Call | None = None
 _hooked = False
 
 
 @contextmanager
-def watched(*, coroutine: bool = False) -> Iterator[None]:
-    """Raise BlockedError where the block sleeps, uses the network or starts a program, or if it took a second."""
+def watched(*, coroutine: bool = False) -> Iterator[Call]:
+    """Raise RuntimeError where the block sleeps, uses the network or starts a program, or if it took a second."""
     global _call, _hooked
     if not _hooked:
         sys.addaudithook(_hear)
         _hooked = True
     before, began = _call, perf_counter()
-    call = _call = _Call(coroutine=coroutine)
+    call = _call = Call(coroutine=coroutine)
     try:
-        yield
+        yield call
     finally:
         _call = before
     if call.found:  # the plugin has swallowed it
-        raise BlockedError(call.found)
+        raise RuntimeError(call.found)
     took = perf_counter() - began
     if took > LIMIT_SECONDS and not coroutine:
-        raise BlockedError(f"it took {took:.1f} s {_INSTEAD}")
+        raise RuntimeError(f"it took {took:.1f} s {_INSTEAD}")
 
 
 def _hear(event: str, args: tuple[Any, ...]) -> None:

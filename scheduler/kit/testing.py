@@ -56,7 +56,7 @@ from scheduler.framework.guard import described, place_of
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.profiles import annotated, build
 from scheduler.framework.status import PluginError
-from scheduler.kit.blocking import BlockedError, watched
+from scheduler.kit.blocking import watched
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import IN_TREE
 from scheduler.state.validate import validate
@@ -281,12 +281,11 @@ class _Trial:
                 self.handle(PreBindWritten(waiting.uid, {write.key: next_version(write) for write in writes}))
             case RunCall(call=call):
                 try:
-                    with watched(coroutine=True):
+                    with watched(coroutine=True) as step:
                         answer = asyncio.run(asyncio.wait_for(call.start(), call.seconds))
-                except BlockedError as error:
-                    raise AssertionError(f"{call.error(str(error))}, at {place_of(error, call.start)}") from None
                 except Exception as error:  # noqa: BLE001 (whatever the plugin raises, as the scheduler does)
                     told = f"{described(error)}, at {place_of(error, call.start)}"
+                    assert not step.found, str(call.error(told))
                     self.handle(CallFailed(call.pod.uid, call, told))
                 else:
                     self.handle(CallEnded(call.pod.uid, call, answer))
