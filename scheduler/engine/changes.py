@@ -49,7 +49,9 @@ def node_changes(old: Node | None, new: Node) -> ClusterEvent:
 def placed_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
     """The events for a change of a placed pod that may help others."""
     event = ClusterEvent.NOTHING
-    if (old.labels is not new.labels and old.labels != new.labels) or old.annotations != new.annotations:
+    if old.labels is not new.labels and old.labels != new.labels:
+        event |= ClusterEvent.POD_LABELS
+    if old.shape is not new.shape and old.annotations != new.annotations:
         event |= ClusterEvent.POD_LABELS
     if _shrunk(old.shape.requests, new.shape.requests):
         event |= ClusterEvent.POD_SHRUNK

@@ -4,18 +4,27 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from scheduler.apiserver import ApiServer
+from scheduler.controller.scheduler import Scheduler
 from scheduler.controller.sources import Sources
+from scheduler.engine.instructions import Bind, Failed, Instruction
 from scheduler.engine.stimuli import Refreshed, Stimulus
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
-from scheduler.kit import NODE, SOURCES, Plugin, Reads, Source
+from scheduler.kit import NODE, SOURCES, Plugin, Reads, Source, Unschedulable
+from scheduler.kube.client import Client
+from scheduler.kube.connection import Connection
 from scheduler.plugins.registry import IN_TREE
 from scheduler.telemetry.instruments import read
-from tests.builders import configuration, profile
+from tests.builders import configuration, node, pod, profile
+
+LOW = Unschedulable("the tide is low")
 
 
 class Tide(Plugin):
@@ -36,9 +45,9 @@ class Tide(Plugin):
             raise answer
         return int(answer)
 
-    def score(self, pod: Any, cluster: Any, feasible: Any) -> int:
-        """All alike."""
-        return self.tide.value
+    def filter(self, pod: Any, cluster: Any) -> Any:
+        """No node, until something came."""
+        return [(LOW, np.full(cluster.nodes.rows, self.tide.value == 0))]
 
 
 Tide.__module__ = "outside"
@@ -131,3 +140,45 @@ async def test_a_reloaded_configuration_goes_on(shore: Shore) -> None:
     Tide.says.put_nowait(9)
     await shore.sources.first()
     assert (shore.tide.value, before.value) == (9, 7)
+
+
+async def test_the_first_decision_has_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole scheduler: a pod that was there before is decided once, with the first answer; the next one waits."""
+    monkeypatch.setattr(Tide, "says", asyncio.Queue(), raising=False)
+    done: asyncio.Queue[Instruction] = asyncio.Queue()
+    config = decode(configuration(profile(plugins={"multiPoint": {"enabled": [{"name": "Tide"}]}})))
+    frameworks = build(config, {**IN_TREE, "Tide": Tide})
+
+    async def until(kind: type[Instruction]) -> Any:
+        while not isinstance(found := await done.get(), kind):
+            assert not isinstance(found, Failed)
+        return found
+
+    async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
+
+        async def put(made: Any) -> None:
+            path = "/api/v1/nodes" if made["kind"] == "Node" else "/api/v1/namespaces/default/pods"
+            await client.create(path, msgspec.json.encode(made))
+
+        for made in (node("n"), pod("early")):
+            await put(made)
+        scheduler = Scheduler(client, frameworks, config, observe=done.put_nowait)
+        first = scheduler.sources.first
+
+        async def listed() -> None:
+            """All lists are in, and nothing is decided yet."""
+            Tide.says.put_nowait(7)
+            await first()
+
+        monkeypatch.setattr(scheduler.sources, "first", listed)
+        running = asyncio.create_task(scheduler.run())
+        async with asyncio.timeout(60):
+            assert (await until(Bind)).pod.name == "early"
+            source = frameworks["berth"].profile.sources["Tide", "tide"]
+            source.set(0)
+            await put(pod("late"))
+            assert "the tide is low" in (await until(Failed)).message
+            Tide.says.put_nowait(8)
+            assert (await until(Bind)).pod.name == "late"
+        scheduler.stop()
+        await running
