@@ -245,7 +245,7 @@ class _Trial:
         for key in about.get("annotations") or () if kind in read else ():
             assert key in read[kind] or any(own in key for own in _OWN_ANNOTATIONS), (
                 f"{kind} {about['name']} has the annotation {key}, which {self.name} does not declare: "
-                f"reads = Reads({kind.lower()}_annotations=({key!r},))"
+                f'reads = Reads({kind.lower()}_annotations=("{key}",))'
             )
 
     def settle(self) -> None:
