@@ -56,7 +56,13 @@ def evictor(
         bool, Option(help="Evict pods without a controller too, though nobody creates them again.")
     ] = False,
     namespace: Annotated[
-        str, Option("-n", "--namespace", help="The namespace of the Lease. Default: the context's.")
+        str,
+        Option(
+            "-n",
+            "--namespace",
+            help="The namespace of the Lease. Default, as for berth run: in a pod its own, otherwise berth, or the "
+            "context's where there is none of that name.",
+        ),
     ] = "",
     lease: Annotated[
         str, Option(help="The name of the Lease: of all replicas, the one that holds it evicts.")
@@ -83,6 +89,7 @@ def evictor(
     options = dict(locals())
     # Heavy imports wait until the command is known, so that the others start at once.
     from scheduler.cli.errors import FOUND, InputError, complain
+    from scheduler.cli.given import unfetched
     from scheduler.cli.inputs import profiles, world
     from scheduler.engine.eviction.settings import OWNER_BACKOFF_MOST, Settings
     from scheduler.framework.profiles import annotated
@@ -115,6 +122,7 @@ def evictor(
         field, _, what = str(error).partition(": ")
         raise InputError(f"--{_OPTIONS.get(field, field.replace('_', '-'))}: {what}") from None
     settings, frameworks = profiles(config)
+    complain(unfetched(frameworks))
     path = kubeconfig or settings.client_connection.kubeconfig or None
     if dry_run:
         from scheduler.cli.history import past
@@ -137,9 +145,8 @@ def evictor(
     from scheduler.service.run import run_service
 
     connection = connect(path, context)
-    ours = namespace or connection.namespace or "default"
     kept = keep_promises(
-        connection, frameworks, careful, namespace=ours, lease=lease, listen=listen, limits=settings.limits
+        connection, frameworks, careful, namespace=namespace, lease=lease, listen=listen, limits=settings.limits
     )
     return run_service(kept)
 

@@ -11,6 +11,7 @@ from scheduler.cli.inputs import documents, judged, named, profiles, world
 from scheduler.framework.config import SchedulerConfiguration
 from scheduler.framework.profiles import annotated
 from scheduler.framework.runtime import Framework
+from scheduler.framework.status import shown as as_shown
 from scheduler.model.kinds import Decoder
 from scheduler.model.limits import LIMITS
 from scheduler.plugins.taint_toleration import TaintToleration
@@ -70,8 +71,18 @@ def given(
         from scheduler.cli.live import listed
 
         there, where, usual = listed(path, context, decoder, classes=classes, timeout=timeout)
+    complain(unfetched(frameworks))
     complain([*there.problems[:_PROBLEMS], *_of_no_namespace(held, there, where, usual)])
     return Given(settings, frameworks, there, where, usual, held, path)
+
+
+def unfetched(frameworks: Mapping[str, Framework]) -> list[str]:
+    """Which sources of plugins have no value here, where nothing is fetched, and what counts instead."""
+    sources = {key: one for framework in frameworks.values() for key, one in framework.profile.sources.items()}
+    return [
+        f"source {name} of plugin {plugin} is not fetched here, its default counts: {as_shown(one.default)}"
+        for (plugin, name), one in sources.items()
+    ]
 
 
 def _of_no_namespace(files: Mapping[str, Sequence[Document]], world: World, where: str, usual: str) -> Iterator[str]:

@@ -9,8 +9,10 @@ from typing import Annotated
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from scheduler.cli.errors import FOUND, InputError, complain
+from scheduler.cli.given import unfetched
 from scheduler.cli.inputs import profiles
 from scheduler.cli.options import ConfigFile, Context, Kubeconfig, RequestTimeout, SchedulerName, seconds
 from scheduler.cli.output import Output, as_json, replaceable, yaml_of
@@ -109,12 +111,13 @@ def _profile(config: str | None, scheduler: str | None, of: str) -> tuple[Framew
     if settings.extenders:
         addresses = ", ".join(extender.url_prefix for extender in settings.extenders)
         complain([f"HTTP extenders are not asked here, and may reject nodes or change scores: {addresses}"])
+    complain(unfetched(frameworks))
     # Pods name the other scheduler, and are to be read as this profile reads its own.
-    modes = annotated(frameworks)
-    name = framework.profile.name
+    read = annotated(frameworks)
+    modes, name = read.affinity, framework.profile.name
     return (
         framework,
-        Decoder({**modes, of: modes[name]} if name in modes else modes, limits=settings.limits),
+        Decoder(replace(read, affinity={**modes, of: modes[name]}) if name in modes else read, limits=settings.limits),
         (settings.client_connection.kubeconfig or None),
     )
 

@@ -11,7 +11,7 @@ from scheduler.engine.instructions import CancelCall, Carries, RunCall
 from scheduler.engine.stimuli import CallEnded, CallFailed, Stimulus
 from scheduler.framework.binding import Call
 from scheduler.framework.durations import text
-from scheduler.framework.guard import described
+from scheduler.framework.guard import Guard, described
 from scheduler.framework.status import PluginError
 from scheduler.telemetry.ration import Ration
 
@@ -55,7 +55,7 @@ class Calls:
         limit = asyncio.timeout(call.seconds)
         try:
             async with limit:
-                answer = await _Guarded(call)
+                answer = await Guarded(call.guard, call.plugin, call.point, call.start)
         except PluginError as error:
             self._failed(call, error.text)
         except asyncio.CancelledError as error:
@@ -75,23 +75,25 @@ class Calls:
         self._answer(CallFailed(call.pod.uid, call, message))
 
 
-class _Guarded:
+class Guarded:
     """Steps through a coroutine under its profile's guard, so that a step that blocks is seen, as at pure points."""
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    def __init__(self, guard: Guard, plugin: Any, point: str, start: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._guard = guard
+        self._plugin = plugin
+        self._point = point
+        self._start = start
 
     def __await__(self) -> Generator[Any, Any, Any]:
         """The coroutine's result.
 
         Raises PluginError for whatever it raises.
         """
-        call = self._call
-        coroutine: Coroutine[Any, Any, Any] = call.guard(call.plugin, call.start)
+        coroutine: Coroutine[Any, Any, Any] = self._guard(self._plugin, self._start)
         resume: Callable[[], Any] = partial(coroutine.send, None)
         while True:
-            step = _Step(resume, call.point)
-            awaited = call.guard(call.plugin, step)
+            step = _Step(resume, self._point)
+            awaited = self._guard(self._plugin, step)
             if step.ended:
                 if step.error is not None:
                     raise step.error

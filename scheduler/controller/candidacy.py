@@ -5,6 +5,7 @@ from scheduler.framework.durations import seconds
 from scheduler.kube.candidate import Candidate
 from scheduler.kube.client import Client
 from scheduler.kube.config import IN_CLUSTER
+from scheduler.kube.connection import Connection
 from scheduler.kube.lease import DURATION, RENEW_DEADLINE, RETRY
 from scheduler.kube.schedulers import SCHEDULERS
 from scheduler.service.election import candidate
@@ -14,12 +15,15 @@ HOME = "berth"
 such namespace, the context's is taken."""
 
 
-def lease_namespace(client: Client, config: SchedulerConfiguration) -> tuple[str, str]:
-    """The namespace of the Lease, and the one to use if that does not exist."""
-    wanted, own = config.leader_election.resource_namespace, client.connection.namespace
-    if wanted or client.connection.source == IN_CLUSTER:
-        return wanted or own, ""
-    return HOME, own
+def lease_namespace(connection: Connection, wanted: str) -> tuple[str, str]:
+    """The namespace of the Lease, and the one to use if that does not exist. `wanted`: what the user says, if anything.
+
+    One default for the scheduler and the evictor: two that each took another namespace would both be leaders.
+    """
+    own = connection.namespace
+    if wanted or connection.source == IN_CLUSTER:
+        return wanted or own or "default", ""
+    return HOME, own or "default"
 
 
 def candidacy(client: Client, config: SchedulerConfiguration) -> Candidate | None:
@@ -27,7 +31,7 @@ def candidacy(client: Client, config: SchedulerConfiguration) -> Candidate | Non
     wanted = config.leader_election
     if not wanted.leader_elect:
         return None
-    namespace, otherwise = lease_namespace(client, config)
+    namespace, otherwise = lease_namespace(client.connection, wanted.resource_namespace)
     elector = candidate(
         client,
         namespace,

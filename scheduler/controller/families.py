@@ -295,6 +295,18 @@ RELOAD_OK = Family(
     "gauge",
     "1 if the configuration was never reloaded or the last reload succeeded, 0 if the last reload failed.",
 )
+SOURCE_AGE = Family(
+    "berth_plugin_source_age_seconds",
+    "gauge",
+    "Seconds since a source of a plugin was refreshed. Absent while its default counts.",
+    ("profile", "plugin", "source"),
+)
+SOURCE_REFRESHES = Family(
+    "berth_plugin_source_refreshes_total",
+    "counter",
+    "Questions to a source of a plugin, by result: success or error.",
+    ("profile", "plugin", "source", "result"),
+)
 DIFFERENCES = Family(
     "berth_cache_differences",
     "gauge",

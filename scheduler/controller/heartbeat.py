@@ -28,7 +28,8 @@ def heartbeat(client: Client, config: SchedulerConfiguration) -> Elector | None:
     wanted = config.leader_election
     if wanted.leader_elect:
         return None
-    (namespace, otherwise), name = lease_namespace(client, config), wanted.resource_name + SUFFIX
+    namespace, otherwise = lease_namespace(client.connection, wanted.resource_namespace)
+    name = wanted.resource_name + SUFFIX
 
     def problem(said: str) -> None:
         log.warning(

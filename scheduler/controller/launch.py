@@ -6,6 +6,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from scheduler.controller.bindings import TAKEN
 from scheduler.controller.candidacy import candidacy
 from scheduler.controller.comparer import Comparer
 from scheduler.controller.heartbeat import beat, heartbeat
@@ -55,7 +56,7 @@ async def schedule(
         scheduler = Scheduler(client, frameworks, config, seed=seed, elector=elector, verify=verify)
         reloader = Reloader(scheduler, elector or sign, config, files.path, files.load)
         comparer = Comparer(client, scheduler)
-        rivals = Rivals(client, elector or sign, config)
+        rivals = Rivals(client, elector or sign, config, lambda: scheduler.writer.bindings.failures[TAKEN])
         await until_told(
             scheduler.run,
             client,

@@ -16,10 +16,13 @@ from scheduler.engine.instructions import (
     Verified,
     VictimsChosen,
 )
+from scheduler.framework.status import PluginError
 from scheduler.framework.verify import Summary
 from scheduler.telemetry.ration import Ration
 
 log = structlog.get_logger("scheduler")
+
+FETCH = "Fetch"
 
 
 class Reports:
@@ -52,6 +55,14 @@ class Reports:
         error = misbehaved.error
         where = {"plugin": error.plugin, "point": error.point, "pod": misbehaved.pod.key}
         self._misbehaved.write((error.plugin, error.point), log.error, "plugin failed", **where, error=error.text)
+
+    def plugin_failed(self, error: PluginError) -> None:
+        """Log the line of a third-party plugin that raised, at any point: whose pod it was, another line says."""
+        if error.point == FETCH:
+            return  # of a source; that is said once, where it is refreshed
+        kind = (error.plugin, error.point, error.at)
+        facts = {"plugin": error.plugin, "point": error.point, "at": error.at}
+        self._misbehaved.write(kind, log.error, "a plugin raised an exception", **facts, error=error.text)
 
     def verified(self, verified: Verified) -> None:
         """Two lines for a difference: what differs, and what a bug report needs. Nothing if there is none."""

@@ -1,7 +1,8 @@
-"""Other live schedulers that serve the same pods, found by their Leases.
+"""Other live schedulers that serve the same pods, found by their Leases, or by the Bindings that they post first.
 
 Two that hold one Lease take turns. Two with a Lease each (a scheduler in a shell, and one of the chart in another
-namespace) both decide about every pod: each binds what the other has not seen, and nodes are filled twice.
+namespace) both decide about every pod: each binds what the other has not seen, and nodes are filled twice. A scheduler
+without a Lease of this kind shows itself only by pods that it binds before us.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from scheduler.telemetry.ration import Ration
 LOOK_SECONDS = 60.0
 PAGE, PAGES = 50, 40
 """Leases of one answer, and answers of one look: whoever may write Leases has no more than these read."""
+TAKEN = 3
+"""If so many pods were bound by somebody else between two looks, and so many between the two before, it is said. After
+a change of leaders there may be some, too, for less than a minute."""
 MOST = 20
 """Rivals that are told at once."""
 _NOT_NODES = "metadata.namespace!=kube-node-lease"
@@ -44,19 +48,28 @@ _page = msgspec.json.Decoder(_Page)
 
 
 class Rivals:
-    """Looks for them now and then, and says which there are. `own` holds our Lease."""
+    """Looks for them now and then, and says which there are. `own` holds our Lease.
+
+    `taken`: how many pods that we wanted to bind were bound already.
+    """
 
     def __init__(
         self,
         client: Client,
         own: Elector | None,
         config: SchedulerConfiguration,
+        taken: Callable[[], int] = lambda: 0,
         *,
         clock: Callable[[], float] = boottime,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.found: dict[str, list[str]] = {}
         """Lease (namespace/name) → the schedulerNames that it has in common with us."""
+        self.contested = 0
+        """Pods that somebody else bound first between the last two looks, if it was so before, too; otherwise 0."""
+        self._taken = taken
+        self._taken_before = 0
+        self._lost = 0
         self._client = client
         self._own = own
         self._names = frozenset(profile.scheduler_name or "" for profile in config.profiles)
@@ -74,6 +87,7 @@ class Rivals:
 
     async def look(self) -> None:
         """Look once; what is new is logged."""
+        self._compare()
         try:
             there = await self._of_others()
         except (ApiError, Unreachable, *MALFORMED) as error:
@@ -106,9 +120,21 @@ class Rivals:
             query["continue"] = page.metadata.next
         return found
 
+    def _compare(self) -> None:
+        taken = self._taken()
+        before, self._lost = self._lost, taken - self._taken_before
+        self._taken_before = taken
+        was = self.contested
+        self.contested = self._lost if min(before, self._lost) >= TAKEN else 0
+        if self.contested and not was:
+            said = "pods are bound by somebody else first: another scheduler may serve the same schedulerName"
+            log.warning(said, pods=before + self._lost, seconds=2 * LOOK_SECONDS, serves=sorted(self._names))
+
     def notes(self) -> dict[str, str]:
         """Warnings for /readyz?verbose."""
         said = [f"the holder of the Lease {key} serves {', '.join(names)}, too" for key, names in self.found.items()]
+        if self.contested:
+            said.append(f"somebody else bound {self.contested} pods first in the last {LOOK_SECONDS:.0f} s")
         return {"rivals": "; ".join(said)} if said else {}
 
     def _is_of_others(self, lease: Lease) -> bool:

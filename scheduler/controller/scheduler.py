@@ -19,6 +19,7 @@ from scheduler.controller.originals import Originals
 from scheduler.controller.refusals import Refusals
 from scheduler.controller.reports import Reports
 from scheduler.controller.sight import STALE_SECONDS
+from scheduler.controller.sources import Sources
 from scheduler.controller.unshown_claims import UnshownClaims
 from scheduler.controller.watchdog import Watchdog
 from scheduler.controller.writer import Writer
@@ -65,12 +66,6 @@ def _shown_whole(extenders: Iterable[Extender]) -> list[str]:
     """The kinds of which extenders get whole objects. Not nodes, if all extenders cache the nodes themselves."""
     kinds = ["Pod"] if extenders else []
     return [*kinds, "Node"] if any(not extender.node_cache_capable for extender in extenders) else kinds
-
-
-def _hear_signals(frameworks: Mapping[str, Framework]) -> None:
-    """The event loop handles SIGINT and SIGTERM, so a KeyboardInterrupt out of a plugin is the plugin's own failure."""
-    for framework in frameworks.values():
-        framework.guard.uninterrupted = True
 
 
 class Scheduler:
@@ -121,14 +116,16 @@ class Scheduler:
         name = f"berth-{machine.name}"
         self.writer = Writer(client, self.receive, name, machine=machine, view=lambda: self.sight)
         self.calls = Calls(self.receive)
+        self.sources = Sources(frameworks, self.receive, machine.monotonic)
+        self._reports = Reports(lambda: self.sight.check_soon())
         self.carries = {
             **self.writer.carries,
             **self.calls.carries,
             **self.extenders.carries,
-            **Reports(lambda: self.sight.check_soon()).carries,
+            **self._reports.carries,
         }
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
-        _hear_signals(frameworks)
+        self._hear_plugins(frameworks)
         self.refusals = Refusals(lambda: self.engine.queue.frameworks)
         self.watch = ClusterWatch(
             client,
@@ -157,7 +154,7 @@ class Scheduler:
         Raises LeaseLostError, in a group, when it was the leader and lost the Lease; writes in progress are cancelled.
         """
         async with asyncio.TaskGroup() as tasks:
-            works = (*self.watch.work(), self._unshown.run(), self._compare_claims())
+            works = (*self.watch.work(), self._unshown.run(), self._compare_claims(), self.sources.run())
             following = [tasks.create_task(work) for work in works]
             self.blocks.start()
             try:
@@ -233,9 +230,16 @@ class Scheduler:
         )
         self.meter.follow(frameworks)
         self.watchdog.follow(framework.guard for framework in frameworks.values())
-        _hear_signals(frameworks)
+        self._hear_plugins(frameworks)
+        self.sources.follow(frameworks)
         self.watch.follow(frameworks, config.limits, anew=anew)
         self._awake.set()
+
+    def _hear_plugins(self, frameworks: Mapping[str, Framework]) -> None:
+        for framework in frameworks.values():
+            # The event loop handles SIGINT and SIGTERM: a KeyboardInterrupt out of a plugin is the plugin's failure.
+            framework.guard.uninterrupted = True
+            framework.guard.failed = self._reports.plugin_failed
 
     async def wait_synced(self) -> None:
         """Return once the first lists are in and scheduling has begun."""
@@ -252,6 +256,7 @@ class Scheduler:
         while not self._stopping and self.watch.awaited():
             await self.wait(0.05 if self._inbox else _IDLE_SECONDS)
             await self._apply_inbox()
+        await self.sources.first()
         await self._apply_inbox()
         if self._stopping:
             return

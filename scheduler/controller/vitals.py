@@ -42,7 +42,7 @@ def endpoints(
     return Endpoints(
         live=vitals.live(),
         ready=vitals.ready(),
-        notes=lambda: {**reloader.notes(), **rivals.notes()},
+        notes=lambda: {**reloader.notes(), **rivals.notes(), **scheduler.sources.notes()},
         instruments=vitals.instruments,
         configuration=vitals.configuration,
         lookups={PATH: Storyteller(scheduler, elector).answer},
@@ -133,6 +133,7 @@ class _Vitals:
             Asked(families.RETRIES, lambda: {(str(code),): float(n) for code, n in self._client.retries.items()}),
         ]
         found += self._reloader.instruments()
+        found += scheduler.sources.instruments()
         if self._comparer.found is not None:
             found.append(Asked(families.DIFFERENCES, lambda: {(): float(self._comparer.found or 0)}))
         if self._elector is not None:

@@ -39,6 +39,8 @@ def node_changes(old: Node | None, new: Node) -> ClusterEvent:
         event |= ClusterEvent.NODE_ALLOCATABLE
     if old.features != new.features:
         event |= ClusterEvent.NODE_FEATURES
+    if old.annotations != new.annotations:
+        event |= ClusterEvent.NODE_ANNOTATIONS
     return event
 
 
@@ -46,6 +48,8 @@ def placed_pod_changes(old: Pod, new: Pod) -> ClusterEvent:
     """The events for a change of a placed pod that may help others."""
     event = ClusterEvent.NOTHING
     if old.labels is not new.labels and old.labels != new.labels:
+        event |= ClusterEvent.POD_LABELS
+    if old.shape is not new.shape and old.annotations != new.annotations:
         event |= ClusterEvent.POD_LABELS
     if _shrunk(old.shape.requests, new.shape.requests):
         event |= ClusterEvent.POD_SHRUNK
@@ -79,8 +83,10 @@ def _shape_changes(old: PodShape, new: PodShape) -> ClusterEvent:
 
 
 def _same_wants(one: PodShape, other: PodShape) -> bool:
-    """Whether two shapes ask for the same affinity."""
+    """Whether two shapes ask for the same affinity, and say the same to plugins by annotation."""
     if (one.node_selector, one.annotation_problem) != (other.node_selector, other.annotation_problem):
+        return False
+    if one.annotations != other.annotations:
         return False
     return _terms(one) == _terms(other)
 

@@ -40,6 +40,7 @@ from scheduler.engine.stimuli import (
     OfBindingCycle,
     PostFilterWriteFailed,
     Put,
+    Refreshed,
     Stimulus,
     TakenOut,
     TakingOut,
@@ -280,6 +281,8 @@ class Engine:
             case TakenOut(uid, written):
                 self.cluster.devices.taken_out(uid, written)
                 self.binding.happens(uid, Event.OBJECT_CHANGED, None, now)
+            case Refreshed(profile, plugin):
+                wakes.for_source(self.queue, profile, plugin, now)
             case Broke(message):
                 self._scheduling.broke(message, now)
             case Tick():

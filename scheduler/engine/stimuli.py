@@ -156,6 +156,13 @@ class VictimStays(Struct, frozen=True):
     victim: Pod
 
 
+class Refreshed(Struct, frozen=True):
+    """A source of a plugin has another value."""
+
+    profile: str
+    plugin: str
+
+
 class Cycle(Struct, frozen=True):
     """Schedule the next pod of the active queue."""
 
@@ -183,6 +190,7 @@ Stimulus = (
     | TakingOut
     | TakenOut
     | VictimStays
+    | Refreshed
     | Cycle
     | Broke
     | Tick

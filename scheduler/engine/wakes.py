@@ -54,6 +54,15 @@ def for_any_room(queue: Queue, cluster: Cluster, row: int, now: float) -> None:
     queue.wake(ClusterEvent.POD_GONE, always, now, room_on(cluster, row), real=False)
 
 
+def for_source(queue: Queue, profile: str, name: str, now: float) -> None:
+    """A source of a profile's plugin has another value: only pods that this plugin rejected may fit now."""
+
+    def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
+        return plugin.name == name and framework.profile.name == profile
+
+    queue.wake(ClusterEvent.SOURCE, helps, now)
+
+
 def for_object(
     queue: Queue,
     event: ClusterEvent,

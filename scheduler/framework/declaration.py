@@ -10,7 +10,8 @@ from msgspec import Struct
 from scheduler.framework.binding_plugins import ASYNC_POINTS, LONGEST_LIMIT
 from scheduler.framework.events import NODE_EVENTS, OTHER_EVENTS, POD_EVENTS, ClusterEvent
 from scheduler.framework.normalize import Normalizer
-from scheduler.framework.plugin import NODE, OWN_STATE, PODS_ELSEWHERE, PODS_HERE, POINTS, DependsOn, Plugin
+from scheduler.framework.plugin import NODE, OWN_STATE, PODS_ELSEWHERE, PODS_HERE, POINTS, SOURCES, DependsOn, Plugin
+from scheduler.framework.reads import Reads
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.status import shown
 from scheduler.model.annotated import MODES
@@ -47,7 +48,10 @@ _METHODS = (
     *HINTS,
     *_EXPLAINING,
 )
-_OPTIONS = ("further_orders", "composite_groups", "reservation", "annotated_affinity", "required_during_execution")
+_OPTIONS = (
+    *("reads", "further_orders", "composite_groups", "reservation", "annotated_affinity"),
+    "required_during_execution",
+)
 """What a plugin may also set in `__init__`, by its arguments."""
 _DATA = (
     *("name", "Args", "depends_on", "normalize", "events", "time_limit", "for_groups", "only_preempts"),
@@ -64,7 +68,6 @@ _FORMERLY = {
     "reads_other_rows": "looks_elsewhere",
     "concerns": "skips",
     "speaks_at": "skips",
-    "reads": "signature",
     "passes": "filter_one",
     "passes_on": "filter_one",
     "score_on": "score_one",
@@ -162,8 +165,9 @@ def problems_of(plugin_class: Any, name: str) -> list[str]:
 
 def problems_of_options(plugin: Any) -> list[str]:
     """What is wrong with the options that a plugin has set, a line each."""
-    orders, reservation = plugin.further_orders, plugin.reservation
+    orders, reservation, reads = plugin.further_orders, plugin.reservation, plugin.reads
     wanted = {
+        "reads": (isinstance(reads, Reads), "a Reads"),
         "further_orders": (type(orders) is int and orders >= 0, "a number of orders"),
         "composite_groups": (isinstance(plugin.composite_groups, bool), "True or False"),
         "reservation": (isinstance(reservation, Reservation | None), "a Reservation or None"),
@@ -175,6 +179,10 @@ def problems_of_options(plugin: Any) -> list[str]:
         for name, (right, want) in wanted.items()
         if not right
     ]
+    if isinstance(reads, Reads):
+        problems += reads.problems()
+        if reads.sources and plugin.depends_on and not plugin.depends_on & SOURCES:
+            problems.append("it reads sources, and depends_on does not name SOURCES: old results would be used")
     return problems + (reservation.check("its reservation") if isinstance(reservation, Reservation) else [])
 
 
@@ -239,7 +247,7 @@ def _data_problems(plugin_class: type[Plugin], own_normalize: bool) -> list[str]
         wrong("Args", "a msgspec.Struct class")
     depends_on: Any = plugin_class.depends_on
     if depends_on is not None and not isinstance(depends_on, DependsOn):
-        wrong("depends_on", "of NODE, PODS_HERE, PODS_ELSEWHERE, OTHER_NODES, VOLUMES, DEVICES, OWN_STATE or ANYTHING")
+        wrong("depends_on", f"of {', '.join(flag.name or '' for flag in DependsOn)} or ANYTHING")
     normalize: Any = plugin_class.normalize
     if own_normalize and not callable(normalize):
         wrong("normalize", "MAXIMUM, MAXIMUM_REVERSED, MIN_MAX or a method")
@@ -263,7 +271,8 @@ def _missing(plugin_class: type[Plugin], methods: frozenset[str]) -> list[str]:
     if asked and not depends_on:
         problems.append(
             f"it has {' and '.join(asked)}, and depends_on does not say what the answers depend on: "
-            "NODE, PODS_HERE, PODS_ELSEWHERE, OTHER_NODES, VOLUMES, DEVICES, OWN_STATE, several of them, or ANYTHING"
+            "NODE, PODS_HERE, PODS_ELSEWHERE, OTHER_NODES, VOLUMES, DEVICES, OWN_STATE, SOURCES, several of them, or "
+            "ANYTHING"
         )
     if not asked and depends_on:
         problems.append("it has depends_on, and neither filter nor score")

@@ -12,11 +12,13 @@ class ClusterEvent(Flag):
     NODE_ALLOCATABLE = auto()
     NODE_FEATURES = auto()
     """What a node's kubelet declares that it can do."""
+    NODE_ANNOTATIONS = auto()
+    """Annotations of a node that a plugin reads."""
     NODE_GONE = auto()
     POD_PLACED = auto()
     """A pod arrived on a node (bound by anyone)."""
     POD_LABELS = auto()
-    """A placed pod's labels changed."""
+    """A placed pod's labels changed, or annotations of it that a plugin reads."""
     POD_SHRUNK = auto()
     """A placed pod asks for less than before."""
     POD_GONE = auto()
@@ -57,8 +59,10 @@ class ClusterEvent(Flag):
     DEVICE_CLASS_UPDATED = auto()
     KEPT_ROOM_GONE = auto()
     """Room is kept for a pod group no longer. No hint is asked: it may help every pod that had to stay away."""
+    SOURCE = auto()
+    """Another value came from one of the plugin's own sources. No hint is asked."""
     NOTHING = 0
-    NODE = NODE_ADDED | NODE_LABELS | NODE_TAINTS | NODE_ALLOCATABLE | NODE_FEATURES
+    NODE = NODE_ADDED | NODE_LABELS | NODE_TAINTS | NODE_ALLOCATABLE | NODE_FEATURES | NODE_ANNOTATIONS
     VOLUME = VOLUME_ADDED | VOLUME_UPDATED
     CLAIM = CLAIM_ADDED | CLAIM_UPDATED
     STORAGE_CLASS = STORAGE_CLASS_ADDED | STORAGE_CLASS_UPDATED
@@ -96,6 +100,7 @@ LABELS = {
     ClusterEvent.NODE_TAINTS: "NodeTaintUpdate",
     ClusterEvent.NODE_ALLOCATABLE: "NodeAllocatableUpdate",
     ClusterEvent.NODE_FEATURES: "NodeDeclaredFeatureUpdate",
+    ClusterEvent.NODE_ANNOTATIONS: "NodeAnnotationUpdate",
     ClusterEvent.NODE_GONE: "NodeDelete",
     ClusterEvent.POD_PLACED: "AssignedPodAdd",
     ClusterEvent.POD_LABELS: "AssignedPodUpdate",
@@ -124,5 +129,6 @@ LABELS = {
     ClusterEvent.DEVICE_CLASS_ADDED: "DeviceClassAdd",
     ClusterEvent.DEVICE_CLASS_UPDATED: "DeviceClassUpdate",
     ClusterEvent.KEPT_ROOM_GONE: "KeptRoomDelete",
+    ClusterEvent.SOURCE: "SourceUpdate",
 }
 """Event labels as kube-scheduler's metrics spell them."""

@@ -25,6 +25,9 @@ Check = Callable[[Any, tuple[Any, ...]], str]
 class Foreign:
     """A third-party plugin. Its points are checked; everything else is the plugin's own."""
 
+    foreign = True
+    """Its exceptions are told with file and line."""
+
     def __init__(self, plugin: Any) -> None:
         self.name: str = plugin.name
         self.declaration = declaration_of(type(plugin))
@@ -51,6 +54,8 @@ class Foreign:
             return answer
 
         ask.__name__ = point
+        # The line that is told when an answer is refused.
+        ask.__wrapped__ = method  # type: ignore[attr-defined]
         return ask
 
     def _guarded(self, ask: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,8 +4,10 @@ A pure room has no clock, so nothing here ends a plugin that does not return. A 
 `Guard.running` from another thread and raises `Overdue` in the thread in which the plugin runs.
 """
 
+import inspect
 import sys
 from collections.abc import Callable
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -45,7 +47,7 @@ def point_name(call: PluginCall) -> str:
 class Guard:
     """Asks the plugins of one profile, one at a time; a plugin may ask others in turn (preemption the filters)."""
 
-    __slots__ = ("effort", "running", "spans", "timed", "uninterrupted")
+    __slots__ = ("effort", "failed", "running", "spans", "timed", "uninterrupted")
 
     def __init__(self) -> None:
         self.effort = Effort()
@@ -56,6 +58,8 @@ class Guard:
         """Makes the calls while a shell measures: `timed(plugin, point, …)` returns what `point(…)` returns."""
         self.spans: Spans | None = None
         """Measures PreEnqueue, Permit and PostBind, if a shell wants that."""
+        self.failed: Callable[[PluginError], None] | None = None
+        """Hears of each exception of a third-party plugin, if a shell wants that."""
         self.running: PluginCall | None = None
         """The call that is being made."""
 
@@ -75,11 +79,29 @@ class Guard:
                 raise SliceOver from error
             if isinstance(error, KeyboardInterrupt) and not self.uninterrupted:
                 raise
-            if isinstance(error, Overdue):
-                raise PluginError(plugin.name, str(error), point_name(asked)) from None
-            raise PluginError(plugin.name, described(error), point_name(asked)) from error
+            overdue = isinstance(error, Overdue)
+            at = place_of(error, point) if getattr(plugin, "foreign", False) else ""
+            told = PluginError(plugin.name, str(error) if overdue else described(error), point_name(asked), at)
+            if at and self.failed is not None:
+                self.failed(told)
+            raise told from None if overdue else error
         finally:
             self.running = before
+
+
+def place_of(error: BaseException, point: Callable[..., Any]) -> str:
+    """file:line of a third-party plugin's own code that raised, or whose answer was refused; empty: not known."""
+    frames = [
+        (frame.f_globals.get("__name__", "").partition(".")[0], frame, line)
+        for frame, line in walk_tb(error.__traceback__)
+    ]
+    package = next((name for name, _, _ in frames if name != "scheduler" and name not in sys.stdlib_module_names), None)
+    if package is not None:
+        # What it calls may raise, in json or NumPy: the line that an author looks for is the plugin's.
+        _, frame, line = next(one for one in reversed(frames) if one[0] == package)
+        return f"{frame.f_code.co_filename}:{line}"
+    code = getattr(inspect.unwrap(point), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
 def described(error: BaseException) -> str:

@@ -19,6 +19,7 @@ from scheduler.framework.decision import Decision, Rejected, Rows
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.placement import Assignment, Placement, Running
+from scheduler.framework.reads import NOTHING, Reads
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.spare import Spare
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections
@@ -74,6 +75,8 @@ class DependsOn(Flag):
     """Resource claims, slices, device classes and taint rules."""
     OWN_STATE = auto()
     """State that the plugin keeps from pod to pod."""
+    SOURCES = auto()
+    """The values of the plugin's sources."""
 
 
 NODE = DependsOn.NODE
@@ -83,6 +86,7 @@ OTHER_NODES = DependsOn.OTHER_NODES
 VOLUMES = DependsOn.VOLUMES
 DEVICES = DependsOn.DEVICES
 OWN_STATE = DependsOn.OWN_STATE
+SOURCES = DependsOn.SOURCES
 ANYTHING = ~DependsOn(0)
 """For a plugin whose answers may depend on anything: it is asked about all nodes each time."""
 
@@ -180,6 +184,8 @@ class Plugin:
     for_groups: ClassVar[bool] = False
     """Its `pre_enqueue` goes by the pod's group: it is asked about pods of groups only, after all other plugins, and
     again when the group's object or the number of its pods changes, instead of by `events`."""
+    reads: Reads = NOTHING
+    """Annotations and sources that it reads."""
     further_orders: int = 0
     """In how many other orders the pods of a group are tried after kube-scheduler's own has failed. If several plugins
     of a profile say a number, the largest one counts."""

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from scheduler.framework.plugin import Plugin
+from scheduler.framework.reads import Source
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.sampling import ALL_NODES
 from scheduler.model.annotated import Mode
@@ -35,6 +36,11 @@ class Profile:
         return {plugin.name: plugin for plugins in self.points.values() for plugin in plugins}
 
     # -- what any of its plugins may ask for -------------------------------------------------------------------------
+
+    @cached_property
+    def sources(self) -> Mapping[tuple[str, str], Source[Any]]:
+        """(plugin, source) → each source of its plugins."""
+        return {(name, one.name): one for name, plugin in self.by_name.items() for one in plugin.reads.sources}
 
     @cached_property
     def further_orders(self) -> int:

@@ -17,7 +17,7 @@ from scheduler.framework.plugin import POINTS
 from scheduler.framework.profile import Profile
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import ALL_NODES
-from scheduler.model.annotated import Mode
+from scheduler.model.annotated import AnnotationsRead
 from scheduler.model.fields import nearest
 
 DEFAULT_MULTI_POINT = (
@@ -91,10 +91,15 @@ def build(config: SchedulerConfiguration, registry: Mapping[str, Any]) -> dict[s
     return frameworks
 
 
-def annotated(frameworks: Mapping[str, Framework]) -> dict[str, Mode]:
-    """schedulerName → mode of the profiles that read affinity by annotation, as `model.kinds.Decoder` wants it."""
+def annotated(frameworks: Mapping[str, Framework]) -> AnnotationsRead:
+    """The annotations that these profiles read, as `model.kinds.Decoder` wants it."""
     modes = ((name, framework.profile.annotated_affinity) for name, framework in frameworks.items())
-    return {name: mode for name, mode in modes if mode is not None}
+    plugins = [plugin for framework in frameworks.values() for plugin in framework.profile.by_name.values()]
+    return AnnotationsRead(
+        {name: mode for name, mode in modes if mode is not None},
+        frozenset(key for plugin in plugins for key in plugin.reads.node_annotations),
+        frozenset(key for plugin in plugins for key in plugin.reads.pod_annotations),
+    )
 
 
 def build_profile(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Profile:

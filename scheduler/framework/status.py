@@ -79,13 +79,16 @@ class Narrow:
 class PluginError(Exception):
     """A plugin could not answer; the pod fails with this plugin's name and is tried again later."""
 
-    def __init__(self, plugin: str, text: str, point: str = "") -> None:
-        """`text` comes from the plugin: it may have any length and any content."""
+    def __init__(self, plugin: str, text: str, point: str = "", at: str = "") -> None:
+        """`text` comes from the plugin: it may have any length and any content. `at`: file:line, in full."""
         text = printable(text)
+        if at:
+            text = f"{text} ({at.rpartition('/')[2]})"
         super().__init__(f'running {point}{" " if point else ""}plugin "{plugin}": {text}')
         self.plugin = plugin
         self.text = text
         self.point = point
+        self.at = at
 
 
 def printable(text: str, most: int = LONGEST_TEXT) -> str:

@@ -20,6 +20,7 @@ from scheduler.framework.plugin import (
     PODS_ELSEWHERE,
     PODS_HERE,
     SKIPPABLE,
+    SOURCES,
     VOLUMES,
     DependsOn,
     FailedGroup,
@@ -30,6 +31,7 @@ from scheduler.framework.plugin import (
     Plugin,
     PostFilterResult,
 )
+from scheduler.framework.reads import Reads, Source
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.status import Narrow, Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.framework.waiting_pods import WaitingPod, WaitingPods
@@ -37,6 +39,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
 
 __all__ = [
@@ -53,10 +56,12 @@ __all__ = [
     "PODS_ELSEWHERE",
     "PODS_HERE",
     "SKIPPABLE",
+    "SOURCES",
     "VOLUMES",
     "Assignment",
     "AssumedPod",
     "BindResult",
+    "Bools",
     "Cluster",
     "ClusterEvent",
     "Decision",
@@ -68,6 +73,7 @@ __all__ = [
     "GroupPostFilterResult",
     "Hold",
     "Inquiry",
+    "Ints",
     "Narrow",
     "NoArgs",
     "Node",
@@ -79,12 +85,14 @@ __all__ = [
     "Pod",
     "PodShape",
     "PostFilterResult",
+    "Reads",
     "Reason",
     "Reject",
     "Rejections",
     "Reservation",
     "Rows",
     "Running",
+    "Source",
     "Unresolvable",
     "Unschedulable",
     "Wait",

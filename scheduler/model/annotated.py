@@ -6,9 +6,11 @@ names; `add`: both must hold. The API server has checked nothing of it, so it is
 terms are flat: `matchExpressions` stands beside `weight`, where the API has it in `preference`; both forms are read.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from scheduler.model import wire
 from scheduler.model.affinity import parse_affinity_term
@@ -20,6 +22,32 @@ AFFINITY = "scheduler.alpha.kubernetes.io/affinity"
 MODE = "podberth.dev/affinity-mode"
 Mode = Literal["replace", "add"]
 MODES: tuple[Mode, ...] = ("replace", "add")
+_NONE: frozenset[str] = frozenset()
+
+
+class AnnotationsRead(Struct, frozen=True):
+    """Which annotations a decoder keeps; it drops all others."""
+
+    affinity: Mapping[str, Mode] = {}
+    """schedulerName → what affinity by annotation does to its pods, unless a pod says so itself."""
+    of_nodes: frozenset[str] = _NONE
+    of_pods: frozenset[str] = _NONE
+    """Keys that plugins read (`framework.reads`)."""
+
+
+NOTHING_READ = AnnotationsRead()
+
+
+def kept(annotations: msgspec.Raw, keys: frozenset[str]) -> Mapping[str, str]:
+    """Those of the annotations that have one of these keys. Nothing is decoded where no key is among the bytes."""
+    text = bytes(annotations)
+    # A key may be written with its slash escaped, so what stands behind the slash is looked for.
+    if not any(wire.mentions(text, key.rpartition("/")[2].encode()) for key in keys):
+        return _NOTHING
+    return {key: value for key, value in wire.texts_decoder.decode(text).items() if key in keys}
+
+
+_NOTHING: Mapping[str, str] = {}
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _ALSO_REQUIRED = "requiredDuringSchedulingRequiredDuringExecution"

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 
 from scheduler.model import devices_parse, pod_group_parse, storage_parse, wire
-from scheduler.model.annotated import Mode
+from scheduler.model.annotated import NOTHING_READ, AnnotationsRead
 from scheduler.model.devices import DEVICE_KINDS, DeviceKind
 from scheduler.model.limits import LIMITS, Limits
 from scheduler.model.namespaced import Namespace, SelectingObject, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
-from scheduler.model.pod import BOUND, NO_MODES, Interner, Pod, parse_pod
+from scheduler.model.pod import BOUND, Interner, Pod, parse_pod
 from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, PodGroup
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
 
@@ -34,18 +34,18 @@ class Decoder:
     """
 
     def __init__(
-        self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND, *, limits: Limits = LIMITS
+        self, annotated: AnnotationsRead = NOTHING_READ, bound: int = BOUND, *, limits: Limits = LIMITS
     ) -> None:
-        self._annotated = dict(annotated)
+        self._annotated = annotated
         self._bound = bound
         self._limits = limits
         self.interner = Interner(annotated, bound, limits=limits)
 
-    def follow(self, annotated: Mapping[str, Mode], limits: Limits = LIMITS) -> bool:
-        """Read the affinity annotation for these profiles, and go by these limits, from now on; whether that is new."""
+    def follow(self, annotated: AnnotationsRead, limits: Limits = LIMITS) -> bool:
+        """Read these annotations, and go by these limits, from now on; whether that is a change."""
         if (self._annotated, self._limits) == (annotated, limits):
             return False
-        self._annotated, self._limits = dict(annotated), limits
+        self._annotated, self._limits = annotated, limits
         self.interner = Interner(annotated, self._bound, limits=self._limits)
         return True
 

@@ -21,6 +21,8 @@ class Node(Struct, gc=False):
     uid: str
     resource_version: str
     labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    """Those that a plugin of any profile reads (`framework.reads`)."""
     taints: Taints
     unschedulable: bool
     allocatable: Mapping[str, int]
@@ -90,6 +92,7 @@ def parse_node(node: wire.Node, interner: Interner) -> Node:
         uid=meta.uid,
         resource_version=meta.resource_version,
         labels=interner.labels(meta.labels),
+        annotations=interner.node_annotations(meta.annotations),
         taints=tuple(Taint(t.key, t.value or "", t.effect) for t in _taints_decoder.decode(taints)) if taints else (),
         unschedulable=node.spec.unschedulable,
         allocatable=allocatable,

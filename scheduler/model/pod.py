@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from scheduler.model import wire
-from scheduler.model.annotated import AnnotationError, Mode, affinity_of, carries
+from scheduler.model.annotated import NOTHING_READ, AnnotationError, AnnotationsRead, Mode, affinity_of, carries, kept
 from scheduler.model.containers import reports, resize_infeasible
 from scheduler.model.lasting import Lasting, expected_text, lasting
 from scheduler.model.limits import LIMITS, Count, Limits
@@ -24,7 +24,6 @@ from scheduler.model.shape import HEAVY, Alike, PodShape, parse_shape
 from scheduler.model.volumes import inline_disks
 
 NO_LABELS: Mapping[str, str] = {}
-NO_MODES: Mapping[str, Mode] = {}
 BOUND = 50_000
 """Things of a sort that an interner keeps."""
 SMALL_BYTES = 24 << 20
@@ -77,6 +76,11 @@ class Pod(Struct, gc=False, weakref=False):
     """How long it runs; None: until somebody removes it."""
     too_large: str | None = None
     """Which limit it is beyond (`scheduler/model/limits.py`), so that it is not tried; None: none."""
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Those that a plugin reads: they decide, so they are part of the shape."""
+        return self.shape.annotations
 
     @property
     def key(self) -> str:
@@ -143,13 +147,14 @@ class Interner:
     """Equal bytes → the same parsed object. Bounded: past the bound it starts afresh.
 
     Sharing is for speed and memory only; nothing is wrong when two equal shapes are two objects.
-    `annotated`: the schedulerNames whose pods may ask for affinity by annotation, and what it does unless it says so.
+    `annotated`: the annotations that count.
     """
 
     def __init__(
-        self, annotated: Mapping[str, Mode] = NO_MODES, bound: int = BOUND, *, limits: Limits = LIMITS
+        self, annotated: AnnotationsRead = NOTHING_READ, bound: int = BOUND, *, limits: Limits = LIMITS
     ) -> None:
-        self._annotated = annotated
+        self._affinity_modes = annotated.affinity
+        self._of_nodes, self._of_pods = annotated.of_nodes, annotated.of_pods
         self.limits = limits
         self.known_shapes: Known[tuple[Any, ...], PodShape] = Known(bound)
         self.known_labels: Known[bytes, Mapping[str, str]] = Known(bound)
@@ -180,6 +185,10 @@ class Interner:
             self.known_labels.put(text, found, len(text))
         return found
 
+    def node_annotations(self, raw: msgspec.Raw) -> Mapping[str, str]:
+        """Those of a node's annotations that are read."""
+        return kept(raw, self._of_nodes) if self._of_nodes else NO_LABELS
+
     def shape(self, pod: wire.Pod, promise: str | None = None, *, in_group: bool = False) -> PodShape:
         """The shape of a pod, shared by all pods whose placement-deciding bytes are equal.
 
@@ -187,8 +196,9 @@ class Interner:
         """
         spec, status = pod.spec, pod.status
         affinity, problem = wire.present(spec.affinity), None
-        if self._annotated:
+        if self._affinity_modes:
             affinity, problem = self._affinity(pod, affinity)
+        annotations = kept(pod.metadata.annotations, self._of_pods) if self._of_pods else NO_LABELS
         of_terms = (pod.metadata.namespace, affinity, wire.present(spec.topology_spread_constraints))
         of_spec = (
             wire.present(spec.overhead),
@@ -205,12 +215,13 @@ class Interner:
             wire.present(spec.resource_claims),
             in_group,
             promise,
+            tuple(annotations.items()) if annotations else (),
         )
         found = self.known_shapes.get(key)
         if found is None:
             alike = Alike(self._by_spec.get(of_spec), self._by_terms.get(of_terms))
             found = parse_shape(pod, affinity, promise, in_group=in_group, alike=alike, limits=self.limits)
-            found.annotation_problem = problem
+            found.annotation_problem, found.annotations = problem, annotations
             found.weight = _weight(key)
             self.known_shapes.put(key, found, found.weight)
             if found.weight <= LENDS and found.lends_terms:
@@ -220,7 +231,7 @@ class Interner:
 
     def _affinity(self, pod: wire.Pod, own: bytes) -> tuple[bytes, str | None]:
         """The affinity to go by, and why an annotation can't be honoured."""
-        usual = self._annotated.get(pod.spec.scheduler_name)
+        usual = self._affinity_modes.get(pod.spec.scheduler_name)
         if usual is None or not carries(pod.metadata.annotations):
             return own, None
         asked = (bytes(pod.metadata.annotations), own, pod.metadata.namespace, usual)

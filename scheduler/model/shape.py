@@ -3,7 +3,7 @@
 `terms` reads affinity and spread. Next stage: `scheduler.model.pod` shares one shape among pods whose bytes agree.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -32,6 +32,7 @@ class PodShape:
     __slots__ = (
         "affinity_terms",
         "annotation_problem",
+        "annotations",
         "anti_affinity_terms",
         "claims",
         "containers",
@@ -93,6 +94,8 @@ class PodShape:
     """What the pod needs its node to declare (status.declaredFeatures)."""
     annotation_problem: str | None
     """Why affinity that the pod asks for by annotation can't be honoured."""
+    annotations: Mapping[str, str]
+    """Those that a plugin of any profile reads (`framework.reads`)."""
     problem: str | None
     """Why the pod can't be scheduled at all (its terms don't parse)."""
     warnings: tuple[str, ...]
@@ -131,6 +134,7 @@ class Alike(NamedTuple):
 NOTHING_ALIKE = Alike(None, None)
 
 
+_NO_ANNOTATIONS: Mapping[str, str] = {}
 _tolerations_decoder = msgspec.json.Decoder(list[wire.Toleration])
 
 
@@ -170,6 +174,7 @@ def parse_shape(
     shape.claims = pod_claims(spec)
     shape.in_group = in_group
     shape.annotation_problem = None
+    shape.annotations = _NO_ANNOTATIONS
     if alike.spec is not None:
         shape.take_over(alike.spec, OF_SPEC)
     else:

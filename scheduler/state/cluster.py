@@ -88,8 +88,9 @@ class Cluster:
         """The pods that are placed on a node."""
         return [placement.pod for placement in self._on_row.get(row, {}).values()]
 
-    def count_pods(self, namespace: str, labels: Mapping[str, str]) -> Ints:
-        """int64[rows]: how many placed pods of a namespace have these labels, without terminating ones.
+    def count_pods(self, namespace: str | None = None, labels: Mapping[str, str] = NO_LABELS) -> Ints:
+        """int64[rows]: how many placed pods have these labels, of one namespace or (None) of all, without terminating
+        ones. `.sum()` is how many there are in the whole cluster, `nodes.label(key).total(…)` in each zone or rack.
 
         The counts are kept, so asking again costs only what has changed. Do not change them. Raises SliceOver.
         """
@@ -441,4 +442,5 @@ def _same(one: Pod, other: Pod) -> bool:
         and a.anti_affinity_terms == b.anti_affinity_terms
         and a.preferred_pod_terms == b.preferred_pod_terms
         and a.volumes == b.volumes
+        and a.annotations == b.annotations
     )

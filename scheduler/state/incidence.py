@@ -42,7 +42,7 @@ class Incidence:
         self._effort = Effort() if effort is None else effort
         self.sums: Bounded[SumKey, Selected] = Bounded(_SUMS)
         """The sums that are kept, the one that was asked for last comes last."""
-        self._on_rows: Bounded[tuple[str, LabelSelector, bool], OnRows] = Bounded(_ON_ROWS)
+        self._on_rows: Bounded[tuple[str | None, LabelSelector, bool], OnRows] = Bounded(_ON_ROWS)
         self._members: WeakValueDictionary[tuple[Terms, tuple[int, ...] | None], Members] = WeakValueDictionary()
         """Which pods the terms select: shared by the sums for all topology keys."""
         self._made = 0
@@ -93,8 +93,8 @@ class Incidence:
         """
         return self._sum((terms.terms, terms.weights, topology_key))
 
-    def on_rows(self, namespace: str, selector: LabelSelector, *, leaving: bool = False) -> OnRows:
-        """Placed pods of a namespace that a selector selects, by node row; with `leaving`, terminating ones too.
+    def on_rows(self, namespace: str | None, selector: LabelSelector, *, leaving: bool = False) -> OnRows:
+        """Placed pods of a namespace (None: of all) that a selector selects, by row; `leaving`: terminating ones too.
 
         Raises SliceOver.
         """
@@ -151,7 +151,7 @@ class Incidence:
         return found
 
     def _make_room(
-        self, kept: Bounded[SumKey, Selected] | Bounded[tuple[str, LabelSelector, bool], OnRows], made: int
+        self, kept: Bounded[SumKey, Selected] | Bounded[tuple[str | None, LabelSelector, bool], OnRows], made: int
     ) -> None:
         """Now and then, drop the oldest sums if all of them take too much memory."""
         self._made += made

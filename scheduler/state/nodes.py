@@ -81,6 +81,8 @@ class Nodes:
         self.taints: Column[Taints] = Column(_FIRST_ROWS)
         self.columns: dict[str, Column[str]] = {key: Column(_FIRST_ROWS) for key in _USUAL}
         """Label key → its column, for keys that pods have asked for."""
+        self.annotation_columns: dict[str, Column[str]] = {}
+        """The same by annotation key. Only annotations that a plugin declares are known (`framework.reads`)."""
         self._keys: dict[str, int] = {}
         """Label key → nodes that have it."""
         self.key_changes = 0
@@ -151,6 +153,14 @@ class Nodes:
             if key in self._keys:
                 column.fill((row, node.labels[key]) for row, node in self.live() if key in node.labels)
                 self.effort.count(self.rows // 2)  # no charge: it may be asked for while sums are being changed
+        return column
+
+    def annotation(self, key: str) -> Column[str]:
+        """The column of one annotation, as `label` has one of a label."""
+        column = self.annotation_columns.get(key)
+        if column is None:
+            column = self.annotation_columns[key] = Column(self._capacity)
+            column.fill((row, node.annotations[key]) for row, node in self.live() if key in node.annotations)
         return column
 
     @property
@@ -247,6 +257,8 @@ class Nodes:
                     self.allocatable[index, row] = amount
                     self.largest = max(self.largest, amount)
         self.taints.set(row, None if node is None else node.taints or None)
+        for key, column in self.annotation_columns.items():
+            column.set(row, None if node is None else node.annotations.get(key))
         self.images.put(row, () if old is None else old.images, () if node is None else node.images)
 
     def put_labels(self, row: int, labels: Mapping[str, str] | None) -> None:
@@ -391,7 +403,7 @@ class Nodes:
         self.requested = grown(self.requested)
         self.nonzero = grown(self.nonzero)
         self.taints.grow(capacity)
-        for column in self.columns.values():
+        for column in (*self.columns.values(), *self.annotation_columns.values()):
             column.grow(capacity)
 
 

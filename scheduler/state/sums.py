@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from scheduler.model.affinity import AffinityTerm
-from scheduler.model.selectors import NOTHING, LabelSelector
+from scheduler.model.selectors import EVERYTHING, NOTHING, LabelSelector
 from scheduler.state import row_counts
 from scheduler.state.column import Bools, Codes, Column, Ints
 from scheduler.state.effort import Effort
@@ -215,12 +215,16 @@ class Selected(ByTopology, CaughtUp):
 
 
 class OnRows(CaughtUp):
-    """Placed pods of one namespace that a selector selects, by node row; terminating pods count only if `leaving`."""
+    """Placed pods that a selector selects, by node row; terminating pods count only if `leaving`.
+
+    `namespace`: where they are; None: anywhere.
+    """
 
     __slots__ = ("_base", "_changes", "_edition", "_members", "_version", "counts")
 
-    def __init__(self, namespace: str, selector: LabelSelector, leaving: bool) -> None:
-        term = AffinityTerm(selector, frozenset((namespace,)), NOTHING, "")
+    def __init__(self, namespace: str | None, selector: LabelSelector, leaving: bool) -> None:
+        where = (frozenset[str](), EVERYTHING) if namespace is None else (frozenset((namespace,)), NOTHING)
+        term = AffinityTerm(selector, *where, "")
         self._members = Members((term,), None, leaving=leaving)
         self.counts: Ints = np.zeros(64, dtype=np.int64)
         self._changes: list[tuple[int, int]] = []

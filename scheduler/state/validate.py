@@ -156,6 +156,9 @@ def _columns(cluster: Cluster) -> Iterator[str]:
     nodes, alive = cluster.nodes, _alive(cluster)
     taints = {row: node.taints or None for row, node in alive.items()}
     yield from _column(cluster, "taints", nodes.taints, taints)
+    for key, column in nodes.annotation_columns.items():
+        should = {row: node.annotations[key] for row, node in alive.items() if key in node.annotations}
+        yield from _column(cluster, f"annotation {key}", column, should)
     for key, column in nodes.columns.items():
         should = {row: node.labels[key] for row, node in alive.items() if key in node.labels}
         yield from _column(cluster, f"label {key}", column, should)

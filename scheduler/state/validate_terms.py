@@ -154,10 +154,12 @@ def _on_rows(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
         should = Counter(
             row
             for pod, row in placed
-            if (leaving or not pod.terminating) and pod.namespace == namespace and selector.matches(pod.labels)
+            if (leaving or not pod.terminating) and namespace in (None, pod.namespace) and selector.matches(pod.labels)
         )
         has = {row: number for row, number in enumerate(kept.counts.tolist()) if number}
-        yield from _differ(f"pods of {namespace} with {selector}", "counts by row", has, dict(should))
+        yield from _differ(
+            f"pods of {namespace or 'all namespaces'} with {selector}", "counts by row", has, dict(should)
+        )
 
 
 def _carried_by(pod: Pod) -> list[tuple[AffinityTerm, int]]:

@@ -121,6 +121,10 @@ class SomeNodes(Nodes):
     def label(self, key: str) -> Column[str]:
         return _SomeCodes(self._nodes.label(key), self._of)
 
+    def annotation(self, key: str) -> Column[str]:
+        """The column of an annotation, for these rows."""
+        return _SomeCodes(self._nodes.annotation(key), self._of)
+
     def topology(self, key: str) -> Column[str] | None:
         """The column of a label, for these rows; None for a key that no node has."""
         column = self._nodes.topology(key)

@@ -38,6 +38,11 @@ class Trouble(Plugin):
 '''
 
 
+def line_of(code: str) -> int:
+    """The line of Trouble that holds this."""
+    return next(number for number, line in enumerate(TROUBLE.splitlines(), 1) if code in line)
+
+
 def profile(name: str, *plugins: str) -> list[Object]:
     """One profile with these plugins at all their points."""
     return [{"schedulerName": name, "plugins": {"multiPoint": {"enabled": [{"name": one} for one in plugins]}}}]
@@ -75,12 +80,15 @@ def test_installed_and_named(
 
     api.create(path, pod("sleeps", "seafaring"))
     wanted = {
-        "breaks": 'running Filter plugin "Trouble": no such shelf',
-        "sleeps": 'running Filter plugin "Trouble": held the scheduler for 5s without an answer',
+        "breaks": f'running Filter plugin "Trouble": no such shelf (trouble.py:{line_of("raise LookupError")})',
+        "sleeps": 'running Filter plugin "Trouble": held the scheduler for 5s without an answer '
+        f"(trouble.py:{line_of('time.sleep')})",
     }
     for name, message in wanted.items():
         said = checks.condition(checks.wait_condition(api, real_namespace, name, message))
         assert (said["reason"], said["message"]) == ("SchedulerError", message)
         api.delete(f"{path}/{name}")
     assert {line["plugin"] for line in berth.lines("a plugin holds the loop")} == {"Trouble"}
+    [at, *_] = [line["at"] for line in berth.lines("a plugin raised an exception")]
+    assert at == f"{site}/trouble.py:{line_of('raise LookupError')}"
     berth.end()

@@ -10,7 +10,7 @@ from scheduler.framework.profiles import build
 from scheduler.kube.machine import Machine
 from tests.builders import configuration
 from tests.storm.berth import PLUGINS
-from tests.storm.process import NAMESPACE, Process
+from tests.storm.process import Process
 
 CAREFUL = Settings(
     grace=15.0,
@@ -37,5 +37,5 @@ class Evictor(Process):
         async with self.client_of(machine) as client, self.client_of(machine) as aside:
             self.client = client
             self.post = Post(self.lease, self.candidate(aside, machine))
-            working = lead(client, build(config, PLUGINS), CAREFUL, NAMESPACE, self.post, machine)
+            working = lead(client, build(config, PLUGINS), CAREFUL, self.post, machine)
             await self.until_told(working)

@@ -1,1 +1,3 @@
-"""Two plugins for Berth: `Convoy` lets pods set sail together, `AskFirst` asks a service before a pod is bound."""
+"""Three plugins for Berth: `Convoy` lets pods set sail together, `AskFirst` asks a service before a pod is bound,
+`LowCarbon` scores nodes by what a service has said.
+"""

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
+from berth_harbour.low_carbon import LowCarbon, LowCarbonArgs
 
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Failed, RunCall
@@ -11,6 +13,7 @@ from scheduler.engine.stimuli import CallEnded, Cycle, Put, Tick
 from scheduler.framework.config import ConfigError, decode
 from scheduler.framework.profiles import build
 from scheduler.framework.status import Reject
+from scheduler.kit import testing
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.plugins.registry import registry
@@ -123,3 +126,38 @@ async def test_asking_first(status: int, text: str, goes: bool) -> None:
     done = there.handle(CallEnded(run.call.pod.uid, run.call, answer), 0.0)
     assert bound(done) == (["a"] if goes else [])
     assert goes or "says no: the port is closed" in done[0].message
+
+
+def in_zone(name: str, zone: str | None) -> Object:
+    return testing.node(name, labels={} if zone is None else {"topology.kubernetes.io/zone": zone})
+
+
+NODES = [in_zone("a", "north"), in_zone("b", "south"), in_zone("c", None)]
+
+
+@pytest.mark.parametrize(("grams", "best"), [({"north": 400, "south": 20}, "b"), ({"north": 20, "south": 400}, "a")])
+def test_the_cleanest_zone(grams: dict[str, int], best: str) -> None:
+    """The last answer counts, for a zone that it does not name the worst of it; whatever else changes, too."""
+    args = {"url": "http://127.0.0.1/"}
+    proof = testing.prove(LowCarbon, nodes=NODES, pods=[testing.pod("web")], args=args, sources={"carbon": grams})
+    assert proof.nodes == {"web": best}
+
+
+async def test_what_the_service_says() -> None:
+    """The answer's JSON is the value; anything else is an error, which the log tells."""
+    said = ["[]", '{"north": 400}']
+
+    async def desk(request: web.Request) -> web.Response:
+        return web.Response(text=said.pop())
+
+    app = web.Application()
+    app.router.add_get("/", desk)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    source = LowCarbon(LowCarbonArgs(site.name.replace(":0", f":{runner.addresses[0][1]}"))).carbon
+    assert await source.fetch() == {"north": 400}
+    with pytest.raises(msgspec.ValidationError):
+        await source.fetch()
+    await runner.cleanup()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from scheduler.controller.candidacy import lease_namespace
 from scheduler.controller.eviction.vitals import Post
 from scheduler.controller.eviction.watcher import Watcher
 from scheduler.engine.eviction.settings import Settings
@@ -38,13 +39,16 @@ async def keep_promises(
 ) -> None:
     """Keep promises whenever we lead, until SIGTERM or SIGINT; `listen`: where health and metrics are served.
 
+    `namespace`: of the Lease; empty: where `berth run` has its own.
+
     Raises ServingError.
     """
     memory.give_back(LARGE_BYTES)
     async with Client(connection) as client:
-        post = Post(lease, election.candidate(client, namespace, lease))
+        namespace, otherwise = lease_namespace(connection, namespace)
+        post = Post(lease, election.candidate(client, namespace, lease, otherwise=otherwise))
         await until_told(
-            lambda: lead(client, frameworks, settings, namespace, post, limits=limits),
+            lambda: lead(client, frameworks, settings, post, limits=limits),
             client,
             listen=listen,
             endpoints=Endpoints(ready=post.ready(), notes=post.notes, instruments=post.instruments),
@@ -61,7 +65,6 @@ async def lead(
     client: Client,
     frameworks: Mapping[str, Framework],
     settings: Settings,
-    namespace: str,
     post: Post,
     machine: Machine = MACHINE,
     *,
@@ -71,10 +74,10 @@ async def lead(
     elector = post.elector
     client.fence = elector.left
     identity = elector.term.identity
-    about = Regarding(LEASES.api_version, LEASES.kind, namespace, post.lease, "")
 
     async def work() -> None:
         log.info("leads", identity=identity)
+        about = Regarding(LEASES.api_version, LEASES.kind, elector.place[0], post.lease, "")
         post.watcher = Watcher(
             client,
             frameworks,

@@ -124,4 +124,33 @@ class Faulty(Plugin):
     finally:
         sys.modules.pop("faulty", None)
     assert (found.code, found.out) == (2, "")
-    assert found.err == 'berth: pod.yaml: running Filter plugin "Faulty": no idea\n'
+    assert found.err == 'berth: pod.yaml: running Filter plugin "Faulty": no idea (faulty.py:7)\n'
+
+
+def test_a_source_is_not_fetched(berth: Berth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One line says what counts instead."""
+    code = """
+from scheduler.kit import ANYTHING, Plugin, Reads, Source
+class Outside(Plugin):
+    name = "Outside"
+    depends_on = ANYTHING
+    def __init__(self, args):
+        self.price = Source("price", self._fetch, 7)
+        self.reads = Reads(sources=(self.price,))
+    async def _fetch(self):
+        raise RuntimeError("nobody should ask")
+    def filter(self, pod, cluster):
+        assert self.price.value == 7
+        return ()
+"""
+    install_module(tmp_path, "outside", code, "Outside")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = configuration(profile(plugins={"multiPoint": {"enabled": [{"name": "Outside"}]}}))
+    Path("outside.yaml").write_text(yaml.safe_dump(config))
+    Path("pod.yaml").write_text(yaml.safe_dump(pod("web", "1")))
+    try:
+        found = berth("capacity", "-f", "pod.yaml", "--cluster", "cluster.json", "--config", "outside.yaml")
+    finally:
+        sys.modules.pop("outside", None)
+    assert found.code == 0
+    assert found.err == "berth: source price of plugin Outside is not fetched here, its default counts: 7\n"

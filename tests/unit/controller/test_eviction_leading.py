@@ -116,10 +116,10 @@ async def test_one_leads_at_a_time(api: Api) -> None:
         return bool(await holder())
 
     async with Client(Connection(host=api.server.url)) as one, Client(Connection(host=api.server.url)) as other:
-        tasks.append(asyncio.create_task(lead(one, frameworks, BRISK, "default", post(one))))
+        tasks.append(asyncio.create_task(lead(one, frameworks, BRISK, post(one))))
         await until(held)
         first = await holder()
-        tasks.append(asyncio.create_task(lead(other, frameworks, BRISK, "default", post(other))))
+        tasks.append(asyncio.create_task(lead(other, frameworks, BRISK, post(other))))
         await api.relabel("a", "hdd")
 
         async def only_b() -> bool:
@@ -165,7 +165,7 @@ DELAYED = 600.0
 async def leading(client: Client) -> AsyncIterator[None]:
     """An evictor that leads while the block runs."""
     frameworks = build(default_configuration(), registry())
-    task = asyncio.create_task(lead(client, frameworks, SPACED, "default", post(client)))
+    task = asyncio.create_task(lead(client, frameworks, SPACED, post(client)))
     try:
         yield
     finally:

@@ -11,12 +11,16 @@ from structlog.testing import capture_logs
 
 from scheduler.apiserver import ApiServer
 from scheduler.controller.candidacy import candidacy, lease_annotations
+from scheduler.controller.eviction import launch
+from scheduler.controller.eviction.vitals import Post
 from scheduler.controller.rivals import Rivals
+from scheduler.engine.eviction.settings import Settings
 from scheduler.framework.config import decode
 from scheduler.kube.client import Client
 from scheduler.kube.config import IN_CLUSTER
 from scheduler.kube.connection import Connection
 from scheduler.kube.lease import Elector, own_identity
+from scheduler.service import memory
 from tests.builders import configuration, profile
 
 CONFIG = decode(configuration(profile("berth"), profile("packed")))
@@ -57,6 +61,33 @@ async def test_where_the_lease_is(made: bool, source: str, wanted: str, place: s
         assert elector.place == (place, "berth")
         found = msgspec.json.decode(await client.get("/apis/coordination.k8s.io/v1/leases"))
         assert [lease["metadata"]["namespace"] for lease in found["items"]] == [place]
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["beside the chart", "no such namespace"])
+async def test_the_evictors_lease_is_there_too(monkeypatch: pytest.MonkeyPatch, made: bool) -> None:
+    """One default for both: an evictor in a shell took the context's namespace, and led beside the chart's."""
+    posts: list[Post] = []
+
+    async def serve(*_: object, **told: Any) -> None:
+        async with asyncio.timeout(60):
+            await posts[0].elector.run(done)
+
+    async def done() -> None:
+        pass
+
+    def post(lease: str, elector: Elector) -> Post:
+        posts.append(Post(lease, elector))
+        return posts[0]
+
+    monkeypatch.setattr(launch, "until_told", serve)
+    monkeypatch.setattr(launch, "Post", post)
+    monkeypatch.setattr(memory, "give_back", lambda _: None)  # of this process, which runs other tests
+    async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
+        if made:
+            await client.create("/api/v1/namespaces", b'{"metadata": {"name": "berth"}}')
+        connection = Connection(host=server.url, source="a kubeconfig")
+        await launch.keep_promises(connection, {}, Settings(), namespace="", lease="berth-evictor")
+    assert posts[0].elector.place == ("berth" if made else "default", "berth-evictor")
 
 
 async def test_who_serves_the_same_pods() -> None:
@@ -115,3 +146,19 @@ async def test_a_tenant_with_many_leases(monkeypatch: pytest.MonkeyPatch) -> Non
         with capture_logs() as logs:
             await rivals.look()
     assert (len(asked), len(rivals.found), len(logs)) == (4, 15, 10)
+
+
+async def test_pods_that_somebody_else_binds_first() -> None:
+    """A few may be the last ones of a leader before us. If it goes on, it is said once, and noted while it does."""
+    taken, notes = [0], []
+    async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
+        rivals = Rivals(client, None, CONFIG, lambda: taken[0])
+        with capture_logs() as logs:
+            for more in (50, 0, 3, 4, 5, 2):
+                taken[0] += more
+                await rivals.look()
+                notes.append(rivals.notes().get("rivals", ""))
+    assert notes == ["", "", "", *(f"somebody else bound {n} pods first in the last 60 s" for n in (4, 5)), ""]
+    (line,) = logs
+    assert (line["log_level"], line["pods"], line["serves"]) == ("warning", 7, ["berth", "packed"])
+    assert line["event"].startswith("pods are bound by somebody else first: another scheduler may serve")

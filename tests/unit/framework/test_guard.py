@@ -51,9 +51,9 @@ def test_no_exception_of_a_plugin_ends_the_process(error: BaseException, words: 
     guard.uninterrupted = True
     own: Any = Foreign(Own(raising(error)))
     own.guard = guard
-    with pytest.raises(PluginError, match=f'running Filter plugin "Own": {words}$'):
+    with pytest.raises(PluginError, match=f'running Filter plugin "Own": {words} \\(test_guard.py:\\d+\\)$'):
         guard(own, own.filter)
-    with pytest.raises(PluginError, match=f'running Skips plugin "Own": {words}$'):
+    with pytest.raises(PluginError, match=f'running Skips plugin "Own": {words} \\(test_guard.py:\\d+\\)$'):
         own.skips(None)
     assert guard.running is None
 

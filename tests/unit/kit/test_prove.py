@@ -1,5 +1,10 @@
 """The kit finds out plugins that lie, each in one sentence, and lets honest ones pass."""
 
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +15,13 @@ from scheduler.kit import (
     OWN_STATE,
     PODS_ELSEWHERE,
     PODS_HERE,
+    SOURCES,
     ClusterEvent,
     Hold,
     Plugin,
+    Reads,
     Reject,
+    Source,
     Unschedulable,
     Wait,
 )
@@ -200,3 +208,160 @@ def test_a_declaration() -> None:
 
     with pytest.raises(AssertionError, match="Slip: it has by_shape, which means nothing any more: see depends_on in"):
         prove(Slip, nodes=NODES, pods=PODS)
+
+
+class Late(Score):
+    """Blocks in one way or another, and may swallow that it was found out."""
+
+    depends_on = OWN_STATE
+    way: Any
+    swallows = False
+
+    def score(self, pod: Any, cluster: Any, feasible: Any) -> Any:
+        try:
+            type(self).way()
+        except Exception:
+            if not self.swallows:
+                raise
+        return 1
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+@pytest.mark.parametrize(
+    ("way", "says"),
+    [
+        (lambda: time.sleep(600), "it sleeps"),
+        (lambda: socket.create_connection(("127.0.0.1", 1)), "it looks up a host|it connects a socket"),
+        (lambda: urllib.request.urlopen("http://127.0.0.1:1/"), "it looks up a host|it connects a socket"),
+        (lambda: subprocess.run(["true"]), "it starts a program"),
+    ],
+    ids=["sleep", "socket", "HTTP", "program"],
+)
+def test_a_call_that_blocks(way: Any, says: str, swallows: bool) -> None:
+    """It is told where, and how outside data is read instead; nobody has to wait for it."""
+
+    class Blocks(Late):
+        pass
+
+    Blocks.way, Blocks.swallows = staticmethod(way), swallows
+    said = rf'running Score plugin "Score": ({says}) while all pods wait: see Source in docs/plugins.md \(test_prove.py'
+    with pytest.raises(AssertionError, match=said):
+        prove(Blocks, nodes=NODES, pods=PODS)
+
+
+def test_a_call_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it waits for."""
+    clock = iter(range(0, 1000, 3))
+    monkeypatch.setattr("scheduler.kit.blocking.perf_counter", lambda: float(next(clock)))
+    with pytest.raises(AssertionError, match=r"it took 3\.0 s while all pods wait"):
+        prove(Crowded, nodes=NODES, pods=PODS)
+
+
+class Asks(Plugin):
+    """A coroutine may use the network, and may not block."""
+
+    name = "Asks"
+    blocks = False
+
+    async def pre_bind(self, assumed: Any) -> None:
+        with socket.socket() as asked:
+            asked.setblocking(self.blocks)
+            asked.connect_ex(("127.0.0.1", 1))
+
+
+class AsksBadly(Asks):
+    blocks = True
+
+
+def test_a_coroutine_that_blocks() -> None:
+    """Told apart by the socket."""
+    prove(Asks, nodes=NODES, pods=PODS)
+    with pytest.raises(AssertionError, match=r'running PreBind plugin "Asks": it connects a socket .* at .*test_prove'):
+        prove(AsksBadly, nodes=NODES, pods=PODS)
+
+
+def test_the_line_that_raised() -> None:
+    """File and line of the plugin, in full; the line of the point where an answer is refused."""
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    raised = 1 + lines.index('        raise KeyError("zone")')
+    with pytest.raises(AssertionError, match=rf"\(test_prove.py:{raised}\), at {__file__}:{raised}$"):
+        prove(Raises, nodes=NODES, pods=PODS)
+    refused = 2 + lines.index("class ShortMask(Crowded):")
+    with pytest.raises(AssertionError, match=rf"got bool\[1\] .*\(test_prove.py:{refused}\)"):
+        prove(ShortMask, nodes=NODES, pods=PODS)
+
+
+class Busy(Plugin):
+    """Rejects nodes that a source names."""
+
+    name = "Busy"
+    depends_on = NODE | SOURCES
+    busy = Unschedulable("busy")
+
+    def __init__(self, args: Any) -> None:
+        self.names = Source[tuple[str, ...]]("names", self._fetch, ())
+        self.reads = Reads(sources=(self.names,))
+
+    async def _fetch(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def filter(self, pod: Any, cluster: Any) -> Any:
+        return [(self.busy, np.array([name in self.names.value for name in cluster.nodes.names]))]
+
+
+class BusyForEver(Busy):
+    """Keeps answers under a question that does not name the value."""
+
+    def filter(self, pod: Any, cluster: Any) -> Any:
+        nodes = cluster.nodes
+        names = self.names.value
+        return [(self.busy, nodes.label("kubernetes.io/hostname").where(nodes.rows, "busy", lambda of: of in names))]
+
+
+class DeafToSources(Busy):
+    events = ClusterEvent.NODE_ADDED
+
+
+def test_the_value_of_a_source() -> None:
+    """A test sets it; the default counts now and then, and who waits for another value is woken."""
+    full = [node["metadata"]["name"] for node in NODES]
+    assert prove(Busy, nodes=NODES, pods=PODS[:1], sources={"names": full[1:]}).nodes == {"p0": "n0"}
+    assert "4 busy" in prove(Busy, nodes=NODES, pods=PODS[:1], sources={"names": full}).messages["p0"]
+    assert prove(Busy, nodes=NODES[:1], pods=PODS[:1]).nodes == {"p0": "n0"}
+    with pytest.raises(AssertionError, match=r"Busy: a decision differs|Busy: pod .* waits, although"):
+        prove(BusyForEver, nodes=NODES, pods=PODS, sources={"names": full})
+    with pytest.raises(AssertionError, match="events names too few changes"):
+        prove(DeafToSources, nodes=NODES, pods=PODS, sources={"names": full})
+    with pytest.raises(AssertionError, match="Busy has no source tide: it has names"):
+        prove(Busy, nodes=NODES, pods=PODS, sources={"tide": 1})
+
+
+def test_an_annotation_that_is_not_declared() -> None:
+    """The plugin would not see it."""
+    noted = node("n", annotations={"example.com/tier": "gold"})
+    with pytest.raises(AssertionError, match=r"Node n has the annotation example.com/tier, which Crowded does not"):
+        prove(Crowded, nodes=[noted], pods=PODS)
+    prove(Crowded, nodes=[node("n", annotations={"podberth.dev/x": "y"})], pods=PODS, changes=1)
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (
+            lambda: node("a", annotation={"a": "b"}),
+            r'node\("a"\), which takes fields of the spec: it has no annotation',
+        ),
+        (lambda: node("a", taint=[]), "it has no taint; did you mean taints?"),
+        (lambda: node("a", taints=[{"keys": "a"}]), r"taints\[0\].keys: unknown field; did you mean key?"),
+        (lambda: node("a", unschedulable="yes"), "unschedulable: "),
+        (
+            lambda: pod("p", node_selector={}),
+            r'pod\("p"\), which takes .* no node_selector; did you mean nodeSel',
+        ),
+        (lambda: pod("p", images=["a"]), "it has no images"),
+    ],
+)
+def test_what_a_spec_does_not_have(made: Any, says: str) -> None:
+    """It is refused, not put into the spec, where nobody would read it."""
+    with pytest.raises(TypeError, match=says):
+        made()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.model import pod as pods
 from scheduler.model import quantity
+from scheduler.model.annotated import AnnotationsRead
 from scheduler.model.kinds import Decoder
 from scheduler.model.node import parse_allocatable
 from scheduler.model.pod import Known
@@ -125,13 +126,13 @@ def test_no_toleration_is_gone_through_for_each_taint(monkeypatch: pytest.Monkey
 
 def test_the_decoder_of_large_objects_shares_nothing_with_the_loops() -> None:
     """It works in another thread: neither what is known nor the count of its bytes may be the same."""
-    one = Decoder({"berth": "add"})
+    one = Decoder(AnnotationsRead({"berth": "add"}))
     other = one.beside()
     raw = encode(pod("web", cpu="1", labels={"app": "web"}))
     assert one.pod(raw).shape is one.pod(raw).shape
     assert other.pod(raw).shape is other.pod(raw).shape
     assert one.pod(raw).shape is not other.pod(raw).shape
     assert one.pod(raw).labels is not other.pod(raw).labels
-    assert not other.follow({"berth": "add"}), "it reads annotations as the other one does"
-    assert other.follow({})
-    assert not one.follow({"berth": "add"}), "which is not told of what this one is told"
+    assert not other.follow(AnnotationsRead({"berth": "add"})), "it reads annotations as the other one does"
+    assert other.follow(AnnotationsRead())
+    assert not one.follow(AnnotationsRead({"berth": "add"})), "which is not told of what this one is told"

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from scheduler.model.annotated import AnnotationsRead
 from scheduler.model.kinds import Decoder
 from tests.builders import pod
 
@@ -19,6 +20,6 @@ def test_annotate() -> None:
     name = document["spec"]["schedulerName"]
     decoder = Decoder()
     assert decoder.pod(raw).shape.required_node_affinity is None
-    assert decoder.follow({name: "add"})
+    assert decoder.follow(AnnotationsRead({name: "add"}))
     assert decoder.pod(raw).shape.required_node_affinity is not None
-    assert not decoder.follow({name: "add"})
+    assert not decoder.follow(AnnotationsRead({name: "add"}))

@@ -15,6 +15,7 @@ from scheduler.framework.decision import fit_error
 from scheduler.framework.events import ANY, ClusterEvent
 from scheduler.framework.profiles import annotated, build
 from scheduler.framework.runtime import Framework
+from scheduler.model.annotated import AnnotationsRead
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
 from scheduler.plugins.registry import IN_TREE
@@ -128,7 +129,7 @@ def test_add_for_the_whole_profile() -> None:
 def test_off_unless_the_profile_names_it() -> None:
     """Pods of another profile, or of another scheduler, keep what spec.affinity says."""
     assert decided(noted(pod("p", need=["disk=ssd"], scheduler="other"), "no JSON")) == "a c"
-    assert annotated(build(decode(configuration()), IN_TREE)) == {}
+    assert annotated(build(decode(configuration()), IN_TREE)) == AnnotationsRead()
 
 
 def test_placed_pods_keep_others_away_by_it() -> None:
@@ -217,6 +218,6 @@ JSON = st.recursive(
 def test_whatever_it_holds_there_is_an_answer(affinity: Any, mode: str) -> None:
     """Never an exception: the annotation is honoured, or the pod has a reason that names it."""
     asks = noted(pod("p", need=["disk=ssd"]), affinity, mode)
-    found = Decoder({"berth": "replace"}).pod(json.dumps(asks).encode())
+    found = Decoder(AnnotationsRead({"berth": "replace"})).pod(json.dumps(asks).encode())
     problem = found.shape.annotation_problem
     assert problem is None or problem.startswith(f"annotation {KEY}: ")

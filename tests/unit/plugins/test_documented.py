@@ -15,6 +15,8 @@ from scheduler.framework.profiles import build
 from scheduler.kit.testing import node, pod, prove
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from scheduler.plugins.registry import IN_TREE
 from scheduler.state.cluster import Cluster
 
@@ -94,7 +96,27 @@ def test_explained() -> None:
     assert proof.messages == {"web": SAID.format("4 node(s) will be serviced soon")}
 
 
-@pytest.mark.parametrize("name", ["NoMaintenance", "PreferQuiet", "OnePerRack", "Seats", "NoMaintenanceOfTeams"])
+def test_annotations() -> None:
+    """The best rated, unless the pod does not care."""
+    rated = made_by(block("python", "PreferRated"))["PreferRated"]
+    nodes = [node(f"n{i}", annotations={"example.com/rating": str(i)}) for i in range(3)]
+    assert prove(rated, nodes=nodes, pods=[pod("web")]).nodes == {"web": "n2"}
+    prove(rated, nodes=nodes, pods=[pod("web"), pod("any", annotations={"example.com/any-node": "yes"})])
+
+
+def test_outside_data() -> None:
+    """The coolest rack; one that is not measured counts as cool."""
+    hot = made_by(block("python", "AvoidHot"))["AvoidHot"]
+    nodes = [node(f"n{i}", labels={"rack": "abc"[i]}) for i in range(3)]
+    assert prove(hot, nodes=nodes, pods=[pod("web")], sources={"heat": {"a": 90, "b": 80}}).nodes == {"web": "n2"}
+    heat = {"a": 90, "b": 80, "c": 85}
+    assert prove(hot, nodes=nodes, pods=[pod("web")], sources={"heat": heat}).nodes == {"web": "n1"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["NoMaintenance", "PreferQuiet", "OnePerRack", "Seats", "NoMaintenanceOfTeams", "PreferRated", "AvoidHot"],
+)
 def test_short(name: str) -> None:
     """Twenty lines each at most, blank ones and imports aside."""
     code = block("python", f"class {name}(").partition("class ")[2]
@@ -106,6 +128,28 @@ def test_every_declaration_is_documented() -> None:
     table = PAGE.partition("## What a plugin declares")[2].partition("## ")[0]
     named = set(re.findall(r"`(\w+)[`(]", table))
     assert named >= set(KNOWN) - set(POINTS) - {"name", "unreserve"}
+
+
+@pytest.mark.parametrize(("row", "thing"), [("a pod", Pod), ("a node", Node)])
+def test_what_pods_and_nodes_have(row: str, thing: Any) -> None:
+    """All of it, and nothing else."""
+    has = {name for name, what in vars(thing).items() if not name.startswith("_") and not callable(what)}
+    (line,) = re.findall(rf"^\| {row} \(.*? \| (.*) \|$", PAGE, re.M)
+    assert set(re.findall(r"`(\w+)`", line)) == has - {"namespace"} | ({"namespace"} & set(thing.__struct_fields__))
+
+
+def test_what_a_cluster_has() -> None:
+    """What the page names of the rest is there."""
+    looks = PAGE.partition("## What it looks at")[2].partition("## ")[0]
+    cluster, decoder = Cluster(), Decoder()
+    cluster.put_node(decoder.node(wire.encode(node("n"))))
+    shape = decoder.pod(wire.encode(pod("p"))).shape
+    of: dict[str, Any] = {"its `shape`": shape, "`cluster`": cluster, "`cluster.nodes`": cluster.nodes}
+    of["`cluster.nodes.label(key)`"] = cluster.nodes.label("rack")
+    for row, thing in of.items():
+        (line,) = re.findall(rf"^\| {re.escape(row)}.*? \| (.*) \|$", looks, re.M)
+        names = set(re.findall(r"(?<![/.])`(\w+)[`(]", line)) - {"question", "accepts"}
+        assert [name for name in sorted(names) if not hasattr(thing, name)] == []
 
 
 def test_every_point_is_documented() -> None:

@@ -58,6 +58,7 @@ ASKED = (
     "named",
     "live",
     "label",
+    "annotation",
     "topology",
     "image",
     "derived",
@@ -82,7 +83,7 @@ CHANGES: dict[str, Callable[[Nodes], Any]] = {
     "add": lambda nodes: nodes.add(a_pod("p").shape, np.ones(1, dtype=np.intp)),
     "sweep": lambda nodes: nodes.sweep(),
 }
-INSIDE = {"ports", "weighings", "topology_changes", "columns", "images"}
+INSIDE = {"ports", "weighings", "topology_changes", "columns", "annotation_columns", "images"}
 """What only the cluster asks of the whole."""
 _decoder = Decoder()
 

@@ -28,6 +28,7 @@ from scheduler.whatif.placing import Placing
 from scheduler.whatif.plan import plan
 from scheduler.whatif.simulation import UndecidedError
 from tests.builders import Object, configuration, namespace, node, pod, profile
+from tests.messages import without_place
 from tests.unit.whatif.gangs import group, member, members
 from tests.unit.whatif.story import world
 from tests.unit.whatif.test_plan import workload
@@ -78,7 +79,9 @@ def test_what_changes_do_to_others_is_not_known() -> None:
     )
     told = [(each.text, each.effects) for each in answer.remedies]
     assert told == [("uncordon n", None), ("add a node like n", None)]
-    assert answer.notes == [f"what the changes would do to other pods is not known: {SAID}"]
+    assert [without_place(note) for note in answer.notes] == [
+        f"what the changes would do to other pods is not known: {SAID}"
+    ]
 
 
 def test_a_change_that_could_not_be_tried() -> None:
@@ -90,7 +93,7 @@ def test_a_change_that_could_not_be_tried() -> None:
     answer = explained(pod("p", "1"), failing(uncordoned), node("n", cordoned=True))
     assert answer.outcome == "unschedulable"
     assert [each.text for each in answer.remedies] == ["add a node like n"]
-    assert f"not every change could be tried: {SAID}" in answer.notes
+    assert f"not every change could be tried: {SAID}" in map(without_place, answer.notes[:1])
 
 
 def gang_answer(framework: Framework, *there: Object) -> GroupExplanation:
@@ -103,7 +106,8 @@ def gang_answer(framework: Framework, *there: Object) -> GroupExplanation:
 def test_a_gang_of_which_a_pod_can_not_be_decided() -> None:
     """It did not fit, and the message spoke of room."""
     answer = gang_answer(failing(named("train-1")), node("n", "8"), group(2), *members(2, "1"))
-    assert (answer.outcome, answer.cause, answer.message) == (FAILED, SAID, SAID)
+    assert answer.outcome == FAILED
+    assert {without_place(answer.cause), without_place(answer.message)} == {SAID}
 
 
 def test_sums_that_fail_are_said() -> None:
@@ -129,7 +133,7 @@ def test_sums_that_fail_are_said() -> None:
     assert (answer.outcome, answer.fits) == (STARTS, 2)
     (note,) = answer.notes
     assert note.startswith("the pods could not be counted by sums, and are placed one by one: running ")
-    assert note.endswith('plugin "Miscounting": no idea')
+    assert without_place(note).endswith('plugin "Miscounting": no idea')
 
 
 def test_a_change_for_a_gang_that_could_not_be_tried() -> None:
@@ -140,7 +144,7 @@ def test_a_change_for_a_gang_that_could_not_be_tried() -> None:
 
     answer = gang_answer(failing(smaller), node("n", "4"), group(2), member("train-0", "4"), member("train-1", "4"))
     assert answer.outcome == "unschedulable"
-    assert f"not every change could be tried: {SAID}" in answer.notes
+    assert f"not every change could be tried: {SAID}" in map(without_place, answer.notes[:1])
 
 
 def test_a_claim_that_can_not_be_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +180,7 @@ def test_capacity_is_not_known(which: str) -> None:
     with asked(pod("t", "1"), framework, node("n", "8")) as (known, batch), pytest.raises(Exception) as failed:
         capacity(known.cluster, framework, batch)
     assert isinstance(failed.value, PluginError | UndecidedError)
-    assert str(failed.value) == SAID
+    assert without_place(str(failed.value)) == SAID
 
 
 def test_capacity_for_gangs_is_not_known() -> None:
@@ -196,4 +200,4 @@ def test_a_pod_of_a_crowd_that_is_not_decided() -> None:
     document = Document("ReplicaSet", json.dumps(workload("ReplicaSet", pod("t", "1"), replicas=3)).encode(), "")
     coming = batches(workloads([document]), known, framework, None, "default")
     found = plan(known, framework, coming, added=[])
-    assert [(each.pod, each.message) for each in found.waiting] == [("default/w-2", SAID)]
+    assert [(each.pod, without_place(each.message)) for each in found.waiting] == [("default/w-2", SAID)]

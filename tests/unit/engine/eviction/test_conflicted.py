@@ -23,7 +23,7 @@ def made(i: int) -> Pod:
     """Of two priorities, and made at two times."""
     document = builders.pod(f"p{i}", uid=f"p{i}", on="n", priority=i % 3 // 2)
     document["metadata"]["creationTimestamp"] = CREATED[i % 2]
-    return Decoder({}).pod(encode(document))
+    return Decoder().pod(encode(document))
 
 
 PODS = [made(i) for i in range(12)]
