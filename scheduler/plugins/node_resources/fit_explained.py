@@ -1,17 +1,19 @@
 """What NodeResourcesFit says of a node that it rejects: how much is missing, and what would help."""
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from scheduler.framework.changes import Fix, MovePod, Request
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.status import Reason
-from scheduler.model.pod import Pod
 from scheduler.model.quantity import exact, show
 
 _LEAST = 0.1
 """A pod is not advised to ask for less than this share of what it asks for."""
 _MEBI = 1 << 20
+_MOVES = 4
+"""Pods that are offered to leave, of which the first that helps is told."""
 
 
 class Shortage(NamedTuple):
@@ -58,20 +60,21 @@ def explain(inquiry: Inquiry, row: int, reason: Reason) -> Detail:
 
 
 def fixes(inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-    """Ask for what is free, or have the smallest pod leave that makes enough room."""
+    """Ask for what is free, or have a pod leave that makes enough room: one of the smallest that do."""
     short = [s for s in (shortage(inquiry, row, reason) for reason in reasons) if s is not None]
     found: list[Fix] = []
     if short and len(short) == len(reasons):
         wanted = {s.resource: _round(s) for s in short}
         if all(wanted[s.resource] >= _LEAST * s.needed and wanted[s.resource] > 0 for s in short):
             found.append((Request(wanted, {s.resource: s.needed for s in short}),))
-    leaving = [
-        pod
-        for pod in inquiry.cluster.pods_on(row)
-        if all(s.free + pod.shape.requests.get(s.resource, 0) >= s.needed for s in short)
-    ]
-    if leaving and all(s.needed <= s.allocatable for s in short):
-        found.append((MovePod(min(leaving, key=_weight).key, inquiry.node(row).name),))
+    if all(s.needed <= s.allocatable for s in short):
+        node = inquiry.node(row).name
+        enough = (
+            pod
+            for pod in inquiry.movable(row)
+            if all(s.free + pod.shape.requests.get(s.resource, 0) >= s.needed for s in short)
+        )
+        found += [(MovePod(pod.key, node),) for pod in islice(enough, _MOVES)]
     return found
 
 
@@ -79,14 +82,3 @@ def _round(short: Shortage) -> int:
     """What is free, in whole mebibytes where that is how people write it."""
     in_bytes = short.resource in ("memory", "ephemeral-storage")
     return short.free - short.free % _MEBI if in_bytes and short.free >= _MEBI else short.free
-
-
-def _weight(pod: Pod) -> tuple[bool, int, int, int, str]:
-    """The less a pod matters and asks for, the sooner it is the one to move; one that goes anyway is the first."""
-    return (
-        not pod.terminating,
-        pod.priority,
-        pod.shape.requests.get("cpu", 0),
-        pod.shape.requests.get("memory", 0),
-        pod.key,
-    )
