@@ -76,31 +76,35 @@ def remedies(
     found: list[shown.Remedy] = []
     kept: dict[tuple[str, ...], int] = {}
     covered: list[Plan] = []
+
+    def known(plan: Plan) -> bool:
+        """Whether it is told already, or a smaller one is, or enough of its kind."""
+        at = kept.get(_kind(plan))
+        alike = [each for each in covered if _kind(each) == _kind(plan)]
+        return (
+            any(plan == smaller or _includes(plan, smaller) for smaller in covered)
+            or (at is not None and (all(isinstance(change, _OWN) for change in plan) or _full(found[at])))
+            or (bool(_left(plan)) and _left(plan) in map(_left, alike))
+        )
+
     for plan in plans_for(asking, stuck):
         plan = (*first, *plan)
         if len(found) >= _SHOWN or trial.count >= _TRIED:
             break
         if found and len(plan) > len(found[0].changes) + 1:
             continue
-        if any(_includes(plan, smaller) for smaller in covered):
+        if known(plan) or not trial.nodes(plan):
             continue
-        kind = _kind(plan)
-        at = kept.get(kind)
-        if at is not None and (all(isinstance(change, _OWN) for change in plan) or _full(found[at])):
-            continue
-        nodes = trial.nodes(plan)
-        if not nodes:
-            continue
-        if (fewer := trial.fewest(plan)) != plan:
-            plan, kind, nodes = fewer, _kind(fewer), trial.nodes(fewer)
-            at = kept.get(kind)
-        if any(plan == tuple(each.changes) or _includes(plan, tuple(each.changes)) for each in found):
-            continue
+        if any(isinstance(change, MovePod) for change in plan) and (fewer := trial.fewest(plan, first)) != plan:
+            if known(fewer):
+                continue
+            plan = fewer
+        at = kept.get(_kind(plan))
         if at is None:
-            offer = trial.offer(plan, nodes)
+            offer = trial.offer(plan)
             if offer is None:
                 continue
-            kept[kind] = len(found)
+            kept[_kind(plan)] = len(found)
             found.append(offer)
         else:
             found[at].instead.append(_subject(plan))
@@ -220,6 +224,11 @@ def _kind(plan: Plan) -> tuple[str, ...]:
         else f"{type(change).__name__} {','.join(getattr(change, 'requests', ()))}{getattr(change, 'request', '')}"
         for change in plan
     )
+
+
+def _left(plan: Plan) -> list[str]:
+    """The nodes that pods leave by a plan."""
+    return [change.node for change in plan if isinstance(change, MovePod)]
 
 
 def _subject(plan: Plan) -> str:

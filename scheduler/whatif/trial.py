@@ -1,7 +1,7 @@
 """Carries changes out to try them: those of the pod on a copy, those of the cluster for as long as the trial lasts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import partial
@@ -71,12 +71,12 @@ class Trial:
         text = " and ".join(map(str, changes))
         return Remedy(text, list(changes), list(nodes), [], found.lines) if nodes else None
 
-    def fewest(self, changes: tuple[Change, ...]) -> tuple[Change, ...]:
-        """Those of the changes without which it does not do: one that is needless is left out."""
-        for change in changes if len(changes) > 1 else ():
+    def fewest(self, changes: tuple[Change, ...], first: Container[Change]) -> tuple[Change, ...]:
+        """Those of the changes without which it does not do: one that is needless is left out, but none of `first`."""
+        for change in changes:
             rest = tuple(each for each in changes if each != change)
-            if self.nodes(rest):
-                return self.fewest(rest)
+            if rest and change not in first and self.nodes(rest):
+                return self.fewest(rest, first)
         return changes
 
     def _nodes(self, pod: Pod, changes: Sequence[Change]) -> list[str]:

@@ -105,6 +105,8 @@ def templates_of(written: Written, pod: Pod) -> Iterator[Object]:
         yield written.owner["spec"]["template"]["spec"]
         return
     full = _without_merged_labels(in_the_template(written, pod), written.whole["metadata"].get("labels") or {})
+    if full.get("priorityClassName"):
+        full.pop("preemptionPolicy", None)  # it is the class's
     yield full
     for leaner in (_limits_only, _asking_nothing):
         spec = deepcopy(full)
@@ -150,12 +152,12 @@ def _asking_nothing(owner: dict[str, Any]) -> None:
     owner.pop("resources", None)
 
 
-def _without_merged_labels(spec: Object, labels: Mapping[str, str]) -> Object:
+def _without_merged_labels(spec: Object, labels: Mapping[str, str]) -> dict[str, Any]:
     """The spec without the requirements that the API server makes of matchLabelKeys and mismatchLabelKeys."""
-    spec = deepcopy(dict(spec))
-    found = list(spec.get("topologySpreadConstraints") or ())
+    made = deepcopy(dict(spec))
+    found = list(made.get("topologySpreadConstraints") or ())
     for side in ("podAffinity", "podAntiAffinity"):
-        rules = (spec.get("affinity") or {}).get(side) or {}
+        rules = (made.get("affinity") or {}).get(side) or {}
         found += rules.get(_REQUIRED) or ()
         soft = rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
         found += [each.get("podAffinityTerm") or {} for each in soft]
@@ -170,4 +172,4 @@ def _without_merged_labels(spec: Object, labels: Mapping[str, str]) -> Object:
             rest = [one for one in selector["matchExpressions"] if one not in merged]
             selector.pop("matchExpressions")
             selector.update({"matchExpressions": rest} if rest else {})
-    return spec
+    return made

@@ -1,12 +1,13 @@
 """What NodeResourcesFit says of a node that it rejects: how much is missing, and what would help."""
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import combinations
 from typing import NamedTuple
 
 from scheduler.framework.changes import Fix, MovePod, Request
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.status import Reason
+from scheduler.model.pod import Pod
 from scheduler.model.quantity import exact, show
 
 _LEAST = 0.1
@@ -14,6 +15,9 @@ _LEAST = 0.1
 _MEBI = 1 << 20
 _MOVES = 4
 """Pods that are offered to leave, of which the first that helps is told."""
+_LARGE = 8
+_TOGETHER = 3
+"""So many leave at most where one is not enough."""
 
 
 class Shortage(NamedTuple):
@@ -68,14 +72,25 @@ def fixes(inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
         if all(wanted[s.resource] >= _LEAST * s.needed and wanted[s.resource] > 0 for s in short):
             found.append((Request(wanted, {s.resource: s.needed for s in short}),))
     if all(s.needed <= s.allocatable for s in short):
-        node = inquiry.node(row).name
-        enough = (
-            pod
-            for pod in inquiry.movable(row)
-            if all(s.free + pod.shape.requests.get(s.resource, 0) >= s.needed for s in short)
-        )
-        found += [(MovePod(pod.key, node),) for pod in islice(enough, _MOVES)]
-    return found
+        node, movable = inquiry.node(row).name, inquiry.movable(row)
+        enough = [pod for pod in movable if not _short_of([pod], short)]
+        found += [(MovePod(pod.key, node),) for pod in enough[:_MOVES]]
+        if not enough:
+            found.append(tuple(MovePod(pod.key, node) for pod in _several(movable, short)))
+    return [fix for fix in found if fix]
+
+
+def _short_of(leaving: Sequence[Pod], short: Sequence[Shortage]) -> list[Shortage]:
+    """What is still missing when these pods are gone."""
+    return [s for s in short if s.free + sum(pod.shape.requests.get(s.resource, 0) for pod in leaving) < s.needed]
+
+
+def _several(movable: Sequence[Pod], short: Sequence[Shortage]) -> Sequence[Pod]:
+    """A few large pods that make enough room together, those first that are missed least; empty: there are none."""
+    by_size = sorted(movable, key=lambda pod: -max(pod.shape.requests.get(s.resource, 0) / s.needed for s in short))
+    large = sorted(by_size[:_LARGE], key=movable.index)
+    together = (some for number in range(2, _TOGETHER + 1) for some in combinations(large, number))
+    return next((some for some in together if not _short_of(some, short)), ())
 
 
 def _round(short: Shortage) -> int:
