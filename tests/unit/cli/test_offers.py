@@ -163,8 +163,8 @@ def test_whose_the_pod_of_a_missing_node_is(berth: Berth) -> None:
         ),
         (
             "13-nominated/nom.json",
-            "needs 1 cpu, none free of 4 (6 requested): n1 is kept for default/hi; it has only to wait until default/v, "
-            "which is terminating, is gone from n1",
+            "needs 1 cpu, none free of 4 (6 requested): n1 is kept for default/hi; "
+            "it has only to wait until default/v, which is terminating, is gone from n1",
             "wait until default/v, which is terminating, is gone from n1",
         ),
         (
@@ -426,7 +426,7 @@ def test_the_pod_moves_that_frees_it(berth: Berth, cluster: str | list[Object], 
 
 def template(spec: Object, kind: str = "Deployment") -> Object:
     """The object `web` with a pod template, as somebody wrote it."""
-    body = {"selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}}}
+    body: Object = {"selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}}}
     body["template"]["spec"] = spec
     metadata = {"name": "web", "namespace": "default"}
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": body}
