@@ -232,7 +232,10 @@ def _left(plan: Plan) -> list[str]:
 
 
 def _subject(plan: Plan) -> str:
-    """The object that a plan changes."""
+    """The objects that a plan changes."""
+    moved = [f"{change.pod} off {change.node}" for change in plan if isinstance(change, MovePod)]
+    if len(moved) > 1:
+        return " and ".join(moved)
     change = next(change for change in plan if not isinstance(change, _OWN))
     if isinstance(change, FreeDevices):
         return f"{', '.join(change.pods)} with claim {change.claim}" if change.pods else f"claim {change.claim}"
