@@ -28,7 +28,7 @@ def pull_policy(image: str) -> str:
     return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
 
 
-def _container(kind: str, container: JsonObject, host_network: bool) -> None:
+def _container(kind: str, container: JsonObject) -> None:
     if not container.get("imagePullPolicy"):
         container["imagePullPolicy"] = pull_policy(container.get("image", ""))
     if not container.get("terminationMessagePath"):
@@ -40,8 +40,6 @@ def _container(kind: str, container: JsonObject, host_network: bool) -> None:
     quantities(kind, resources.get("requests"))
     for port in container.get("ports") or []:
         port.setdefault("protocol", "TCP")
-        if host_network and not port.get("hostPort"):
-            port["hostPort"] = port.get("containerPort")
 
 
 def pod_spec(kind: str, spec: JsonObject) -> None:
@@ -58,7 +56,7 @@ def pod_spec(kind: str, spec: JsonObject) -> None:
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for container in containers(spec):
-        _container(kind, container, bool(spec.get("hostNetwork")))
+        _container(kind, container)
     quantities(kind, spec.get("overhead"))
     for name in ("limits", "requests"):
         quantities(kind, (spec.get("resources") or {}).get(name))
@@ -74,6 +72,9 @@ def pod(obj: JsonObject) -> None:
     for container in containers(spec):
         if limits := container["resources"].get("limits"):
             _fill(container["resources"].setdefault("requests", {}), limits)
+        for port in container.get("ports") or [] if spec.get("hostNetwork") else []:
+            if not port.get("hostPort"):
+                port["hostPort"] = port.get("containerPort")
 
 
 def _template(obj: JsonObject) -> None:

@@ -1,7 +1,7 @@
 """`berth explain podgroup/NAME`: which pod group of a cluster or a file is meant, and what is printed of it."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -23,7 +23,6 @@ from scheduler.model.pod_group import (
 )
 from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch
-from scheduler.whatif.commands import Written
 from scheduler.whatif.documents import Document, ObjectError
 from scheduler.whatif.gangs.answer import GOOD, UNSCHEDULABLE, GroupExplanation
 from scheduler.whatif.gangs.attempt import attempted
@@ -32,6 +31,7 @@ from scheduler.whatif.gangs.gang import Gang, gang_of
 from scheduler.whatif.gangs.tree import with_tree
 from scheduler.whatif.unheld import lack
 from scheduler.whatif.world import MADE_WITH, World
+from scheduler.whatif.written import Written, of_cluster
 
 MEMBERS = 10_000
 """Pods of one workload of a file that are looked at as members."""
@@ -164,8 +164,7 @@ def explain_and_print(
     """Explain a group; the exit code."""
 
     def written(pod: Pod) -> Written | None:
-        found: Mapping[str, object] | None = world.written(pod)
-        return None if found is None or from_file else Written(found, world.decode)
+        return None if from_file else of_cluster(pod, world)
 
     answer = explain_group(gang, framework, world.cluster, notes=notes, instead=instead, written=written)
     if gang.group.parent is not None and framework.profile.composite_groups:

@@ -13,11 +13,11 @@ from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch, quota_notes
-from scheduler.whatif.commands import Written
 from scheduler.whatif.controllers import KINDS, path_of
 from scheduler.whatif.documents import Document, ObjectError
 from scheduler.whatif.manifest import Workload
 from scheduler.whatif.world import World
+from scheduler.whatif.written import Written, of_cluster
 
 _LISTED = 8
 
@@ -57,10 +57,7 @@ def from_cluster(
         raise InputError(f"{key}: the pod has finished, there is nothing to schedule")
     if key in world.waiting:
         pod = world.waiting[key]
-        found = world.written(pod)
-        if found is None:
-            return Asked(pod, None)
-        return Asked(pod, None, Written({**found, "kind": "Pod"}, world.decode))  # a list does not say it of each
+        return Asked(pod, None, of_cluster(pod, world))
     if key in world.placed:
         pod = world.placed[key]
         look(pod)
@@ -121,11 +118,20 @@ def from_file(
 def _written(file: str, workload: Workload, world: World, namespace: str | None, usual: str) -> Written:
     """The pod as it stands in a file."""
 
-    def decode(pod: Mapping[str, Any]) -> Modelled:
-        return world.decode(manifest.completed(workload.made(pod, 0), namespace, usual, world.admission, []))
+    def whole(pod: Mapping[str, Any]) -> dict[str, Any]:
+        return manifest.completed(workload.made(pod, 0), namespace, usual, world.admission, [])
+
+    def create(pod: Mapping[str, Any]) -> Modelled:
+        made = whole(pod)
+        if wrong := world.admission.wrong(made) - before:
+            raise ObjectError(f"the API server refuses it: {min(wrong)}")
+        return world.decode(made)
+
+    now = whole(workload.pod)
+    before = world.admission.wrong(now)
 
     steps = path_of(workload.kind).split(".") if workload.kind != "Pod" else []
-    return Written(workload.pod, decode, file, "".join(f"/{step}" for step in (*steps, "spec")))
+    return Written(workload.pod, create, create, now, file, "".join(f"/{step}" for step in (*steps, "spec")))
 
 
 def _keys(world: World) -> list[str]:

@@ -4,10 +4,13 @@ tries them.
 Each is data with a text. `cost`: how much work it is for people; cheap ones are tried first.
 """
 
+from collections.abc import Sequence
+
 from msgspec import field
 from msgspec.structs import replace
 
 from scheduler.framework.device_changes import OnClaim, OnDevices
+from scheduler.framework.of_controllers import BY_HAND, mark_of_gate, mark_of_taint
 from scheduler.framework.small_change import SmallChange
 from scheduler.framework.storage_changes import OnStorage
 from scheduler.model.affinity import AffinityTerm, Terms
@@ -20,8 +23,6 @@ from scheduler.model.shape import PodShape
 from scheduler.model.taints import UNSCHEDULABLE, Toleration, taint_text, tolerations_of
 
 HOSTNAME = "kubernetes.io/hostname"
-CONDITION = "node.kubernetes.io/"
-"""Prefix of the taints that the node controller sets, and takes off when the node is well."""
 
 
 def _last_word(key: str) -> str:
@@ -251,6 +252,33 @@ class RaiseMaxSkew(SmallChange, frozen=True):
         )
 
 
+class HonorPolicy(SmallChange, frozen=True):
+    """Let a topology spread constraint count no domains where the pod can't go: the policy `nodeTaintsPolicy` or
+    `nodeAffinityPolicy` is to be `Honor`.
+    """
+
+    cost = 0.9
+    topology_key: str
+    policy: str
+
+    def __str__(self) -> str:
+        why = "its taints" if self.policy == "nodeTaintsPolicy" else "its node affinity"
+        return (
+            f"let the spread over {_last_word(self.topology_key)} have {self.policy} Honor, so that nodes count only "
+            f"where the pod may go by {why}"
+        )
+
+    def edit(self, pod: Pod, shape: PodShape) -> None:
+        """Honor it in every hard constraint over this key."""
+        of_taints = self.policy == "nodeTaintsPolicy"
+        shape.spread = tuple(
+            replace(c, honor_taints=of_taints or c.honor_taints, honor_affinity=c.honor_affinity or not of_taints)
+            if c.hard and c.topology_key == self.topology_key
+            else c
+            for c in shape.spread
+        )
+
+
 class AllowPreemption(SmallChange, frozen=True):
     """Let the pod preempt others."""
 
@@ -290,7 +318,25 @@ class Ungate(SmallChange, frozen=True):
         return f"remove the scheduling gate{'s' if len(self.gates) > 1 else ''} {', '.join(self.gates)}"
 
     def edit(self, pod: Pod, shape: PodShape) -> None:
-        pod.gates = ()
+        pod.gates = tuple(gate for gate in pod.gates if gate not in self.gates)
+
+
+class AwaitUngate(Ungate, frozen=True):
+    """Leave scheduling gates to the controller that takes them away."""
+
+    def __str__(self) -> str:
+        mark = mark_of_gate(self.gates[0])
+        cure = "wait" if mark is None else mark.cure
+        return f"{cure}, and takes the scheduling gate{'s' if len(self.gates) > 1 else ''} {', '.join(self.gates)} away"
+
+
+def ungated(gates: Sequence[str]) -> tuple[Ungate, ...]:
+    """What it takes for these gates to be gone: those of one controller are left to it."""
+    by_whom: dict[str, list[str]] = {}
+    for gate in gates:
+        mark = mark_of_gate(gate)
+        by_whom.setdefault("" if mark is None else mark.by, []).append(gate)
+    return tuple(AwaitUngate(theirs) if by else Ungate(theirs) for by, theirs in by_whom.items())
 
 
 class Uncordon(SmallChange, frozen=True):
@@ -308,20 +354,35 @@ class Uncordon(SmallChange, frozen=True):
 
 
 class RemoveTaint(SmallChange, frozen=True):
-    """Take a taint off a node."""
+    """Take a taint off a node that people have set for as long as it does not run (`out-of-service`)."""
 
     cost = 2.0
     node: str
     taint: str
 
     def __str__(self) -> str:
-        if self.taint.startswith(CONDITION):
-            return f"bring {self.node} back, which is {self.taint.removeprefix(CONDITION).partition(':')[0]}"
-        return f"take the taint {self.taint} off {self.node}"
+        return f"once it is sure that {self.node} runs, take the taint {self.taint} off it"
 
     def changed(self, node: Node) -> Node:
         """The node without the taint."""
         return replace(node, taints=tuple(t for t in node.taints if str(t) != self.taint))
+
+
+class AwaitUntaint(SmallChange, frozen=True):
+    """Do what it takes for a controller to take its taint off a node, whatever the effects."""
+
+    cost = 2.0
+    node: str
+    key: str
+
+    def __str__(self) -> str:
+        mark = mark_of_taint(self.key)
+        cure = mark.cure if mark is not None and mark.cure else "wait until the taint is off {node}"
+        return cure.format(node=self.node)
+
+    def changed(self, node: Node) -> Node:
+        """The node without the taint."""
+        return replace(node, taints=tuple(t for t in node.taints if t.key != self.key))
 
 
 class Label(SmallChange, frozen=True):
@@ -370,8 +431,23 @@ class AwaitPod(SmallChange, frozen=True):
         return f"wait until {self.pod}, which is terminating, is gone from {self.node}"
 
 
+class GiveUpNode(SmallChange, frozen=True):
+    """Have a waiting pod go that a node is kept for."""
+
+    cost = 3.0
+    pod: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"delete {self.pod}, which {self.node} is kept for"
+
+
 class AddNode(SmallChange, frozen=True):
-    """One more node like one that is there: same labels, taints and size, empty, and well. `but`: other labels."""
+    """One more node like one that is there: same labels, taints and size, and well. `but`: other labels.
+
+    It has the pods that such a node gets, static ones and those of DaemonSets, and the taints that each has at first:
+    who does not take them off the others would leave them on this one, too.
+    """
 
     cost = 3.0
     like: str
@@ -385,7 +461,8 @@ class AddNode(SmallChange, frozen=True):
         name = f"{node.name}-more"
         own = {HOSTNAME: name} if HOSTNAME in node.labels else {}
         labels = {**node.labels, **own, **self.but}
-        taints = tuple(t for t in node.taints if not t.key.startswith(CONDITION))
+        marks = ((t, mark_of_taint(t.key)) for t in node.taints if t.key not in BY_HAND)
+        taints = tuple(t for t, mark in marks if mark is None or mark.at_start)
         return replace(node, name=name, uid="", labels=labels, taints=taints, unschedulable=False, images=())
 
 
@@ -402,10 +479,10 @@ class NameScheduler(SmallChange, frozen=True):
         pod.scheduler_name = self.scheduler
 
 
-Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | RaiseMaxSkew | SoftenSpread | DropHostPort
+Relaxed = DropNodeSelector | DropRequirement | DropPodTerm | HonorPolicy | RaiseMaxSkew | SoftenSpread | DropHostPort
 Respelt = RespellNodeSelector | RespellNodeAffinity | RespellPodTerm
-OnPod = Request | Tolerate | Respelt | Relaxed | AllowPreemption | NameScheduler | Ungate
-OnNode = Uncordon | RemoveTaint | Label
-Change = OnPod | OnNode | OnStorage | OnClaim | OnDevices | MovePod | FreeClaim | AwaitPod | AddNode
+OnPod = Request | Tolerate | Respelt | Relaxed | AllowPreemption | NameScheduler | Ungate | AwaitUngate
+OnNode = Uncordon | RemoveTaint | AwaitUntaint | Label
+Change = OnPod | OnNode | OnStorage | OnClaim | OnDevices | MovePod | FreeClaim | AwaitPod | GiveUpNode | AddNode
 Fix = tuple[Change, ...]
 """Changes that together should do."""

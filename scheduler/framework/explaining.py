@@ -28,6 +28,23 @@ class Inquiry(Struct, frozen=True):
         assert node is not None
         return node
 
+    def movable(self, row: int) -> list[Pod]:
+        """The pods on a node that may be had leave it, those first that this pod misses least.
+
+        Static pods and those of DaemonSets come back to their node. Last come those that the pod wants to be near;
+        before them, the less a pod matters and asks for, the sooner it is the one, and first who goes anyway.
+        """
+        selects, near = self.cluster.incidence.selects, self.pod.shape.affinity_terms
+
+        def order(pod: Pod) -> tuple[bool, bool, int, int, int, str]:
+            asked = pod.shape.requests
+            wanted = any(selects(term, pod) for term in near)
+            return (
+                wanted, not pod.terminating, pod.priority, asked.get("cpu", 0), asked.get("memory", 0), pod.key
+            )  # fmt: skip
+
+        return sorted((pod for pod in self.cluster.pods_on(row) if not pod.belongs_to_node), key=order)
+
     def once(self, key: Hashable, find: Callable[[], Found]) -> Found:
         """What `find` returns. It is called once for each key, however many nodes are asked about."""
         if key not in self._found:

@@ -151,4 +151,21 @@ class ForgetNode(SmallChange, frozen=True):
         return None if claim is None else replace(claim, selected_node=None)
 
 
-OnStorage = CreateClass | CreateClaim | RecreateClaim | ReplaceVolume | ShrinkClaim | ForgetNode
+class ForgetClaim(SmallChange, frozen=True):
+    """Let a volume be claimed again whose claim is gone. What it holds stays on it."""
+
+    cost = 1.5
+    volume: str
+
+    def __str__(self) -> str:
+        return f"clear the claimRef of the volume {self.volume}, which is Released, with what it holds"
+
+    def made(self, storage: Storage) -> StorageKind | None:
+        """The volume as it is Available."""
+        volume = storage.volumes.get(self.volume)
+        if volume is None:
+            return None
+        return replace(volume, claim=None, bound_by_controller=False, released=False, available=True)
+
+
+OnStorage = CreateClass | CreateClaim | RecreateClaim | ReplaceVolume | ShrinkClaim | ForgetNode | ForgetClaim

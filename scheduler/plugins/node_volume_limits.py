@@ -18,6 +18,9 @@ from scheduler.state.attachments import NOT_INSTALLED, of_translated
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
+_MOVES = 4
+"""Pods that are offered to leave, of which the first that helps is told."""
+
 
 class NodeVolumeLimits(Plugin):
     """Keep a pod off nodes that can't attach as many volumes of a CSI driver as it needs, or lack a required driver."""
@@ -95,7 +98,7 @@ class NodeVolumeLimits(Plugin):
         return text, {"drivers": [s._asdict() for s in short], **numbers}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Have the pod go that matters least of those whose volumes make enough room."""
+        """Have a pod go whose volumes make enough room: one of those that matter least."""
         if list(reasons) != [self.too_many]:
             return []
         short = list(self._short(inquiry, row))
@@ -105,14 +108,12 @@ class NodeVolumeLimits(Plugin):
         volumes = {pod.uid: attached.of_pod(pod, with_csi_node=known) for pod in pods}
         users = [volume for found in volumes.values() for volume in found]
         leaving = []
-        for pod in pods:
+        for pod in inquiry.movable(row):
             own = [driver for volume, driver in volumes[pod.uid].items() if users.count(volume) == 1]
             if all(own.count(s.driver) >= s.attached + s.more - s.limit for s in short):
                 leaving.append(pod)
-        if not leaving:
-            return []
-        least = min(leaving, key=lambda pod: (not pod.terminating, pod.priority, len(volumes[pod.uid]), pod.key))
-        return [(MovePod(least.key, inquiry.node(row).name),)]
+        leaving.sort(key=lambda pod: (not pod.terminating, pod.priority, len(volumes[pod.uid])))
+        return [(MovePod(pod.key, inquiry.node(row).name),) for pod in leaving[:_MOVES]]
 
     def _short(self, inquiry: Inquiry, row: int) -> "Iterator[_Short]":
         """Drivers of which the pod brings more volumes than the node can attach."""

@@ -7,10 +7,10 @@ A class that is not among the objects refuses nothing here: dumps seldom have it
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from scheduler.apiserver import defaults, quotas
+from scheduler.apiserver import defaults, podvalidation, quotas
 from scheduler.apiserver.bootstrap import PRIORITY_CLASSES
 from scheduler.apiserver.plugins import Surroundings, created
-from scheduler.apiserver.status import StatusError
+from scheduler.apiserver.status import StatusError, decoding
 from scheduler.model.pod import Pod
 from scheduler.whatif.documents import Document, ObjectError, plain
 
@@ -87,6 +87,14 @@ class Admission:
             made["spec"] |= {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}
         made["spec"] |= kept
         return made
+
+    def wrong(self, pod: Mapping[str, Any]) -> set[str]:
+        """What validation says of a pod as it would be stored."""
+        try:
+            with decoding("v1", "Pod"):
+                return {f"{each.field}: {each.text()}" for each in podvalidation.pod(dict(pod))}
+        except StatusError as error:
+            return {error.message}
 
     def quotas(self, namespace: str, there: Iterable[Pod]) -> list[Object]:
         """Copies of a namespace's quotas, as somebody may go on counting in them.

@@ -308,7 +308,7 @@ class Batch:
         name = self._named(number)
         whole = self._whole
         if self._nodes:
-            asked = {**self._asked, "spec": _on_one_node(self._asked["spec"], self._nodes[number])}
+            asked = {**self._asked, "spec": manifest.of_daemon(self._asked["spec"], self._nodes[number])}
             whole = self._created(asked, number, [])
         elif number and self._varies:
             whole = self._created(self._asked, number, [])
@@ -455,17 +455,6 @@ def _daemon_nodes(pod: Object, world: World) -> list[str]:
         and (affinity is None or (affinity.terms and not any(affinity.missed(node.name, node.labels)[1:])))
         and untolerated(shape.tolerations, node.taints, comparing=True) is None
     ]
-
-
-def _on_one_node(spec: dict[str, Any], node: str) -> dict[str, Any]:
-    """The pod's spec with the node affinity that the DaemonSet controller gives it."""
-    affinity = dict(spec.get("affinity") or {})
-    own = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    affinity["nodeAffinity"] = {
-        **(affinity.get("nodeAffinity") or {}),
-        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [own]},
-    }
-    return {**spec, "affinity": affinity}
 
 
 def _named_in(spec: Object) -> set[str]:

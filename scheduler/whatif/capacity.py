@@ -27,6 +27,7 @@ from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.claimed_crowd import place_crowd
 from scheduler.whatif.claimed_room import claimed_room
 from scheduler.whatif.explanation import Limit
+from scheduler.whatif.nominated import kept_rows, put_there
 from scheduler.whatif.remedies import templates_of
 from scheduler.whatif.room import Room, room
 from scheduler.whatif.simulation import SINGLY, Simulation, UndecidedError
@@ -94,6 +95,7 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
     """
     pod = replace(batch.pod(0), preempts=False)
     names = cluster.nodes.names
+    kept = _keep_nodes(pod, cluster)
     before = _free(cluster, pod)
     counted = _counter(batch, cluster)
     summed = None if counted is None else counted(pod, framework, cluster)
@@ -111,6 +113,8 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
         message = fit_error(decision) if exhausted else None
         reasons = against(decision)
         one_more = list(placing.one_more()) if exhausted else []
+    for row, whom in _kept_out(kept, pod, framework, cluster):
+        reasons[row] = [*reasons.get(row, []), f"it is kept for {whom}"]
     rows = [row for row, _ in cluster.nodes.live()]
     nodes = [NodeRoom(names[row] or "", int(counts[row]), reasons.get(row, [])) for row in rows]
     nodes.sort(key=lambda each: (-each.pods, each.node))
@@ -129,6 +133,32 @@ def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int 
         one_more=one_more,
         notes=list(batch.notes),
     )
+
+
+def _keep_nodes(pod: Pod, cluster: Cluster) -> dict[int, list[Pod]]:
+    """Place the pods that nodes are kept for before this one where they are nominated; by row."""
+    kept = kept_rows(pod, cluster)
+    for pods in kept.values():
+        for each in pods:
+            cluster.nominations.drop(each.uid)
+    return {row: put_there(pods, row, cluster) for row, pods in kept.items()}
+
+
+def _kept_out(
+    kept: Mapping[int, list[Pod]], pod: Pod, framework: Framework, cluster: Cluster
+) -> Iterator[tuple[int, str]]:
+    """Rows that would take one more if they were not kept for others, and for whom. Raises PluginError."""
+    if not kept:
+        return
+    full = set(kept) - set(framework.find(pod, cluster).feasible.tolist())
+    for row in full:
+        for each in kept[row]:
+            cluster.drop_pod(each.uid)
+    taken = framework.find(pod, cluster).feasible.tolist() if full else []
+    for row in full:
+        for each in kept[row]:
+            cluster.put_pod(each)
+    yield from ((row, ", ".join(each.key for each in kept[row])) for row in full.intersection(taken))
 
 
 class Placing:
@@ -154,15 +184,12 @@ class Placing:
         """What a node more takes of those that fit nowhere; the pods leave again."""
         for node, number in makes(self._cluster):
             with applied(self._cluster, [AddNode(node.name)]):
-                furnished = list(_furnish(self._cluster, node))
                 known = set(self._simulation.bound) | set(self._simulation.preparing)
                 adds = len(self._place(MOST))
                 for uid in [*self._simulation.bound, *self._simulation.preparing]:
                     if uid not in known:
                         pod = (self._simulation.bound.get(uid) or self._simulation.preparing[uid])[0]
                         self._simulation.gone("Pod", pod.namespace, pod.name, uid)
-                for pod in furnished:
-                    self._cluster.drop_pod(pod.uid)
                 yield OneMore(node.name, number, adds)
 
     def next(self) -> Pod:
@@ -254,26 +281,11 @@ def _by_sums(cluster: Cluster, framework: Framework, pod: Pod, counted: Counting
     for node, number in makes(cluster):
         change = AddNode(node.name)
         with applied(cluster, [change]):
-            furnished = list(_furnish(cluster, node))
             found = counted(pod, framework, cluster)
             row = cluster.nodes.live_row(change.clone(node).name)
             assert found is not None and row is not None
             adds = int(found.counts[row])
-            for own in furnished:
-                cluster.drop_pod(own.uid)
         yield OneMore(node.name, number, adds)
-
-
-def _furnish(cluster: Cluster, node: Node) -> Iterator[Pod]:
-    """Put the pods on the node that is like this one which every such node has; they are the caller's to remove."""
-    row = cluster.nodes.live_row(node.name)
-    assert row is not None
-    name = AddNode(node.name).clone(node).name
-    for pod in list(cluster.pods_on(row)):
-        if pod.belongs_to_node and not pod.terminating:
-            copy = replace(pod, uid=f"{name}/{pod.uid}", node_name=name)
-            cluster.put_pod(copy)
-            yield copy
 
 
 def makes(cluster: Cluster) -> list[tuple[Node, int]]:

@@ -8,7 +8,7 @@ from scheduler.framework.explaining import domain
 from scheduler.model.migration import REGION, ZONE
 from scheduler.plugins.claims_explained import where_volumes_are
 from scheduler.whatif.asking import Asking
-from scheduler.whatif.stuck import Stuck
+from scheduler.whatif.stuck import KEPT_FOR, Stuck
 
 _REASONS = 3
 _HELD = "VolumeRestrictions"
@@ -32,6 +32,17 @@ def cause(asking: Asking, decision: Decision, stuck: Sequence[Stuck], meant: Seq
         return said.pop()
     held = set.intersection(*({o.detail for o in each.obstacles if o.plugin == _HELD} for each in stuck)) - {""}
     return "; ".join(sorted(held)) or _reasons(stuck)
+
+
+def goes_after(stuck: Sequence[Stuck]) -> str:
+    """Say that the pod waits for others, if some node would take it that is kept for them; else empty."""
+    nodes = [each for each in stuck if all(KEPT_FOR in o.numbers for o in each.obstacles if o.first)]
+    pods = list(dict.fromkeys(key for each in nodes for o in each.obstacles for key in o.numbers.get(KEPT_FOR, ())))
+    if not pods:
+        return ""
+    some = ", ".join(pods[:_REASONS]) + (" and others" if len(pods) > _REASONS else "")
+    where = f"{nodes[0].node} is" if len(nodes) == 1 else f"{len(nodes):,} nodes are"
+    return f"it waits for {some}" + (f", for which {where} kept" if len(stuck) > 1 else "")
 
 
 def _where_the_volumes_are(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[str]:

@@ -6,97 +6,117 @@ where its owner has its template; the owner then makes new pods. A pod without a
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from shlex import quote
 from typing import Any, NamedTuple
 
+from scheduler.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch
+from scheduler.apiserver.status import StatusError
 from scheduler.framework import changes, device_changes, storage_changes
-from scheduler.framework.changes import CONDITION, Change, OnPod
+from scheduler.framework.changes import Change, OnPod
 from scheduler.framework.device_changes import OnClaim
-from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.whatif.documents import ObjectError
-from scheduler.whatif.patches import NoPatchError, Operation, operations
+from scheduler.whatif.patches import NoPatchError, Operation, by_name, lowered, operations
+from scheduler.whatif.written import Written, as_asked, controller_of, in_the_template, made_of, templates_of
 
 _NUMBER = re.compile(r"\d+")
-_HASH = "pod-template-hash"
-_TEMPLATED = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationController")
+_TEMPLATE = "/spec/template/spec"
 _OF_PODS = changes.Tolerate | changes.Ungate
 """What may be changed of a pod that is there."""
-_DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-
-
-class Written(NamedTuple):
-    """A pod as somebody wrote it, and the function that decodes one, which raises ObjectError.
-
-    `file`: where it is written, empty for a pod of the cluster; `path`: of its spec there, as a JSON pointer.
-    """
-
-    pod: Mapping[str, Any]
-    decode: Callable[[Mapping[str, Any]], Modelled]
-    file: str = ""
-    path: str = ""
-
-    def decoded(self, pod: Mapping[str, Any]) -> Pod | None:
-        """The pod that a command makes of this one; None: it can't be read."""
-        try:
-            made = self.decode(pod)
-        except ObjectError:
-            return None
-        assert isinstance(made, Pod)
-        return made
 
 
 class Commands(NamedTuple):
-    """What to run, and the pod that comes of it where a patch makes one."""
+    """What to run, and the pods that come of it: one for each template that may be the pod's; none if it stays."""
 
     lines: list[str]
-    pod: Mapping[str, Any] | None = None
+    pods: Sequence[Pod] = ()
 
 
-def commands(made: Sequence[Change], pod: Pod, written: Written | None) -> Commands:
-    """One for each change of the cluster, and one for all of the pod; none at all where one of them has no command."""
+_NONE = Commands([])
+
+
+def commands(made: Sequence[Change], pod: Pod, written: Written | None) -> Commands | None:
+    """Commands for all the changes, none where one of them has none, and what the pod is once they are carried out.
+
+    They are carried out by the API server's own code on what they name, as it is stored. None: they would be refused,
+    or they do not say what is to be changed.
+    """
     lines = [_command(change) for change in made if not isinstance(change, OnPod | OnClaim)]
     lines += _of_claims([change for change in made if isinstance(change, OnClaim)], pod, written)
     edits = [change for change in made if isinstance(change, OnPod)]
-    if "" in lines:
-        return Commands([])
-    if not edits:
-        return Commands(lines)
-    if written is None:
-        return Commands([])
-    spec = written.pod.get("spec") or {}
-    direct = not written.file and all(isinstance(each, _OF_PODS) for each in edits)
-    owner = "" if direct or written.file else _owner(pod)
-    if owner:
-        spec = _as_in_the_template(spec)
+    if not edits or written is None:
+        return Commands([] if "" in lines or edits else lines)
     try:
-        patch, after = operations(edits, spec, pod.namespace)
-    except NoPatchError:
-        return Commands([])
-    made_of = {**written.pod, "spec": after}
-    where = f"-n {quote(pod.namespace)}"
-    if written.file:
-        of_pod = [f"kubectl patch --local -f {quote(written.file)} -o yaml {_json(_below(written.path, patch))}"]
-    elif direct:
-        of_pod = [f"kubectl patch pod {quote(pod.name)} {where} {_json(_below('/spec', patch))}"]
-    elif owner or pod.owner is None:
-        create, patch = _with_its_class(patch, pod, spec)
-        if owner:
-            change = f"kubectl patch {owner} {where} {_json(_below('/spec/template/spec', patch))}"
-        else:
-            own = [{"op": "remove", "path": "/preemptionPolicy"}] if create else []
-            change = _again(f"pod {quote(pod.name)} {where}", _json(_below("/spec", [*patch, *own])))
-        of_pod = [*create, change]
-    else:
-        return Commands([])
-    return Commands([*lines, *of_pod], made_of)
+        found = _of_pod(edits, pod, written)
+    except (NoPatchError, StatusError, ObjectError):
+        return None
+    told = "" not in lines and found.lines
+    return Commands([*lines, *found.lines] if told else [], found.pods)
 
 
-def _as_in_the_template(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The spec without the tolerations that every pod is given on its creation."""
-    kept = [t for t in spec.get("tolerations") or () if t.get("key") not in _DEFAULT_TOLERATIONS]
-    return {**spec, "tolerations": kept}
+def _of_pod(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
+    """Raises NoPatchError, StatusError, ObjectError."""
+    whole, where = written.whole.get("spec") or {}, f"-n {quote(pod.namespace)}"
+    direct = all(isinstance(each, _OF_PODS) for each in edits)
+    if written.file or direct or pod.owner is None:
+        patch = operations(edits, written.spec, whole, pod.namespace)
+        lines: list[str] = []
+        if not (written.file or direct):
+            lines, patch = _with_its_class(patch, pod, whole)
+            patch += [{"op": "remove", "path": "/preemptionPolicy"}] if lines else []
+        path = written.path if written.file else "/spec"
+        patch = _below(path, patch)
+        after = {**written.pod, "spec": _patched("Pod", path, written.spec, [(JSON_PATCH, patch)])}
+        if written.file:
+            lines = [f"kubectl patch --local -f {quote(written.file)} -o yaml {_json(patch)}"]
+        elif not direct:
+            lines.append(_again(f"pod {quote(pod.name)} {where}", _json(patch)))
+        elif not any(isinstance(each, changes.AwaitUngate) for each in edits):
+            lines = [f"kubectl patch pod {quote(pod.name)} {where} {_json(patch)}"]
+        made = written.decode(after) if direct and not written.file else written.create(after)
+        return Commands(lines, [as_asked(made, pod)])
+    spec = in_the_template(written, pod)
+    smaller = [change for change in edits if isinstance(change, changes.Request)]
+    others = [change for change in edits if not isinstance(change, changes.Request)]
+    steps: list[tuple[str, Any]] = []
+    if smaller:
+        asked = by_name(each for change in smaller for each in lowered(change, whole))
+        steps.append((STRATEGIC_PATCH, {"spec": {"template": {"spec": asked}}}))
+    lines = []
+    if others:
+        lines, patch = _with_its_class(operations(others, spec, whole, pod.namespace), pod, whole)
+        steps.append((JSON_PATCH, _below(_TEMPLATE, patch)))
+    controller = controller_of(pod)
+    kind, name = controller or ("Deployment", "")
+    templates = [_patched(kind, _TEMPLATE, template, steps) for template in templates_of(written, pod)]
+    pods = [made_of(written, pod, template) for template in templates]
+    if controller is None:
+        return Commands([], pods)
+    for content_type, body in steps:
+        form = "json" if content_type == JSON_PATCH else "strategic"
+        of = f"{kind.lower()} {quote(name)} {where}"
+        lines.append(f"kubectl patch {of} --type={form} -p {quote(_compact(body))}")
+    if kind == "StatefulSet":
+        # Its controller goes on to no other pod as long as this one is not ready.
+        lines.append(f"kubectl delete pod {quote(pod.name)} {where}")
+    return Commands(lines, pods)
+
+
+def _patched(kind: str, path: str, spec: Mapping[str, Any], steps: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """A pod's spec that stands at a path of an object, once the API server's code has applied the patches to that."""
+    first, *inner = path.strip("/").split("/")
+    found: Any = deepcopy(dict(spec))
+    for step in reversed(inner):
+        found = {step: found}
+    patched: Any = {"kind": kind, first: found}
+    for content_type, body in steps:
+        patched = apply_patch(content_type, kind, patched, _compact(body).encode())
+    for step in (first, *inner):
+        patched = patched[step]
+    done: dict[str, Any] = patched
+    return done
 
 
 def _with_its_class(patch: list[Operation], pod: Pod, spec: Mapping[str, Any]) -> tuple[list[str], list[Operation]]:
@@ -114,11 +134,11 @@ def _command(change: Change) -> str:
     match change:
         case changes.Uncordon(node):
             return f"kubectl uncordon {quote(node)}"
-        case changes.RemoveTaint(node, taint) if not taint.startswith(CONDITION):
+        case changes.RemoveTaint(node, taint):
             return f"kubectl taint nodes {quote(node)} {quote(taint)}-"
         case changes.Label(node, key, value):
             return f"kubectl label nodes {quote(node)} {quote(f'{key}={value}')} --overwrite"
-        case changes.FreeClaim(key) | changes.MovePod(key):
+        case changes.FreeClaim(key) | changes.MovePod(key) | changes.GiveUpNode(key):
             namespace, _, name = key.partition("/")
             return f"kubectl delete pod {quote(name)} -n {quote(namespace)}"
         case device_changes.RemoveTaintRule(rule):
@@ -141,6 +161,9 @@ def _command(change: Change) -> str:
             return _claim_again(namespace, name, {"storageClassName": of, "volumeName": None})
         case storage_changes.ShrinkClaim(namespace, name, size):
             return _claim_again(namespace, name, {"resources": {"requests": {"storage": str(size)}}})
+        case storage_changes.ForgetClaim(volume):
+            patch = _json([{"op": "remove", "path": "/spec/claimRef"}])
+            return f"kubectl patch pv {quote(volume)} {patch}"
         case storage_changes.ForgetNode(namespace, name):
             return f"kubectl annotate pvc {quote(name)} -n {quote(namespace)} volume.kubernetes.io/selected-node-"
     return ""
@@ -173,17 +196,6 @@ def _in_order(patch: Sequence[Operation]) -> list[Operation]:
     return removed + sorted(others, key=lambda each: str(each["path"]))
 
 
-def _owner(pod: Pod) -> str:
-    """`deployment web`: what has the template of the pod; empty where that is not known."""
-    if pod.owner is None:
-        return ""
-    kind, name = pod.owner[:2]
-    suffix = f"-{pod.labels.get(_HASH, '')}"
-    if kind == "ReplicaSet" and len(suffix) > 1 and name.endswith(suffix):
-        return f"deployment {quote(name.removesuffix(suffix))}"
-    return f"{kind.lower()} {quote(name)}" if kind in _TEMPLATED else ""
-
-
 def _claim_again(namespace: str, name: str, spec: Mapping[str, Any]) -> str:
     patch = _compact({"metadata": {"annotations": None}, "spec": spec})
     return _again(f"pvc {quote(name)} -n {quote(namespace)}", f"--type=merge -p {quote(patch)}")
@@ -210,7 +222,10 @@ def _json(patch: Iterable[Operation]) -> str:
 
 
 def _below(path: str, patch: Iterable[Operation]) -> list[Operation]:
-    return [{**operation, "path": f"{path}{operation['path']}"} for operation in patch]
+    return [
+        {key: f"{path}{value}" if key in ("path", "from") else value for key, value in operation.items()}
+        for operation in patch
+    ]
 
 
 def _compact(value: Any) -> str:

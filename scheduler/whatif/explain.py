@@ -23,16 +23,17 @@ from scheduler.plugins.scheduling_gates import SchedulingGates
 from scheduler.state.cluster import Cluster
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
-from scheduler.whatif.cause import cause
-from scheduler.whatif.commands import Written
+from scheduler.whatif.cause import cause, goes_after
+from scheduler.whatif.commands import commands
 from scheduler.whatif.effects import SideEffects
 from scheduler.whatif.explanation import Explanation
 from scheduler.whatif.limit import limited
 from scheduler.whatif.misspelt import counts_nobody, misspelt
-from scheduler.whatif.offers import told
 from scheduler.whatif.promises import Past, state_of
 from scheduler.whatif.remedies import remedies
 from scheduler.whatif.stuck import Stuck, stuck_at
+from scheduler.whatif.trial import Trial
+from scheduler.whatif.written import Written
 
 _SHOWN_BEST = 4
 _WITH_DEVICES = 10
@@ -89,20 +90,23 @@ def explain(
             stuck = stuck_at(asking, decision)
             rejected += [_rejected(each) for each in stuck]
             if outcome != shown.FITS:
-                offered += remedies(asking, stuck, decision.verdict, instead)
+                offered += remedies(asking, Trial(asking, written), stuck, decision.verdict, instead)
             effects = SideEffects(asking, others)
             if outcome == shown.UNSCHEDULABLE:
                 meant = list(misspelt(pod, cluster))
-                offered += _preempting(pod, framework, cluster, effects, about.notes)
+                offered += _preempting(pod, framework, cluster, effects, written, about.notes)
                 why = cause(asking, decision, stuck, meant)
                 if offered and all(isinstance(change, AwaitPod) for change in offered[0].changes):
                     why = f"{why}; it has only to {offered[0].text}"
+                elif after := goes_after(stuck):
+                    why = f"{why}; {after}"
                 about.notes += meant
-            offered = [told(each, asking, written, effects) for each in offered]
+            offered = [structs.replace(each, effects=each.effects or effects.of(each.changes)) for each in offered]
     except TooCostlyError as error:
         about.notes.append(f"not every node was explained and not every change was tried: {error}")
     about.notes += counts_nobody(pod, cluster)
     about.notes += _unchangeable(pod, offered)
+    about.notes += _of_a_daemon(pod, cluster)
     about.notes += asking.notes.values()
     return about.answer(
         outcome,
@@ -120,7 +124,12 @@ def explain(
 
 
 def _preempting(
-    pod: Pod, framework: Framework, cluster: Cluster, effects: SideEffects, notes: list[str]
+    pod: Pod,
+    framework: Framework,
+    cluster: Cluster,
+    effects: SideEffects,
+    written: Written | None,
+    notes: list[str],
 ) -> list[shown.Remedy]:
     """What preemption would do for a pod that may not preempt. `notes` gets why that is not known, where it is not."""
     if pod.preempts:
@@ -135,9 +144,11 @@ def _preempting(
     if not made.node:
         return []
     change = AllowPreemption(len(made.victims))
+    found = commands([change], pod, written)
+    if found is None or not all(each.preempts for each in found.pods):
+        return []
     leave = [MovePod(victim.key, made.node) for victim in made.victims]
-    remedy = shown.Remedy(text=str(change), changes=[change], nodes=[made.node], instead=[], effects=effects.of(leave))
-    return [remedy]
+    return [shown.Remedy(str(change), [change], [made.node], [], found.lines, effects.of(leave))]
 
 
 def _unchangeable(pod: Pod, offered: Sequence[shown.Remedy]) -> Iterator[str]:
@@ -151,6 +162,17 @@ def _unchangeable(pod: Pod, offered: Sequence[shown.Remedy]) -> Iterator[str]:
         )
     if of_pod and pod.owner is not None and pod.owner[0] == "Job":
         yield f"the pods of a Job can't be changed: delete the Job {pod.owner[1]} and create it again with the change"
+
+
+def _of_a_daemon(pod: Pod, cluster: Cluster) -> Iterator[str]:
+    """Each pod of a DaemonSet is for one node."""
+    required = pod.shape.required_node_affinity
+    if pod.owner is None or pod.owner[0] != "DaemonSet" or required is None:
+        return
+    for name in sorted(required.names or ()):
+        gone = cluster.nodes.live_row(name) is None
+        deletes = ": its controller deletes it when it sees that the node is gone" if gone else ""
+        yield f"the DaemonSet {pod.owner[1]} makes a pod for each node; this one is for {name}{deletes}"
 
 
 def _unknown_namespaces(pod: Pod, cluster: Cluster) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from scheduler.framework.changes import AwaitPod, Change, MovePod
+from scheduler.framework.changes import AwaitPod, Change, GiveUpNode, MovePod
 from scheduler.state.cluster import Cluster
 from scheduler.whatif.trial import Trial
 
@@ -30,17 +30,23 @@ def awaited(trial: Trial, first: tuple[Change, ...]) -> tuple[AwaitPod, ...]:
 
 
 def instead_of_moves(changes: Sequence[Change], cluster: Cluster) -> tuple[Change, ...]:
-    """The changes, where none moves a pod that is being deleted."""
-    if not any(isinstance(change, MovePod) for change in changes):
-        return tuple(changes)
-    going = set(_terminating(cluster))
-    return tuple(
-        wait if isinstance(change, MovePod) and (wait := AwaitPod(change.pod, change.node)) in going else change
-        for change in changes
-    )
+    """The changes, where none moves a pod that is being deleted, or one that is only nominated for its node."""
+    return tuple(_instead(change, cluster) if isinstance(change, MovePod) else change for change in changes)
+
+
+def _instead(move: MovePod, cluster: Cluster) -> Change:
+    row = cluster.nodes.row_of(move.node)
+    there = next((pod for pod in (() if row is None else cluster.pods_on(row)) if pod.key == move.pod), None)
+    kept = next((pod for pod in cluster.nominations.on(move.node) if pod.key == move.pod), None)
+    pod = there or kept
+    if pod is not None and pod.terminating:
+        return AwaitPod(move.pod, move.node)
+    return GiveUpNode(move.pod, move.node) if there is None and kept is not None else move
 
 
 def _terminating(cluster: Cluster) -> Iterator[AwaitPod]:
     for placement in cluster.placements():
         if placement.pod.terminating:
             yield AwaitPod(placement.pod.key, cluster.nodes.names[placement.row] or "")
+    for node in cluster.nominations.nodes():
+        yield from (AwaitPod(pod.key, node) for pod in cluster.nominations.on(node) if pod.terminating)

@@ -12,7 +12,7 @@ from scheduler.whatif.documents import Document, ObjectError, plain
 from scheduler.whatif.groups import called, makes_no_pods
 from scheduler.whatif.templates import templates
 
-_TOLERATED = tuple(
+TOLERATED = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
     for key, effect in (
         ("not-ready", "NoExecute"),
@@ -21,10 +21,30 @@ _TOLERATED = tuple(
         ("memory-pressure", "NoSchedule"),
         ("pid-pressure", "NoSchedule"),
         ("unschedulable", "NoSchedule"),
+        ("network-unavailable", "NoSchedule"),
     )
 )
-"""What the DaemonSet controller lets its pods tolerate (upstream: daemon/util, AddOrUpdateDaemonPodTolerations)."""
-_HOST_NETWORK = {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists", "effect": "NoSchedule"}
+"""What the DaemonSet controller lets its pods tolerate, the last on the host's network only (upstream: daemon/util,
+AddOrUpdateDaemonPodTolerations).
+"""
+
+
+def of_daemon(spec: Mapping[str, Any], node: str = "") -> dict[str, Any]:
+    """A template's spec with the tolerations that the DaemonSet controller adds, and the affinity to its node."""
+    done = dict(spec)
+    given = spec.get("tolerations") or []
+    more = TOLERATED if spec.get("hostNetwork") else TOLERATED[:-1]
+    if isinstance(given, list):
+        done["tolerations"] = [*given, *(each for each in more if each not in given)]
+    if node:
+        own = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        affinity = dict(spec.get("affinity") or {})
+        affinity["nodeAffinity"] = {
+            **(affinity.get("nodeAffinity") or {}),
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [own]},
+        }
+        done["affinity"] = affinity
+    return done
 
 
 _NO_LABELS: Mapping[str, str] = {}
@@ -76,11 +96,7 @@ class Workload(NamedTuple):
             metadata = pod.get("metadata") or {}
             done["metadata"] = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
         if self.daemon:
-            spec = pod["spec"]
-            given = spec.get("tolerations") or []
-            more = (*_TOLERATED, *([_HOST_NETWORK] if spec.get("hostNetwork") else ()))
-            if isinstance(given, list):
-                done["spec"] = {**spec, "tolerations": [*given, *(each for each in more if each not in given)]}
+            done["spec"] = of_daemon(pod["spec"])
         return done
 
 

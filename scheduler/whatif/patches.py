@@ -1,4 +1,4 @@
-"""A change of a pod as a JSON patch (RFC 6902) of the spec that somebody wrote.
+"""A change of a pod as a JSON patch (RFC 6902) of the spec that somebody wrote, or as a strategic merge patch.
 
 Positions in lists are tested in the patch itself where that is possible, so that it is refused rather than applied to
 the wrong place when the object has changed since.
@@ -6,11 +6,12 @@ the wrong place when the object has changed since.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from scheduler.apiserver.patch import json_patch
+from scheduler.apiserver.podresources import at_pod_level, overcommitted
 from scheduler.framework import changes
 from scheduler.framework.changes import OnPod
 from scheduler.model import wire
@@ -31,30 +32,124 @@ class NoPatchError(Exception):
     """The spec does not say what was to be changed."""
 
 
-def operations(made: Iterable[OnPod], spec: Spec, namespace: str) -> tuple[list[Operation], Spec]:
-    """The operations, with paths from the spec on, and the spec that they make.
+class Lowered(NamedTuple):
+    """A smaller amount of one resource: of a container (`field`, its place and its name), or of the whole pod."""
+
+    field: str
+    place: int
+    name: str
+    resource: str
+    amount: str
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of `resources` that say it: limits of what can't be overcommitted are equal to requests."""
+        return ("requests",) if overcommitted(self.resource) else ("requests", "limits")
+
+
+def operations(made: Iterable[OnPod], spec: Spec, whole: Spec, namespace: str) -> list[Operation]:
+    """A JSON patch with paths from the spec on. `whole`: the spec with what the API server puts in.
 
     Raises NoPatchError.
     """
     patch: list[Operation] = []
     now = deepcopy(dict(spec))
     for change in made:
-        some = list(_operations(change, now, namespace))
+        if isinstance(change, changes.Request):
+            some = [operation for each in lowered(change, whole) for operation in _lower(each, now)]
+        else:
+            some = list(_operations(change, now, namespace))
         if not some:
             raise NoPatchError
         now = json_patch(now, deepcopy(some))
         patch += some
-    return patch, now
+    return patch
+
+
+def by_name(made: Iterable[Lowered]) -> dict[str, Any]:
+    """A strategic merge patch of the spec, which finds containers by their names, whatever they ask for so far."""
+    found: dict[str, Any] = {}
+    for each in made:
+        amounts = {part: {each.resource: each.amount} for part in each.parts}
+        if each.field:
+            found.setdefault(each.field, []).append({"name": each.name, "resources": amounts})
+        else:
+            found["resources"] = amounts
+    return found
+
+
+def lowered(change: changes.Request, whole: Spec) -> Iterator[Lowered]:
+    """What the containers, and the pod as a whole, ask for instead. Each keeps a tenth at least.
+
+    Raises NoPatchError where that is not enough.
+    """
+    for name, amount in change.requests.items():
+        most = amount - _asked({"requests": whole.get("overhead")}, name)
+        of_pod = _asked(whole.get("resources"), name) if at_pod_level(name) else 0
+        if of_pod:
+            yield Lowered("", 0, "", name, exact(name, _keep(of_pod, most)))
+        init = list(enumerate(whole.get("initContainers") or ()))
+        side = [("containers", i, each) for i, each in enumerate(whole.get("containers") or ())]
+        side += [("initContainers", i, each) for i, each in init if each.get("restartPolicy") == "Always"]
+        asked = {(field, i): _asked(each.get("resources"), name) for field, i, each in side}
+        less = sum(asked.values()) - most
+        for field, i, each in sorted(side, key=lambda one: -asked[one[:2]]):
+            before = asked[field, i]
+            if less > 0 and before:
+                asked[field, i] = left = max(before - less, -(-before // _LEAST))
+                less -= before - left
+                yield Lowered(field, i, str(each.get("name")), name, exact(name, left))
+        if less > 0:
+            raise NoPatchError
+        beside = 0
+        for i, each in init:
+            own = _asked(each.get("resources"), name)
+            if ("initContainers", i) in asked:
+                beside += asked["initContainers", i]
+            elif own + beside > most:
+                left = _keep(own, most - beside)
+                yield Lowered("initContainers", i, str(each.get("name")), name, exact(name, left))
+
+
+def _keep(before: int, amount: int) -> int:
+    """The amount. Raises NoPatchError if it is less than a tenth of what it was."""
+    if amount < -(-before // _LEAST):
+        raise NoPatchError
+    return min(amount, before)
+
+
+def _asked(resources: Any, name: str) -> int:
+    """What resources ask for, as the API server reads them: a limit stands for a request that is not there."""
+    found = resources if isinstance(resources, dict) else {}
+    amount = (found.get("requests") or {}).get(name, (found.get("limits") or {}).get(name))
+    if amount is None:
+        return 0
+    return milli_units(parse_nano(amount)) if name == "cpu" else units(parse_nano(amount))
+
+
+def _lower(each: Lowered, spec: Spec) -> Iterator[Operation]:
+    where: tuple[str | int, ...] = ()
+    owner: Any = spec
+    if each.field:
+        where, owner = (each.field, each.place), spec[each.field][each.place]
+        yield _test(each.name, *where, "name")
+    resources = owner.get("resources")
+    if not resources:
+        yield _add({part: {each.resource: each.amount} for part in each.parts}, *where, "resources")
+        return
+    for part in each.parts:
+        if resources.get(part):
+            yield _add(each.amount, *where, "resources", part, each.resource)
+        else:
+            yield _add({each.resource: each.amount}, *where, "resources", part)
 
 
 def _operations(change: OnPod, spec: Spec, namespace: str) -> Iterator[Operation]:
     match change:
-        case changes.Request(requests, instead_of):
-            for name, amount in requests.items():
-                yield from _ask_for_less(spec, name, instead_of[name] - amount)
         case changes.Tolerate(key, value, effect):
             toleration = {"key": key, "operator": "Equal", "value": value, "effect": effect}
-            yield from _append(spec, "tolerations", toleration)
+            there = spec.get("tolerations")
+            yield _add(toleration, "tolerations", "-") if there else _add([toleration], "tolerations")
         case changes.DropNodeSelector(key):
             if key in (spec.get("nodeSelector") or {}):
                 yield _remove("nodeSelector", key)
@@ -70,6 +165,10 @@ def _operations(change: OnPod, spec: Spec, namespace: str) -> Iterator[Operation
             yield from _drop_requirement(spec, term, requirement)
         case changes.DropPodTerm(anti, term):
             yield from _prefer(spec, "podAntiAffinity" if anti else "podAffinity", term, namespace)
+        case changes.HonorPolicy(key, policy):
+            for i in _constraints(spec, key):
+                yield _test(key, "topologySpreadConstraints", i, "topologyKey")
+                yield _add("Honor", "topologySpreadConstraints", i, policy)
         case changes.SoftenSpread(key):
             for i in _constraints(spec, key):
                 yield _test(key, "topologySpreadConstraints", i, "topologyKey")
@@ -84,35 +183,14 @@ def _operations(change: OnPod, spec: Spec, namespace: str) -> Iterator[Operation
             yield _replace("PreemptLowerPriority", "preemptionPolicy")
         case changes.NameScheduler(name):
             yield _add(name, "schedulerName")
-        case changes.Ungate() if spec.get("schedulingGates"):
-            yield _remove("schedulingGates")
-
-
-def _ask_for_less(spec: Spec, name: str, less: int) -> Iterator[Operation]:
-    """Take an amount off the requests, from the container that asks for most on."""
-    asked = []
-    for i, container in enumerate(spec.get("containers") or ()):
-        resources = container.get("resources") or {}
-        amount = (resources.get("requests") or {}).get(name, (resources.get("limits") or {}).get(name))
-        if amount is not None:
-            asked.append((_units(name, amount), i, container, resources))
-    for amount, i, container, resources in sorted(asked, key=lambda each: (-each[0], each[1])):
-        left = max(amount - less, -(-amount // _LEAST))
-        if less <= 0 or left == amount:
-            continue
-        less -= amount - left
-        yield _test(container.get("name"), "containers", i, "name")
-        text = exact(name, left)
-        if "requests" in resources:
-            yield _add(text, "containers", i, "resources", "requests", name)
-        else:
-            yield _add({name: text}, "containers", i, "resources", "requests")
-        if ("/" in name or name.startswith("hugepages-")) and name in (resources.get("limits") or {}):
-            yield _add(text, "containers", i, "resources", "limits", name)  # these must be equal
-
-
-def _units(name: str, amount: Any) -> int:
-    return milli_units(parse_nano(amount)) if name == "cpu" else units(parse_nano(amount))
+        case changes.Ungate(gates):
+            there = [gate.get("name") for gate in spec.get("schedulingGates") or ()]
+            if set(there) <= set(gates):
+                yield from [_remove("schedulingGates")] if there else []
+            for i in reversed(range(len(there))) if not set(there) <= set(gates) else ():
+                if there[i] in gates:
+                    yield _test(there[i], "schedulingGates", i, "name")
+                    yield _remove("schedulingGates", i)
 
 
 def _drop_requirement(spec: Spec, index: int, requirement: str) -> Iterator[Operation]:
@@ -161,16 +239,15 @@ def _said(field: str, expression: Any) -> str:
 
 
 def _prefer(spec: Spec, kind: str, wanted: str, namespace: str) -> Iterator[Operation]:
-    """Move a required term to the preferred ones."""
+    """Move a required term to the preferred ones, as it stands there."""
     affinity = _at(spec, ("affinity", kind)) or {}
-    terms = affinity.get(_REQUIRED) or []
-    found = [i for i, term in enumerate(terms) if _term(term, namespace) == wanted]
-    preferred = [{"weight": 100, "podAffinityTerm": terms[i]} for i in found]
-    yield from (_remove("affinity", kind, _REQUIRED, i) for i in reversed(found))
-    if preferred and affinity.get(_PREFERRED):
-        yield from (_add(each, "affinity", kind, _PREFERRED, "-") for each in preferred)
-    elif preferred:
-        yield _add(preferred, "affinity", kind, _PREFERRED)
+    found = [i for i, term in enumerate(affinity.get(_REQUIRED) or []) if _term(term, namespace) == wanted]
+    preferred = len(affinity.get(_PREFERRED) or ())
+    for number, i in enumerate(reversed(found), start=preferred):
+        blank = {"weight": 100}
+        yield _add(blank, "affinity", kind, _PREFERRED, "-") if number else _add([blank], "affinity", kind, _PREFERRED)
+        to = _pointer(("affinity", kind, _PREFERRED, number, "podAffinityTerm"))
+        yield {"op": "move", "from": _pointer(("affinity", kind, _REQUIRED, i)), "path": to}
 
 
 def _term(term: Any, namespace: str) -> str:
@@ -186,18 +263,14 @@ def _constraints(spec: Spec, key: str) -> list[int]:
 
 
 def _drop_port(spec: Spec, protocol: str, number: int) -> Iterator[Operation]:
+    # On the host's network a container port is a host port, also where it does not say so.
+    field = "containerPort" if spec.get("hostNetwork") else "hostPort"
     for c, container in enumerate(spec.get("containers") or ()):
         ports = container.get("ports") or ()
         for p in reversed(range(len(ports))):
-            if (ports[p].get("protocol") or "TCP", ports[p].get("hostPort")) == (protocol, number):
-                yield _test(number, "containers", c, "ports", p, "hostPort")
-                # On the host's network a container port is a host port.
-                own = () if spec.get("hostNetwork") else ("hostPort",)
-                yield _remove("containers", c, "ports", p, *own)
-
-
-def _append(spec: Spec, field: str, value: Any) -> Iterator[Operation]:
-    yield _add(value, field, "-") if spec.get(field) else _add([value], field)
+            if (ports[p].get("protocol") or "TCP", ports[p].get(field)) == (protocol, number):
+                yield _test(number, "containers", c, "ports", p, field)
+                yield _remove("containers", c, "ports", p, *(() if field == "containerPort" else (field,)))
 
 
 def _at(spec: Any, steps: Sequence[str]) -> Any:

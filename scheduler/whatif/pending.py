@@ -12,7 +12,6 @@ from scheduler.framework.changes import Change, OnPod
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey
-from scheduler.whatif.commands import Written
 from scheduler.whatif.explain import explain
 from scheduler.whatif.explanation import API_VERSION, FITS, UNCLAIMED, UNSCHEDULABLE, Explanation, Remedy
 from scheduler.whatif.gangs.answer import GOOD, GroupExplanation, GroupRemedy
@@ -21,6 +20,7 @@ from scheduler.whatif.gangs.gang import gang_of
 from scheduler.whatif.running import seen_by
 from scheduler.whatif.unheld import undecided, unheld
 from scheduler.whatif.world import World
+from scheduler.whatif.written import of_cluster
 
 KIND = "PendingPods"
 MOST = 100
@@ -111,8 +111,7 @@ def owner_of(pod: Pod) -> str:
 
 def _explained(pod: Pod, world: World, frameworks: Mapping[str, Framework], ran: Mapping[str, int]) -> Explanation:
     framework, instead = seen_by(pod, frameworks, ran)
-    found = world.written(pod)
-    written = None if found is None else Written(found, world.decode)
+    written = of_cluster(pod, world)
     return explain(pod, framework, world.cluster, instead=instead, written=written, unheld=unheld(pod, world))
 
 

@@ -18,7 +18,7 @@ from scheduler.framework.changes import (
     OnPod,
     RaiseMaxSkew,
     Request,
-    Ungate,
+    ungated,
 )
 from scheduler.framework.device_changes import FewerDevices, FreeDevices, OnClaim
 from scheduler.framework.explaining import Inquiry
@@ -49,21 +49,26 @@ _OWN = OnPod | OnClaim
 
 
 def remedies(
-    asking: Asking, stuck: Sequence[Stuck], verdict: tuple[str, Reason] | None = None, schedulers: Sequence[str] = ()
+    asking: Asking,
+    trial: Trial,
+    stuck: Sequence[Stuck],
+    verdict: tuple[str, Reason] | None = None,
+    schedulers: Sequence[str] = (),
 ) -> list[shown.Remedy]:
     """The changes that would free the pod, the smallest first. Nothing of them stays.
+
+    Each is carried out before it is offered, as its commands say (`Trial.offer`).
 
     `verdict`: the plugin that rejected it before any node was looked at, and why. `schedulers`: those that the pod
     could name, if nobody runs its own.
     """
-    gates: Plan = (Ungate(list(asking.inquiry.pod.gates)),) if asking.inquiry.pod.gates else ()
-    trial = Trial(asking)
+    gates: Plan = ungated(asking.inquiry.pod.gates)
     needed: list[Plan] = [(NameScheduler(name), *gates) for name in schedulers[:_SCHEDULERS]] or [gates]
     first = needed[0]
     if first and (nodes := trial.nodes(first)):
-        return [_remedy(plan, nodes) for plan in needed]
+        return [offer for plan in needed if (offer := trial.offer(plan, nodes)) is not None]
     if wait := awaited(trial, first):
-        return [_remedy((*first, *wait), trial.nodes((*first, *wait)))]
+        return list(_offers(trial, [(*first, *wait)]))
     if verdict is not None:
         return _of_the_pod(asking, trial, first, *verdict)
     if not stuck:
@@ -71,27 +76,39 @@ def remedies(
     found: list[shown.Remedy] = []
     kept: dict[tuple[str, ...], int] = {}
     covered: list[Plan] = []
+
+    def known(plan: Plan) -> bool:
+        """Whether it is told already, or a smaller one is, or enough of its kind."""
+        at = kept.get(_kind(plan))
+        alike = [each for each in covered if _kind(each) == _kind(plan)]
+        return (
+            any(plan == smaller or _includes(plan, smaller) for smaller in covered)
+            or (at is not None and (all(isinstance(change, _OWN) for change in plan) or _full(found[at])))
+            or (bool(_left(plan)) and _left(plan) in map(_left, alike))
+        )
+
     for plan in plans_for(asking, stuck):
         plan = (*first, *plan)
         if len(found) >= _SHOWN or trial.count >= _TRIED:
             break
         if found and len(plan) > len(found[0].changes) + 1:
             continue
-        if any(_includes(plan, smaller) for smaller in covered):
+        if known(plan) or not trial.nodes(plan):
             continue
-        kind = _kind(plan)
-        at = kept.get(kind)
-        if at is not None and (all(isinstance(change, _OWN) for change in plan) or _full(found[at])):
-            continue
-        nodes = trial.nodes(plan)
-        if not nodes:
-            continue
-        covered.append(plan)
+        if any(isinstance(change, MovePod) for change in plan) and (fewer := trial.fewest(plan, first)) != plan:
+            if known(fewer):
+                continue
+            plan = fewer
+        at = kept.get(_kind(plan))
         if at is None:
-            kept[kind] = len(found)
-            found.append(_remedy(plan, nodes))
+            offer = trial.offer(plan)
+            if offer is None:
+                continue
+            kept[_kind(plan)] = len(found)
+            found.append(offer)
         else:
             found[at].instead.append(_subject(plan))
+        covered.append(plan)
     more = _one_more_node(trial, first) or _one_more_node(trial, first, where_volumes_are(asking.inquiry))
     return found + ([more] if more is not None else [])
 
@@ -102,7 +119,7 @@ def _of_the_pod(asking: Asking, trial: Trial, first: Plan, plugin: str, reason: 
     for fix in asking.fixes_of_pod(plugin, reason):
         plan = (*first, *fix)
         nodes = trial.nodes(plan)
-        more = [_remedy(plan, nodes)] if nodes else list(_and_more(asking, trial, plan))
+        more = list(_offers(trial, [plan])) if nodes else list(_and_more(asking, trial, plan))
         found += more[: _SHOWN - len(found)]
     return found
 
@@ -118,12 +135,12 @@ def _and_more(asking: Asking, trial: Trial, plan: Plan) -> Iterator[shown.Remedy
             asking.failed("not every change could be tried", error)
             return
         plans = list(islice(plans_for(then, stuck_at(then, decision)), _TRIED // 8))
-    for each in plans:
-        whole = tuple(dict.fromkeys((*plan, *each)))
-        nodes = trial.nodes(whole) if len(whole) <= _MOST_CHANGES else []
-        if nodes:
-            yield _remedy(whole, nodes)
-            return
+    wholes = (tuple(dict.fromkeys((*plan, *each))) for each in plans)
+    yield from islice(_offers(trial, (whole for whole in wholes if len(whole) <= _MOST_CHANGES)), 1)
+
+
+def _offers(trial: Trial, plans: Iterable[Plan]) -> Iterator[shown.Remedy]:
+    return (offer for plan in plans if (offer := trial.offer(plan)) is not None)
 
 
 def plans_for(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[Plan]:
@@ -209,8 +226,16 @@ def _kind(plan: Plan) -> tuple[str, ...]:
     )
 
 
+def _left(plan: Plan) -> list[str]:
+    """The nodes that pods leave by a plan."""
+    return [change.node for change in plan if isinstance(change, MovePod)]
+
+
 def _subject(plan: Plan) -> str:
-    """The object that a plan changes."""
+    """The objects that a plan changes."""
+    moved = [f"{change.pod} off {change.node}" for change in plan if isinstance(change, MovePod)]
+    if len(moved) > 1:
+        return " and ".join(moved)
     change = next(change for change in plan if not isinstance(change, _OWN))
     if isinstance(change, FreeDevices):
         return f"{', '.join(change.pods)} with claim {change.claim}" if change.pods else f"claim {change.claim}"
@@ -221,10 +246,6 @@ def _full(remedy: shown.Remedy) -> bool:
     return len(remedy.instead) >= _INSTEAD
 
 
-def _remedy(plan: Plan, nodes: list[str]) -> shown.Remedy:
-    return shown.Remedy(text=" and ".join(map(str, plan)), changes=list(plan), nodes=nodes, instead=[])
-
-
 def _one_more_node(trial: Trial, first: Plan, but: dict[str, str] | None = None) -> shown.Remedy | None:
     """The smallest node of those that are there which, if there were one more, would take the pod.
 
@@ -232,12 +253,8 @@ def _one_more_node(trial: Trial, first: Plan, but: dict[str, str] | None = None)
     """
     if but is not None and not but:
         return None
-    for node, _ in templates_of(node for _, node in trial.cluster.nodes.live()):
-        plan = (*first, AddNode(node.name, but or {}))
-        nodes = trial.nodes(plan)
-        if nodes:
-            return _remedy(plan, nodes)
-    return None
+    nodes = templates_of(node for _, node in trial.cluster.nodes.live())
+    return next(_offers(trial, ((*first, AddNode(node.name, but or {})) for node, _ in nodes)), None)
 
 
 def templates_of(nodes: Iterable[Node]) -> list[tuple[Node, int]]:

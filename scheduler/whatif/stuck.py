@@ -14,6 +14,8 @@ from scheduler.model.quantity import BOUND
 from scheduler.state.column import Bools
 from scheduler.whatif.asking import Asking
 
+KEPT_FOR = "keptFor"
+"""Of an obstacle that is there only as the node is kept for other pods: who they are."""
 _PINS = "NodeAffinity"
 _ELSEWHERE = 1000.0
 """More than a node can lack otherwise."""
@@ -57,7 +59,9 @@ def stuck_at(asking: Asking, decision: Decision) -> list[Stuck]:
             for row in np.flatnonzero(where).tolist():
                 stuck = found.setdefault(row, Stuck(row, nodes.names[row] or "", rejected.plugin))
                 stuck.obstacles.append(Obstacle(rejected.plugin, reason, True))
+    by_itself: set[tuple[int, str]] = set()
     for plugin, reason, where in _all_rejections(asking, decision):
+        by_itself.update((row, plugin) for row in asking.kept if row < len(where) and where[row])
         for row in np.flatnonzero(where).tolist():
             known = found.get(row)
             if known is not None and not _repeats(asking, known, plugin, reason):
@@ -65,6 +69,10 @@ def stuck_at(asking: Asking, decision: Decision) -> list[Stuck]:
     for stuck in found.values():
         for obstacle in stuck.obstacles:
             obstacle.detail, obstacle.numbers = asking.detail(stuck.row, obstacle.plugin, obstacle.reason)
+            if stuck.row in asking.kept and (stuck.row, obstacle.plugin) not in by_itself:
+                pods = [pod.key for pod in asking.kept[stuck.row]]
+                obstacle.detail += f": {stuck.node} is kept for {', '.join(pods)}"
+                obstacle.numbers = {**obstacle.numbers, KEPT_FOR: pods}
         stuck.distance = _distance(asking, stuck)
     return sorted(found.values(), key=lambda stuck: (stuck.distance, stuck.node))
 

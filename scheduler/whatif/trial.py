@@ -1,14 +1,24 @@
 """Carries changes out to try them: those of the pod on a copy, those of the cluster for as long as the trial lasts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import partial
 
 from msgspec.structs import replace
 
-from scheduler.framework.changes import AddNode, AwaitPod, Change, MovePod, OnNode, OnPod
+from scheduler.framework.changes import (
+    AddNode,
+    AwaitPod,
+    Change,
+    DropRequirement,
+    GiveUpNode,
+    MovePod,
+    OnNode,
+    OnPod,
+    RespellNodeAffinity,
+)
 from scheduler.framework.device_changes import FreeDevices, OnClaim, RemoveTaintRule
 from scheduler.framework.status import PluginError
 from scheduler.framework.storage_changes import OnStorage
@@ -19,20 +29,58 @@ from scheduler.model.storage import StorageKind
 from scheduler.state.cluster import Cluster
 from scheduler.whatif.asking import Asking
 from scheduler.whatif.claims import freed, without
+from scheduler.whatif.commands import commands
+from scheduler.whatif.explanation import Remedy
+from scheduler.whatif.written import Written
+
+_OF_NODES = DropRequirement | RespellNodeAffinity
 
 
 class Trial:
-    """Asks the whole pipeline what changes would do, and counts how often."""
+    """Asks the whole pipeline what changes would do, and counts how often. `written`: the pod as it was written."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Asking, written: Written | None = None) -> None:
         self.cluster = asking.inquiry.cluster
         self._asking = asking
+        self._written = written
         self.count = 0
 
     def nodes(self, changes: Sequence[Change]) -> list[str]:
-        """Where the pod could go after these changes."""
+        """Where the pod could go after these changes, as they are meant."""
         self.count += 1
-        framework, pod = self._asking.framework, edited(self._asking.inquiry.pod, changes)
+        owner = self._asking.inquiry.pod.owner
+        if owner is not None and owner[0] == "DaemonSet" and any(isinstance(each, _OF_NODES) for each in changes):
+            return []  # its controller requires the node of each pod
+        if any(pod.belongs_to_node for change in changes for pod in _leaving(self.cluster, change)):
+            return []  # it would come back at once
+        return self._nodes(edited(self._asking.inquiry.pod, changes), changes)
+
+    def offer(self, changes: Sequence[Change], nodes: Sequence[str] | None = None) -> Remedy | None:
+        """The changes as they are told, with the commands for them: if these are carried out, and the pod has a node.
+
+        `nodes`: where the pod could go, if that is known.
+        """
+        pod = self._asking.inquiry.pod
+        nodes = self.nodes(changes) if nodes is None else nodes
+        found = commands(changes, pod, self._written) if nodes else None
+        if found is None:
+            return None
+        if found.pods:
+            self.count += len(found.pods)
+            nodes = sorted(set.intersection(*(set(self._nodes(each, changes)) for each in found.pods)))
+        text = " and ".join(map(str, changes))
+        return Remedy(text, list(changes), list(nodes), [], found.lines) if nodes else None
+
+    def fewest(self, changes: tuple[Change, ...], first: Container[Change]) -> tuple[Change, ...]:
+        """Those of the changes without which it does not do: one that is needless is left out, but none of `first`."""
+        for change in changes:
+            rest = tuple(each for each in changes if each != change)
+            if rest and change not in first and self.nodes(rest):
+                return self.fewest(rest, first)
+        return changes
+
+    def _nodes(self, pod: Pod, changes: Sequence[Change]) -> list[str]:
+        framework = self._asking.framework
         with applied(self.cluster, changes):
             try:
                 if framework.pre_enqueue(pod, self.cluster) is not None:
@@ -80,12 +128,15 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
             placement = cluster.drop_pod(pod.uid)
             assumed = placement is not None and placement.assumed
             return partial(cluster.assume, pod, row) if assumed else partial(cluster.put_pod, pod)
-    elif isinstance(change, AwaitPod):
-        pod = _pod(cluster, change.node, change.pod)
+    elif isinstance(change, AwaitPod) and (pod := _pod(cluster, change.node, change.pod)) is not None:
+        gone = ExitStack()
+        gone.enter_context(without([pod], cluster))
+        return gone.close
+    elif isinstance(change, AwaitPod | GiveUpNode):
+        pod = next((pod for pod in cluster.nominations.on(change.node) if pod.key == change.pod), None)
         if pod is not None:
-            gone = ExitStack()
-            gone.enter_context(without([pod], cluster))
-            return gone.close
+            cluster.nominations.drop(pod.uid)
+            return partial(cluster.nominations.put, pod, change.node)
     elif isinstance(change, AddNode):
         like = live_node(cluster, change.like)
         clone = None if like is None else change.clone(like)
@@ -111,10 +162,28 @@ def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
     return None
 
 
+def _leaving(cluster: Cluster, change: Change) -> Iterator[Pod]:
+    """The placed pods that a change has leave."""
+    if isinstance(change, MovePod):
+        pod = _pod(cluster, change.node, change.pod)
+        yield from () if pod is None else (pod,)
+    elif isinstance(change, FreeDevices):
+        claim = cluster.devices.claims.get(_key(change.claim))
+        for uid in () if claim is None else claim.reserved_for:
+            placement = cluster.placement(uid)
+            yield from () if placement is None else (placement.pod,)
+
+
 def add_node(cluster: Cluster, like: str, clone: Node) -> Callable[[], object]:
-    """Add a node, with the CSI drivers and the devices of the one that it is like; returns what takes it back."""
+    """Add a node, with what every node like this one has: CSI drivers, devices, static pods and those of DaemonSets.
+
+    Returns what takes it back.
+    """
     drivers = cluster.storage.csi_nodes.get(like)
+    own = [replace(pod, uid=f"{clone.name}/{pod.uid}", node_name=clone.name) for pod in _of_every_node(cluster, like)]
     cluster.put_node(clone)
+    for pod in own:
+        cluster.put_pod(pod)
     leave = None if drivers is None else _put(cluster, replace(drivers, name=clone.name, uid=""))
     published = _published_for(clone, like, cluster)
     for one in published:
@@ -125,9 +194,25 @@ def add_node(cluster: Cluster, like: str, clone: Node) -> Callable[[], object]:
             cluster.drop_device("ResourceSlice", "", one.name)
         if leave is not None:
             leave()
+        for pod in own:
+            cluster.drop_pod(pod.uid)
         cluster.drop_node(clone.name)
 
     return undo
+
+
+def _of_every_node(cluster: Cluster, like: str) -> Iterator[Pod]:
+    """The pods of a node that another one like it gets, too.
+
+    One that is being deleted counts if it is to come back: if its DaemonSet has others that stay.
+    """
+    row = cluster.nodes.row_of(like)
+    pods = [pod for pod in (() if row is None else cluster.pods_on(row)) if pod.belongs_to_node]
+    here = {pod.owner for pod in pods if not pod.terminating}
+    leaving = {pod.owner: pod for pod in pods if pod.terminating and pod.owner is not None and pod.owner not in here}
+    lasting = {p.pod.owner for p in cluster.placements() if not p.pod.terminating} if leaving else set()
+    yield from (pod for pod in pods if not pod.terminating)
+    yield from (replace(pod, terminating=False) for owner, pod in leaving.items() if owner in lasting)
 
 
 def _published_for(clone: Node, like: str, cluster: Cluster) -> list[ResourceSlice]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -45,6 +46,8 @@ DUMP = "Dump"
 """What `berth dump` writes beside the objects: the kinds of which it holds all."""
 MADE_WITH = (*admission.KINDS, claim_templates.KIND)
 """Kinds that API server and controllers read when they make pods."""
+TEMPLATED = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationController")
+"""Kinds that make new pods when their template is changed."""
 _WRONG = 100
 """Wrong objects of a dump that are told at once."""
 _BETA = ("", "beta.")
@@ -75,6 +78,7 @@ class World:
         self._kinds: set[str] = set()
         self.decoder = decoder or Decoder()
         self._raw: dict[str, bytes | msgspec.Raw] = {}
+        self._templated: dict[tuple[str, str, str], bytes | msgspec.Raw] = {}
         self._seen: dict[tuple[str, str, str], tuple[str, str]] = {}
 
     def add_all(self, objects: Iterable[Mapping[str, Any]]) -> None:
@@ -146,6 +150,8 @@ class World:
         Raises ObjectError.
         """
         kind, raw, place = document
+        if kind in TEMPLATED:
+            self._add_templated(kind, raw)
         if kind == "Event":
             self.events.append(raw)
         elif kind == DUMP:
@@ -173,6 +179,18 @@ class World:
         """A pod that waits as it was read, None for one that did not come in a document."""
         raw = self._raw.get(pod.key)
         return None if raw is None else {**msgspec.json.decode(raw), "kind": "Pod"}  # lists leave the kind out
+
+    def with_template(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """An object of one of `TEMPLATED` as it was read, if it was with its pod template."""
+        raw = self._templated.get((kind, namespace, name))
+        found: dict[str, Any] = {} if raw is None else msgspec.json.decode(raw)
+        template = (found.get("spec") or {}).get("template")
+        return found if isinstance(template, dict) and isinstance(template.get("spec"), dict) else None
+
+    def _add_templated(self, kind: str, raw: bytes | msgspec.Raw) -> None:
+        with suppress(*_MALFORMED):
+            metadata = msgspec.json.decode(raw, type=_Named).metadata
+            self._templated[kind, str(metadata.get("namespace") or "default"), str(metadata.get("name"))] = raw
 
     def decode(self, document: Mapping[str, Any]) -> Modelled:
         """Decode one API dict.

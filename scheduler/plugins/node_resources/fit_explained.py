@@ -1,6 +1,7 @@
 """What NodeResourcesFit says of a node that it rejects: how much is missing, and what would help."""
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 from scheduler.framework.changes import Fix, MovePod, Request
@@ -12,6 +13,11 @@ from scheduler.model.quantity import exact, show
 _LEAST = 0.1
 """A pod is not advised to ask for less than this share of what it asks for."""
 _MEBI = 1 << 20
+_MOVES = 4
+"""Pods that are offered to leave, of which the first that helps is told."""
+_LARGE = 8
+_TOGETHER = 3
+"""So many leave at most where one is not enough."""
 
 
 class Shortage(NamedTuple):
@@ -58,35 +64,36 @@ def explain(inquiry: Inquiry, row: int, reason: Reason) -> Detail:
 
 
 def fixes(inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-    """Ask for what is free, or have the smallest pod leave that makes enough room."""
+    """Ask for what is free, or have a pod leave that makes enough room: one of the smallest that do."""
     short = [s for s in (shortage(inquiry, row, reason) for reason in reasons) if s is not None]
     found: list[Fix] = []
     if short and len(short) == len(reasons):
         wanted = {s.resource: _round(s) for s in short}
         if all(wanted[s.resource] >= _LEAST * s.needed and wanted[s.resource] > 0 for s in short):
             found.append((Request(wanted, {s.resource: s.needed for s in short}),))
-    leaving = [
-        pod
-        for pod in inquiry.cluster.pods_on(row)
-        if all(s.free + pod.shape.requests.get(s.resource, 0) >= s.needed for s in short)
-    ]
-    if leaving and all(s.needed <= s.allocatable for s in short):
-        found.append((MovePod(min(leaving, key=_weight).key, inquiry.node(row).name),))
-    return found
+    if all(s.needed <= s.allocatable for s in short):
+        node, movable = inquiry.node(row).name, inquiry.movable(row)
+        enough = [pod for pod in movable if not _short_of([pod], short)]
+        found += [(MovePod(pod.key, node),) for pod in enough[:_MOVES]]
+        if not enough:
+            found.append(tuple(MovePod(pod.key, node) for pod in _several(movable, short)))
+    return [fix for fix in found if fix]
+
+
+def _short_of(leaving: Sequence[Pod], short: Sequence[Shortage]) -> list[Shortage]:
+    """What is still missing when these pods are gone."""
+    return [s for s in short if s.free + sum(pod.shape.requests.get(s.resource, 0) for pod in leaving) < s.needed]
+
+
+def _several(movable: Sequence[Pod], short: Sequence[Shortage]) -> Sequence[Pod]:
+    """A few large pods that make enough room together, those first that are missed least; empty: there are none."""
+    by_size = sorted(movable, key=lambda pod: -max(pod.shape.requests.get(s.resource, 0) / s.needed for s in short))
+    large = sorted(by_size[:_LARGE], key=movable.index)
+    together = (some for number in range(2, _TOGETHER + 1) for some in combinations(large, number))
+    return next((some for some in together if not _short_of(some, short)), ())
 
 
 def _round(short: Shortage) -> int:
     """What is free, in whole mebibytes where that is how people write it."""
     in_bytes = short.resource in ("memory", "ephemeral-storage")
     return short.free - short.free % _MEBI if in_bytes and short.free >= _MEBI else short.free
-
-
-def _weight(pod: Pod) -> tuple[bool, int, int, int, str]:
-    """The less a pod matters and asks for, the sooner it is the one to move; one that goes anyway is the first."""
-    return (
-        not pod.terminating,
-        pod.priority,
-        pod.shape.requests.get("cpu", 0),
-        pod.shape.requests.get("memory", 0),
-        pod.key,
-    )

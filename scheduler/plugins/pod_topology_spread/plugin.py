@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from scheduler.framework import feature_gates
-from scheduler.framework.changes import HOSTNAME, Fix, RaiseMaxSkew, SoftenSpread
+from scheduler.framework.changes import HOSTNAME, Fix, HonorPolicy, RaiseMaxSkew, SoftenSpread
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.following import Followed, Following
@@ -244,7 +244,7 @@ class PodTopologySpread(Plugin, Followed):
         return "; ".join(text for text, _ in found), {"constraints": [numbers for _, numbers in found]}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Turn the constraints that fail here into preferences, or let them have the skew that there would be."""
+        """Count no nodes where the pod can't go, allow the skew that there would be, or make a preference of it."""
         if not inquiry.pod.shape.spread:
             return [()]
         skews: dict[str, int | None] = {}
@@ -254,7 +254,16 @@ class PodTopologySpread(Plugin, Followed):
             skews[key] = None if skew is None or known is None else max(known, skew)
         softened: Fix = tuple(map(SoftenSpread, skews))
         raised: Fix = tuple(RaiseMaxSkew(key, skew) for key, skew in skews.items() if skew is not None)
-        return [raised, softened] if len(raised) == len(skews) else [softened]
+        loose = [c for c in inquiry.pod.shape.spread if c.hard and c.topology_key in skews]
+        honored: list[Fix] = [
+            tuple(HonorPolicy(key, policy) for key in dict.fromkeys(c.topology_key for c in without))
+            for policy, without in (
+                ("nodeTaintsPolicy", [c for c in loose if not c.honor_taints]),
+                ("nodeAffinityPolicy", [c for c in loose if not c.honor_affinity]),
+            )
+            if without
+        ]
+        return [*honored, *([raised] if len(raised) == len(skews) else []), softened]
 
     def _uneven(self, inquiry: Inquiry, row: int) -> Iterator[tuple[str, Detail]]:
         constraints = self._constraints(inquiry.pod, inquiry.cluster, hard=True)

@@ -5,7 +5,7 @@ from functools import partial
 
 from scheduler.framework.changes import Fix
 from scheduler.framework.explaining import Detail, Inquiry, domain
-from scheduler.framework.storage_changes import ForgetNode, RecreateClaim, ReplaceVolume, ShrinkClaim
+from scheduler.framework.storage_changes import ForgetClaim, ForgetNode, RecreateClaim, ReplaceVolume, ShrinkClaim
 from scheduler.model.quantity import show, units
 from scheduler.model.selectors import NodeSelector, Requirement
 from scheduler.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -79,8 +79,23 @@ def matching(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
             plans.append([(ForgetNode(claim.namespace, claim.name, chosen),)])
             continue
         others = [c.name for c in usable_classes(storage) if c.name != claim.storage_class][:_OTHERS]
-        plans.append([(RecreateClaim(claim.namespace, claim.name, c, claim.storage_class),) for c in others])
+        again: list[Fix] = [(RecreateClaim(claim.namespace, claim.name, c, claim.storage_class),) for c in others]
+        plans.append([*_released(inquiry, row, claim), *again])
     return [tuple(change for fix in plan for change in fix) for plan in zip(*plans, strict=False)]
+
+
+def _released(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> Iterator[Fix]:
+    """Volumes that would serve the claim here if theirs, which is gone, were forgotten."""
+    number = 0
+    for volume in inquiry.cluster.storage.volumes_of_class(claim.storage_class):
+        change = ForgetClaim(volume.name)
+        if volume.released and not volume.is_for(claim) and not volume.terminating and number < _OTHERS:
+            free = change.made(inquiry.cluster.storage)
+            reached = inquiry.once(("reached", volume.name), partial(reached_by, volume, inquiry.cluster))
+            serves = isinstance(free, PersistentVolume) and may_serve(free, claim) and free_for(free, claim)
+            if serves and (reached is None or reached[row]):
+                number += 1
+                yield (change,)
 
 
 def full(inquiry: Inquiry, row: int, found: Found) -> Detail:

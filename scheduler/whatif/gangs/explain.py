@@ -20,7 +20,6 @@ from scheduler.state.cluster import Cluster
 from scheduler.whatif.against import against
 from scheduler.whatif.asking import Asking
 from scheduler.whatif.cause import cause
-from scheduler.whatif.commands import Written
 from scheduler.whatif.explanation import Limit
 from scheduler.whatif.gangs import answer as shown
 from scheduler.whatif.gangs.answer import GroupExplanation
@@ -33,6 +32,7 @@ from scheduler.whatif.limit import MOST, limited
 from scheduler.whatif.misspelt import misspelt
 from scheduler.whatif.remedies import Plan, plans_for
 from scheduler.whatif.stuck import stuck_at
+from scheduler.whatif.written import Written
 
 WORK = 40_000
 """Pods that are placed in a dry run for one answer, beside those that sums count."""

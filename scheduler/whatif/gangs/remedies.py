@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from itertools import islice
 
-import msgspec
 from msgspec.structs import replace
 
 from scheduler.framework.changes import (
@@ -18,18 +18,20 @@ from scheduler.framework.changes import (
     OnPod,
     Request,
     Ungate,
+    ungated,
 )
 from scheduler.framework.status import PluginError
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
-from scheduler.whatif.commands import Commands, Written, commands
+from scheduler.whatif.commands import Commands, commands
 from scheduler.whatif.gangs import answer as shown
 from scheduler.whatif.gangs.changes import AddNodes, GroupChange, LeaveDomain, LowerMinCount
 from scheduler.whatif.gangs.fitting import Fitting, Part
 from scheduler.whatif.gangs.gang import Domain, Gang, domains, heeds_topology
 from scheduler.whatif.remedies import Plan, templates_of
 from scheduler.whatif.trial import add_node, applied, edited, live_node
+from scheduler.whatif.written import Written
 
 _SHOWN = 6
 _MORE_NODES = 64
@@ -75,10 +77,11 @@ class Remedies:
         """The changes, those that ask least of people first."""
         first = self._needed_first()
         if first and (fits := self._fits(first)) is not None:
-            return [self._told(first, fits)]
+            return list(self._told(first, fits))
         plans = [(*first, *plan) for plan in self._candidates(first)]
         plans.sort(key=_cost)
-        return [self._told(plan, fits) for plan in plans[:_SHOWN] if (fits := self._fits(plan)) is not None]
+        told = (each for plan in plans if (fits := self._fits(plan)) is not None for each in self._told(plan, fits))
+        return list(islice(told, _SHOWN))
 
     def _candidates(self, first: Whole) -> Iterator[Whole]:
         """Changes that were found to be enough, together with those without which nothing helps (`first`)."""
@@ -287,13 +290,16 @@ class Remedies:
         """The changes without which nothing else helps."""
         gates = sorted({gate for pod in self._gang.waiting for gate in pod.gates})
         named = (NameScheduler(name) for name in self._schedulers[:1])
-        return (*named, *([Ungate(gates)] if gates else ()))
+        return (*named, *ungated(gates))
 
-    def _told(self, plan: Whole, fits: int) -> shown.GroupRemedy:
-        return shown.GroupRemedy(" and ".join(map(str, plan)), list(plan), fits, self._commands(plan))
+    def _told(self, plan: Whole, fits: int) -> Iterator[shown.GroupRemedy]:
+        """The plan, unless the gang does not start once its commands are carried out."""
+        lines = self._commands(plan)
+        if lines is not None:
+            yield shown.GroupRemedy(" and ".join(map(str, plan)), list(plan), fits, lines)
 
-    def _commands(self, plan: Whole) -> list[str]:
-        """The kubectl commands; none where a part of the plan has none."""
+    def _commands(self, plan: Whole) -> list[str] | None:
+        """The kubectl commands; none where a part of the plan has none. None: they do not do what the plan says."""
         if any(isinstance(change, AddNodes | LeaveDomain) for change in plan):
             return []
         group = self._gang.group
@@ -306,7 +312,9 @@ class Remedies:
         made = dict[str, None]()
         for pod in concerned[: _EACH + 1]:
             found = commands(others, pod, self._written(pod))
-            if not found.lines or not self._does_the_same(found, pod, plan):
+            if found is None or not self._does_the_same(found, pod, plan):
+                return None
+            if not found.lines:
                 return []
             made |= dict.fromkeys(found.lines)
         if len(made) > _EACH:
@@ -325,15 +333,11 @@ class Remedies:
 
     def _does_the_same(self, found: Commands, pod: Pod, plan: Whole) -> bool:
         """Whether the gang starts with pods like the one that the command makes."""
-        written = self._written(pod)
-        if found.pod is None or written is None:
+        if not found.pods:
             return True
-        made = written.decoded(found.pod)
-        if made is None:
-            return False
+        made = found.pods[0]
         # One shape for all pods that a command changes alike.
-        key = (id(pod.shape), msgspec.json.encode(found.pod.get("spec")))
-        shape = self._shapes.setdefault(key, made.shape)
+        shape = self._shapes.setdefault((id(pod.shape), str(plan)), made.shape)
         members = [
             replace(one, shape=shape, gates=made.gates) if one.shape is pod.shape else one
             for one in self._edited(tuple(change for change in plan if isinstance(change, Ungate)))

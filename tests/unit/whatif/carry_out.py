@@ -52,6 +52,10 @@ def _carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
             affinity = spec["affinity"]["podAntiAffinity" if anti else "podAffinity"]
             namespace = incoming["metadata"]["namespace"]
             affinity[REQUIRED] = [term for term in affinity[REQUIRED] if _said(term, namespace) != text]
+        case changes.HonorPolicy(key, policy):
+            for constraint in spec["topologySpreadConstraints"]:
+                if constraint["topologyKey"] == key:
+                    constraint[policy] = "Honor"
         case changes.SoftenSpread(key):
             for constraint in spec["topologySpreadConstraints"]:
                 if constraint["topologyKey"] == key:
@@ -72,6 +76,8 @@ def _carry_out(change: Change, incoming: Object, objects: list[Object]) -> None:
             _keep_taints(nodes[node], lambda taint: not taint["key"].endswith("/unschedulable"))
         case changes.RemoveTaint(node, text):
             _keep_taints(nodes[node], lambda taint: not text.startswith(taint["key"]))
+        case changes.AwaitUntaint(node, key):
+            _keep_taints(nodes[node], lambda taint: taint["key"] != key)
         case changes.Label(node, key, value):
             nodes[node]["metadata"]["labels"][key] = value
         case storage_changes.CreateClass(name, provisioner):

@@ -6,12 +6,14 @@ from typing import Any
 from scheduler.framework.config import default_configuration
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
+from scheduler.model import wire
 from scheduler.model.pod import Pod
 from scheduler.plugins.registry import IN_TREE
-from scheduler.whatif.commands import Written
+from scheduler.whatif.documents import Document
 from scheduler.whatif.explain import explain
 from scheduler.whatif.explanation import Explanation
 from scheduler.whatif.world import World
+from scheduler.whatif.written import Written, of_cluster
 from tests.builders import namespace, node, pod
 
 Object = dict[str, Any]
@@ -70,11 +72,20 @@ def explained(
         decoded,
         framework(),
         there.cluster,
-        written=Written(written or incoming, there.decode),
+        written=as_written(written or incoming, decoded, there),
         others=there.waiting.values(),
     )
     assert not [note for note in answer.notes if note.startswith("plugin ")], answer.notes
     return answer
+
+
+def as_written(incoming: Object, decoded: Pod, there: World) -> Written:
+    """A pod as one that waits in a world is read."""
+    there.add_document(Document("Pod", wire.encode(incoming), ""))
+    found = of_cluster(decoded, there)
+    there.gone("Pod", decoded.namespace, decoded.name, there.waiting[decoded.key].uid)
+    assert found is not None
+    return found
 
 
 def why(answer: Explanation, name: str) -> list[str]:

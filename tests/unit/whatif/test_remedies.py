@@ -221,6 +221,10 @@ def test_every_remedy_carried_out_frees_the_pod(
     objects += [pod(f"q{i}", on=f"n{on % len(nodes)}", **fields) for i, (fields, on) in enumerate(placed)]
     asked, more, spread = incoming
     made = pod("p", **asked, **more)
+    made["spec"].setdefault("tolerations", []).extend(
+        {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        for key in ("not-ready", "unreachable")  # each pod that is created gets them
+    )
     if spread:
         constraint = {"maxSkew": 1, "topologyKey": "disk", "whenUnsatisfiable": "DoNotSchedule"}
         made["spec"]["topologySpreadConstraints"] = [constraint | {"labelSelector": {"matchLabels": {"app": "web"}}}]
