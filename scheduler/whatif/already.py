@@ -1,8 +1,9 @@
 """Which pods of a file's workloads are in the cluster already: only the others are new.
 
 They are matched by their owner, or by the labels that an operator sets. A Deployment whose pods of before ask for
-something else is rolled out: all pods of its new revision come, beside those of the old one. Where pods are replaced in
-their places (StatefulSets, DaemonSets, kinds of operators), a roll-out is not simulated, and that is said.
+something else is rolled out: all pods of its new revision come, beside those of the old one. So does one whose pods
+select by their own pod-template-hash, if their ReplicaSet is not in the dump. Where pods are replaced in their places
+(StatefulSets, DaemonSets, kinds of operators), a roll-out is not simulated, and that is said.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +31,7 @@ def rolled_out(batch: Batch, world: World) -> str:
     if kind in (*_NEVER, *_LASTING, *_HASHES):
         return ""
     there = list(_its(batch, world))
-    changed = len(there) - len(_as_it_makes_them(there, batch))
+    changed = len(there) - len(_as_it_makes_them(there, batch, world))
     if not changed:
         return ""
     asks = "asks" if changed == 1 else "ask"
@@ -47,7 +48,7 @@ def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]
     there = [] if workload.kind in (*_NEVER, "DaemonSet") else list(_its(batch, world))
     notes = []
     if workload.kind in _HASHES and there:
-        same = _as_it_makes_them(there, batch)
+        same = _as_it_makes_them(there, batch, world)
         if len(same) < len(there):
             others = _pods(len(there) - len(same))
             notes.append(
@@ -95,8 +96,11 @@ def _is_its(pod: Pod, workload: Workload) -> bool:
     return kind == "ReplicaSet" and (name == by_hash or name.rpartition("-")[0] == workload.owner)
 
 
-def _as_it_makes_them(pods: Iterable[Pod], batch: Batch) -> list[Pod]:
-    """Those pods that ask for what a batch would, had its pods the same hashes and numbers."""
+def _as_it_makes_them(pods: Iterable[Pod], batch: Batch, world: World) -> list[Pod]:
+    """Those pods that ask for what a batch would, had its pods the same hashes and numbers.
+
+    Of a revision whose ReplicaSet is not known, as a dump by hand may lack it, the hash is no longer that of the file.
+    """
     numbered = batch.workload.numbered
     each_its_own = numbered(0, "") if numbered else {}
     firsts: dict[tuple[str, ...], Pod] = {}
@@ -108,12 +112,18 @@ def _as_it_makes_them(pods: Iterable[Pod], batch: Batch) -> list[Pod]:
             firsts[key] = batch.relabelled(own).first
         return firsts[key]
 
+    def known(pod: Pod) -> bool:
+        if batch.kind not in _HASHES:
+            return True
+        sets = world.cluster.selecting.get("ReplicaSet", {}).get(pod.namespace, {})
+        return pod.owner is not None and pod.owner[1] in sets
+
     shared = batch.workload.labels
     return [
         pod
         for pod in pods
         if _asks_the_same(pod, batch.first)
-        or (shared and _asks_the_same(pod, first(pod, shared)))
+        or (shared and known(pod) and _asks_the_same(pod, first(pod, shared)))
         or (each_its_own and _asks_the_same(pod, first(pod, {**shared, **each_its_own})))
     ]
 
