@@ -150,7 +150,7 @@ def _asked(pod: Pod, of_daemon: bool) -> tuple[object, ...]:
         pod.priority,
         shape.requests,
         shape.host_ports,
-        shape.node_selector,
+        frozenset(shape.node_selector),  # in any order: the API server gives it back by key
         None if of_daemon else shape.required_node_affinity,
         shape.affinity_terms,
         shape.anti_affinity_terms,

@@ -56,8 +56,8 @@ class Limit(NamedTuple):
 class Foretold(NamedTuple):
     """`pods`: by workload, as they would be stored. `refused`: workload → what the API server says to its pods.
 
-    `stuck`: workloads that wait for a pod before they create the next. `ends`: how it ends, first as Berth says it, then
-    for other choices among equally good nodes.
+    `stuck`: workloads that wait for a pod before they create the next. `ends`: how it ends, first as Berth says it,
+    then for other choices among equally good nodes.
     """
 
     pods: dict[str, list[Object]]

@@ -29,8 +29,8 @@ PATHS = {
 _PROBED = "example.com/"
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _NOT_MIRRORED = ("PodTopologyLabels",)
-"""It gives a pod that is bound its node's zone and region as labels: each Binding wakes those that wait for others' labels,
-and they say anew why they wait."""
+"""It gives a pod that is bound its node's zone and region as labels: each Binding wakes those that wait for labels of
+others, and they say anew why they wait."""
 # What makes pods and counts them. Without the others a node need not be kept alive, and nobody taints or evicts.
 _CONTROLLERS = (
     *("deployment", "replicaset", "statefulset", "daemonset", "job", "cronjob", "replicationcontroller"),

@@ -624,6 +624,17 @@ def test_a_deployment_that_selects_by_its_own_hash(berth: Berth) -> None:
     assert answer["notes"] == ["Deployment default/web: 1 of its 2 pods are there already"]
 
 
+def test_the_order_of_a_node_selector_makes_no_other_revision(berth: Berth) -> None:
+    """The API server gives it back by key, after a RuntimeClass has added to it."""
+    selector = {"tier": "web", "disk": "ssd"}
+    there = of_web("web-5f-a")
+    there["spec"]["nodeSelector"] = dict(sorted(selector.items()))
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template(nodeSelector=selector)}
+    cluster = write("c.yaml", node("n1", cpu="8", labels=selector), there)
+    answer = simulated(berth, write("f.yaml", workload("Deployment", "apps/v1", "web", spec)), cluster, 0)
+    assert placed(answer) == {"Deployment default/web": (1, {"n1": 1})}
+
+
 def test_a_stateful_set_that_differs_by_its_own_number_is_not_rolled_out(berth: Berth) -> None:
     """Each of its pods selects by another number."""
     given = template()
