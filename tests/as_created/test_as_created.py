@@ -11,8 +11,8 @@ from tests.as_created.act import act
 from tests.as_created.town import Town
 
 FOUND = (1, 6, 17, 18, 25, 26, 99, 104, 296)
-"""Default spreading; a StatefulSet that is there; nobody's refusals; a managed CronJob; a hash of its own; two quotas; a
-paused Deployment; amounts of a quota; the order of a node selector."""
+"""Default spreading; a StatefulSet that is there; nobody's refusals; a managed CronJob; a hash of its own; two quotas;
+a paused Deployment; amounts of a quota; the order of a node selector."""
 OTHERS = (3, 16, 38, 49, 62)
 """A DaemonSet; messages; a preemption; a StatefulSet in turn; a Deployment and its offer."""
 

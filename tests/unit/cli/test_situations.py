@@ -631,7 +631,8 @@ def test_the_order_of_a_node_selector_makes_no_other_revision(berth: Berth) -> N
     there["spec"]["nodeSelector"] = dict(sorted(selector.items()))
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template(nodeSelector=selector)}
     cluster = write("c.yaml", node("n1", cpu="8", labels=selector), there)
-    answer = simulated(berth, write("f.yaml", workload("Deployment", "apps/v1", "web", spec)), cluster, 0)
+    Path("f.json").write_text(json.dumps(workload("Deployment", "apps/v1", "web", spec)))  # YAML would be sorted
+    answer = simulated(berth, str(Path("f.json").resolve()), cluster, 0)
     assert placed(answer) == {"Deployment default/web": (1, {"n1": 1})}
 
 
