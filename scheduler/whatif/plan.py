@@ -79,7 +79,7 @@ def plan(
         f"{batch.owner}: each of its pods is created when the one before it is ready: those after the first that waits "
         "are not created"
         for batch, of in zip(batches, told, strict=True)
-        if batch.workload.in_turn and of.waiting > 1
+        if batch.workload.in_turn and of.waiting > 1 and not batch.stopped
     ]
     if drained.leaving:
         first, more = drained.leaving[0], len(drained.leaving) - 1
