@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.berth-setup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest pictures clean lock evictor-scale differential replay bench bench-ceiling bench-trace bench-scale hostile storm soak older
+.PHONY: help setup demo tour test check unit controlplane browser vectors mutants reference manifests schemas chart-versions e2e e2e-programs sbom image image-digest pictures clean lock evictor-scale differential as-created replay bench bench-ceiling bench-trace bench-scale hostile storm soak older
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  \033[1m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ reference: $(STAMP) ## Write docs/metrics.md and docs/binding-cycle.md from the 
 
 differential: $(STAMP) ## Berth against kube-scheduler's own plugins on generated cases: make differential SEEDS=0-199
 	@$(BIN)/python -m tests.differential.fuzz --seeds $(or $(SEEDS),0-199)
+
+as-created: $(STAMP) e2e-programs ## Generated files: what simulate says, and what a real cluster makes of them: make as-created SEEDS=0-499
+	@$(BIN)/python -m tests.as_created --seeds $(or $(SEEDS),0-49)
 
 replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to Berth in its state: make replay PODS=2000
 	@$(BIN)/python -m bench.replay --pods $(or $(PODS),2000)

@@ -63,6 +63,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         makers = {name: tool.command for name, tool in TOOLS.items()}
         makers |= {"chromium": installed_chromium, "axe": installed_axe}
         makers |= {"garbage_collector": build.GARBAGE_COLLECTOR.command, "end_to_end_tests": end_to_end.built}
+        makers |= {"controllers": end_to_end.COMMANDS.built}
         wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         session.config.stash[COMMANDS] = {name: _built(make) for name, make in makers.items() if name in wanted}
 
@@ -137,6 +138,8 @@ axe = _command("axe")
 """The script that finds what keeps people from using a page."""
 garbage_collector = _command("garbage_collector")
 """kube-controller-manager's; its only option is --kubeconfig."""
+controllers = _command("controllers")
+"""The directory of kube-controller-manager and kwok."""
 end_to_end_tests = _command("end_to_end_tests")
 """Kubernetes' own, for ginkgo."""
 

@@ -106,6 +106,12 @@ def add(first: Any, second: Any) -> str:
     return _written(one + other, family if one else others)
 
 
+def times(amount: Any, number: int) -> str:
+    """So many times an amount, written as that is."""
+    one, family = parse(text_of(amount))
+    return _written(one * number, family)
+
+
 def nano(amounts: dict[str, Any] | None, name: str) -> int:
     """One entry of a resource list in 10⁻⁹ units; absent is zero."""
     value = (amounts or {}).get(name)

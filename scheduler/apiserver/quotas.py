@@ -45,10 +45,17 @@ def counted(pod: JsonObject) -> JsonObject:
 def allowed(pod: JsonObject, number: int, quotas: Iterable[JsonObject]) -> Verdict | None:
     """The verdict of the quota of the pod's namespace that lets the fewest of `number` pods be created.
 
-    None where all of them are let. A quota's `status.hard` counts, as it does upstream.
+    None where all of them are let. A quota's `status.hard` counts, as it does upstream. What a pod has to say is asked
+    by all quotas before any of them counts.
     """
     usage = counted(pod)
-    verdicts = [verdict for quota in quotas if (verdict := _verdict(pod, usage, number, quota)) is not None]
+    matching = [quota for quota in quotas if _matches(quota, pod)]
+    for quota in matching:
+        missing = _unsaid(pod["spec"], quota["status"].get("hard") or {})
+        if missing:
+            name = quota["metadata"]["name"]
+            return Verdict(name, 0, f"failed quota: {name}: must specify {missing}")
+    verdicts = [verdict for quota in matching if (verdict := _verdict(usage, number, quota)) is not None]
     return min(verdicts, key=lambda each: each.allowed, default=None)
 
 
@@ -60,18 +67,12 @@ def charge(pod: JsonObject, number: int, quotas: Iterable[JsonObject]) -> None:
             used = quota["status"].setdefault("used", {})
             for name in quota["status"].get("hard") or {}:
                 if name in usage:
-                    more = quantity.canonical(f"{nano(usage, name) * number}n")
-                    used[name] = quantity.add(used.get(name, "0"), more)
+                    used[name] = quantity.add(used.get(name, "0"), quantity.times(usage[name], number))
 
 
-def _verdict(pod: JsonObject, usage: JsonObject, number: int, quota: JsonObject) -> Verdict | None:
-    if not _matches(quota, pod):
-        return None
+def _verdict(usage: JsonObject, number: int, quota: JsonObject) -> Verdict | None:
     name, status = quota["metadata"]["name"], quota["status"]
     hard, used = status.get("hard") or {}, status.get("used") or {}
-    missing = _unsaid(pod["spec"], hard)
-    if missing:
-        return Verdict(name, 0, f"failed quota: {name}: must specify {missing}")
     asked = {resource: amount for resource, amount in usage.items() if resource in hard and nano(usage, resource)}
     room = {
         resource: max(0, nano(hard, resource) - nano(used, resource)) // nano(usage, resource) for resource in asked
@@ -81,8 +82,7 @@ def _verdict(pod: JsonObject, usage: JsonObject, number: int, quota: JsonObject)
         return None
     tight = sorted(resource for resource in asked if room[resource] == least)
     so_far = {
-        resource: quantity.add(used.get(resource, "0"), quantity.canonical(f"{nano(usage, resource) * least}n"))
-        for resource in tight
+        resource: quantity.add(used.get(resource, "0"), quantity.times(usage[resource], least)) for resource in tight
     }
     why = (
         f"exceeded quota: {name}, requested: {_listed(asked, tight)}, used: {_listed(so_far, tight)}, "

@@ -2,15 +2,16 @@
 
 They are matched by their owner, or by the labels that an operator sets. A Deployment whose pods of before ask for
 something else is rolled out: all pods of its new revision come, beside those of the old one. So does one whose pods
-select by their own pod-template-hash, as the hash that a file's template will get is not known. Where pods are
-replaced in their places (StatefulSets, DaemonSets, kinds of operators), a roll-out is not simulated, and that is said.
+select by their own pod-template-hash, if their ReplicaSet is not in the dump. Where pods are replaced in their places
+(StatefulSets, DaemonSets, kinds of operators), a roll-out is not simulated, and that is said.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from scheduler.model.pod import Pod
 from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.controllers import Owner
 from scheduler.whatif.manifest import Workload
 from scheduler.whatif.world import World
 
@@ -29,13 +30,13 @@ def rolled_out(batch: Batch, world: World) -> str:
     kind = batch.workload.kind
     if kind in (*_NEVER, *_LASTING, *_HASHES):
         return ""
-    first = batch.first
-    changed = [pod for pod in _its(batch, world) if not _asks_the_same(pod, first)]
+    there = list(_its(batch, world))
+    changed = len(there) - len(_as_it_makes_them(there, batch, world))
     if not changed:
         return ""
-    asks = "asks" if len(changed) == 1 else "ask"
+    asks = "asks" if changed == 1 else "ask"
     return (
-        f"{batch.owner}: {len(changed):,} of its pods {asks} for something else than its file; a roll-out replaces "
+        f"{batch.owner}: {changed:,} of its pods {asks} for something else than its file; a roll-out replaces "
         "them where they are, and whether the new ones fit is not tried"
     )
 
@@ -45,10 +46,9 @@ def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]
     workload = batch.workload
     # The nodes of a DaemonSet are looked at later.
     there = [] if workload.kind in (*_NEVER, "DaemonSet") else list(_its(batch, world))
-    label = _HASHES.get(workload.kind, "")
     notes = []
-    if label and there:
-        same = [pod for pod in there if _asks_the_same(pod, batch.first)]
+    if workload.kind in _HASHES and there:
+        same = _as_it_makes_them(there, batch, world)
         if len(same) < len(there):
             others = _pods(len(there) - len(same))
             notes.append(
@@ -56,12 +56,11 @@ def still_to_come(batch: Batch, world: World) -> tuple[list[Workload], list[str]
                 "a new one without a node may only have to wait until an old one has ended"
             )
         there = same
-        if there and label in there[0].labels:
-            workload = workload._replace(labels={**workload.labels, label: there[0].labels[label]})
+    if there and workload.labels:
+        workload = _like(workload, there[0])
     wanted = workload.wanted or 0
     if not there:
-        paused = workload.kind == "Deployment" and workload.note  # nothing else of a Deployment has one
-        return [workload._replace(wanted=0) if paused else workload], notes
+        return [workload._replace(wanted=0) if workload.paused else workload], notes
     if len(there) > wanted:
         surplus = _pods(len(there) - wanted)
         notes.append(
@@ -97,6 +96,47 @@ def _is_its(pod: Pod, workload: Workload) -> bool:
     return kind == "ReplicaSet" and (name == by_hash or name.rpartition("-")[0] == workload.owner)
 
 
+def _as_it_makes_them(pods: Iterable[Pod], batch: Batch, world: World) -> list[Pod]:
+    """Those pods that ask for what a batch would, had its pods the same hashes and numbers.
+
+    Of a revision whose ReplicaSet is not known, as a dump by hand may lack it, the hash is no longer that of the file.
+    """
+    numbered = batch.workload.numbered
+    each_its_own = numbered(0, "") if numbered else {}
+    firsts: dict[tuple[str, ...], Pod] = {}
+
+    def first(pod: Pod, labels: Mapping[str, str]) -> Pod:
+        own = {key: pod.labels.get(key, value) for key, value in labels.items()}
+        key = tuple(own.values())
+        if key not in firsts:
+            firsts[key] = batch.relabelled(own).first
+        return firsts[key]
+
+    def known(pod: Pod) -> bool:
+        if batch.kind not in _HASHES:
+            return True
+        sets = world.cluster.selecting.get("ReplicaSet", {}).get(pod.namespace, {})
+        return pod.owner is not None and pod.owner[1] in sets
+
+    shared = batch.workload.labels
+    return [
+        pod
+        for pod in pods
+        if _asks_the_same(pod, batch.first)
+        or (shared and known(pod) and _asks_the_same(pod, first(pod, shared)))
+        or (each_its_own and _asks_the_same(pod, first(pod, {**shared, **each_its_own})))
+    ]
+
+
+def _like(workload: Workload, pod: Pod) -> Workload:
+    """A workload with the hashes and UIDs of one of its pods that is there, and with its ReplicaSet."""
+    labels = {key: pod.labels.get(key, value) for key, value in workload.labels.items()}
+    by = workload.controller
+    if workload.kind in _HASHES and pod.owner is not None:
+        by = Owner("apps/v1", *pod.owner[:2])
+    return workload._replace(labels=labels, controller=by)
+
+
 def _asks_the_same(pod: Pod, other: Pod) -> bool:
     """Whether two pods ask for the same room and the same places; images and labels are not compared."""
     # A DaemonSet's controller gives each of its pods the name of its node.
@@ -110,7 +150,7 @@ def _asked(pod: Pod, of_daemon: bool) -> tuple[object, ...]:
         pod.priority,
         shape.requests,
         shape.host_ports,
-        shape.node_selector,
+        frozenset(shape.node_selector),  # in any order: the API server gives it back by key
         None if of_daemon else shape.required_node_affinity,
         shape.affinity_terms,
         shape.anti_affinity_terms,

@@ -75,6 +75,11 @@ class Batch:
         if workload.note:
             self.notes.append(f"{self.owner}: {workload.note}")
 
+    def relabelled(self, labels: Mapping[str, str]) -> "Batch":
+        """The same, if all that its controller gives its pods were these labels. Raises ObjectError."""
+        workload = self._workload._replace(labels=labels, numbered=None, pod=self._asked)
+        return Batch(workload, self._world, self._namespace, self._usual)
+
     def find_nodes(self) -> None:
         """Look where a DaemonSet runs; nodes may have been added since it was read."""
         if self._workload.kind == "DaemonSet":
@@ -215,13 +220,22 @@ class Batch:
         ) and not any((namespace, name) in devices for name in names)
 
     def objects(self, number: int) -> list[Modelled]:
-        """The claims that are made for a pod, but for those that are there already."""
-        found: list[Modelled] = []
+        """The claims that are made for a pod, but for those that are there; before the first pod, its ReplicaSet."""
+        found: list[Modelled] = [] if number else self._replica_set()
         storage = self._world.cluster.storage
         for namespace, name, template in self._named_claims(number):
             if storage.claims.get((namespace, name)) is None:
                 found += self._claim(namespace, name, template, number)
         return [*found, *self._device_claims(number)]
+
+    def _replica_set(self) -> list[Modelled]:
+        """What a Deployment makes its pods by: they are spread by its selector where they say nothing themselves."""
+        by = self._workload.controller
+        if by is None or by.selector is None:
+            return []
+        metadata = {"namespace": self._whole["metadata"]["namespace"], "name": by.name}
+        made = {"apiVersion": by.api_version, "kind": by.kind, "metadata": metadata, "spec": {"selector": by.selector}}
+        return [self._world.decode(made)]
 
     def _device_claims(self, number: int) -> Iterator[ResourceClaim]:
         """The claims that templates make for a pod; if a template is not known, the pod waits for its claim."""
@@ -303,14 +317,18 @@ class Batch:
             self._workload.made(pod, number), self._namespace, self._usual, self._world.admission, notes
         )
 
-    def _decoded(self, number: int) -> Pod:
-        """A pod as the API server would have it. Raises ObjectError."""
+    def stored(self, number: int) -> dict[str, Any]:
+        """One of its pods as the API server would store it. Raises ObjectError."""
+        return self._stored(number, own_labels=bool(self._varying))
+
+    def _stored(self, number: int, *, own_labels: bool) -> dict[str, Any]:
+        """`own_labels`: with the labels that each pod has its own value of; else it may have those of the first."""
         name = self._named(number)
         whole = self._whole
         if self._nodes:
             asked = {**self._asked, "spec": manifest.of_daemon(self._asked["spec"], self._nodes[number])}
             whole = self._created(asked, number, [])
-        elif number and self._varies:
+        elif number and own_labels:
             whole = self._created(self._asked, number, [])
         metadata = {**whole["metadata"], "name": name}
         metadata["uid"] = f"new/{metadata['namespace']}/{name}"
@@ -324,7 +342,11 @@ class Batch:
             there = {each.name for each in self._templated if (metadata["namespace"], each.template) in known}
             statuses = [each for each in made if each["name"] in there]
             whole["status"] = {**whole.get("status", {}), "resourceClaimStatuses": statuses}
-        done = self._world.decode(whole)
+        return whole
+
+    def _decoded(self, number: int) -> Pod:
+        """A pod as the API server would have it. Raises ObjectError."""
+        done = self._world.decode(self._stored(number, own_labels=self._varies))
         assert isinstance(done, Pod)
         if done.shape.problem:
             raise ObjectError(f"Pod {done.key}: {done.shape.problem}")
@@ -349,6 +371,8 @@ def batches(
             found.append(Batch(workload, world, namespace, usual, framework.profile.name))
         except ObjectError as error:
             place = f"{workload.place}: " if workload.place else ""
+            if isinstance(error, RefusedError) and (workload.wanted == 0 or workload.paused):
+                continue  # nobody makes one
             if isinstance(error, RefusedError) and refused is not None:
                 refused.append(f"{place}{workload.kind} {workload.name}: {error}")
             else:

@@ -23,11 +23,21 @@ _HASHED = "bcdfghjklmnpqrstvwxz2456789"
 _NO_LABELS: Mapping[str, str] = {}
 
 
+class Owner(NamedTuple):
+    """What is the controller of pods. `selector`: of a ReplicaSet that a Deployment makes, and no file has."""
+
+    api_version: str
+    kind: str
+    name: str
+    selector: Object | None = None
+
+
 class Made(NamedTuple):
     """Pods of one template. `path`: where it is; `called`: what their names begin with.
 
     `wanted`: None for one on each node. `labels`: of all of them; `numbered`: of one, by its number and name.
-    `own`: tells by a pod's labels whether it is one of these; None where its owner says it.
+    `own`: tells by a pod's labels whether it is one of these; None where its owner says it. `owner`: their controller,
+    None where it is not known. `in_turn`: each is made when the one before it is ready.
     """
 
     path: str
@@ -40,6 +50,8 @@ class Made(NamedTuple):
     start: int = 0
     claims: Sequence[Object] = ()
     note: str = ""
+    owner: Owner | None = None
+    in_turn: bool = False
 
 
 def made(kind: str, found: Object) -> list[Made] | None:
@@ -64,14 +76,16 @@ def _pod_template(found: Object) -> Iterator[Made]:
 
 def _replicas(found: Object) -> Iterator[Made]:
     """pkg/controller/replicaset/replica_set.go, pkg/controller/replication: the labels are the template's."""
-    yield from _each(found, ("spec", "template"), _count(found, "spec.replicas"))
+    for each in _each(found, ("spec", "template"), _count(found, "spec.replicas")):
+        yield each._replace(owner=_itself(found))
 
 
 def _deployment(found: Object) -> Iterator[Made]:
     """pkg/controller/deployment/sync.go (getNewReplicaSet): the hash is a stand-in for the controller's."""
     for each in _replicas(found):
         note = "it is paused, so no pods are made of a new revision" if _spec(found).get("paused") is True else ""
-        yield each._replace(labels={"pod-template-hash": _hash(each.pod)}, note=note)
+        own = {"pod-template-hash": _hash(each.pod)}
+        yield each._replace(labels=own, note=note, owner=_replica_set(found, own))
 
 
 def _stateful_set(found: Object) -> Iterator[Made]:
@@ -88,7 +102,8 @@ def _stateful_set(found: Object) -> Iterator[Made]:
         def numbered(number: int, name: str) -> Labels:
             return {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
 
-        yield each._replace(labels=labels, numbered=numbered, start=start, claims=claims)
+        in_turn = spec.get("podManagementPolicy") != "Parallel"
+        yield each._replace(labels=labels, numbered=numbered, start=start, claims=claims, in_turn=in_turn)
 
 
 def _daemon_set(found: Object) -> Iterator[Made]:
@@ -96,31 +111,38 @@ def _daemon_set(found: Object) -> Iterator[Made]:
     for each in _each(found, ("spec", "template"), None):
         generation = (found.get("metadata") or {}).get("generation") or 1
         labels = {"controller-revision-hash": _hash(each.pod), "pod-template-generation": str(generation)}
-        yield each._replace(labels=labels)
+        yield each._replace(labels=labels, owner=_itself(found))
 
 
 def _job(found: Object) -> Iterator[Made]:
     """pkg/controller/job/job_controller.go (manageJob), pkg/registry/batch/job/strategy.go."""
     spec = _spec(found)
-    managed = spec.get("managedBy")
-    note = f"{managed} makes its pods, and not the Job controller" if managed not in (None, _JOB_CONTROLLER) else ""
+    note = _managed_elsewhere(spec)
     ended = mapping(found.get("status"), "status").get("succeeded")
     wanted = _job_size(spec, "spec", ended if isinstance(ended, int) else 0)
     for each in _each(found, ("spec", "template"), 0 if note else wanted):
-        yield each._replace(note=note, **_job_labels(found, each.called, spec))
+        yield each._replace(note=note, owner=_itself(found), **_job_labels(found, each.called, spec))
 
 
 def _cron_job(found: Object) -> Iterator[Made]:
     """pkg/controller/cronjob/utils.go (getJobFromTemplate2): the pods of one run."""
     path = ("spec", "jobTemplate", "spec", "template")
     job = mapping(mapping(_spec(found).get("jobTemplate"), "spec.jobTemplate").get("spec"), "spec.jobTemplate.spec")
-    wanted = 0 if _spec(found).get("suspend") is True else _job_size(job, "spec.jobTemplate.spec")
+    note = _managed_elsewhere(job)
+    wanted = 0 if note or _spec(found).get("suspend") is True else _job_size(job, "spec.jobTemplate.spec")
     for each in _each(found, path, wanted):
-        yield each._replace(**_job_labels(found, each.called, job))
+        owner = Owner("batch/v1", "Job", each.called)
+        yield each._replace(note=note, owner=owner, **_job_labels(found, each.called, job))
 
 
 _JOB_CONTROLLER = "kubernetes.io/job-controller"
 _INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def _managed_elsewhere(job: Object) -> str:
+    """Say that a job's pods are not made by its controller; empty if they are."""
+    managed = job.get("managedBy")
+    return f"{managed} makes its pods, and not the Job controller" if managed not in (None, _JOB_CONTROLLER) else ""
 
 
 def _job_size(spec: Object, path: str, ended: int = 0) -> int:
@@ -301,7 +323,8 @@ def _volcano_job(found: Object) -> Iterator[Made]:
 def _rollout(found: Object) -> Iterator[Made]:
     """argo-rollouts rollout/sync.go: as a Deployment, with a label of its own."""
     for each in _each(found, ("spec", "template"), _count(found, "spec.replicas")):
-        yield each._replace(labels={"rollouts-pod-template-hash": _hash(each.pod)})
+        own = {"rollouts-pod-template-hash": _hash(each.pod)}
+        yield each._replace(labels=own, owner=_replica_set(found, own))
 
 
 def _knative(found: Object) -> Iterator[Made]:
@@ -411,6 +434,18 @@ def _name(found: Object) -> str:
     metadata = found.get("metadata")
     given = metadata if isinstance(metadata, dict) else {}
     return str(given.get("name") or given.get("generateName") or "pod").removesuffix("-")
+
+
+def _itself(found: Object) -> Owner:
+    return Owner(str(found.get("apiVersion") or ""), str(found.get("kind") or ""), _name(found))
+
+
+def _replica_set(found: Object, own: Labels) -> Owner:
+    """The ReplicaSet of a template, which its hash is in the name and selector of."""
+    selector = mapping(_spec(found).get("selector"), "spec.selector")
+    labels = {**mapping(selector.get("matchLabels"), "spec.selector.matchLabels"), **own}
+    [revision] = own.values()
+    return Owner("apps/v1", "ReplicaSet", f"{_name(found)}-{revision}", {**selector, "matchLabels": labels})
 
 
 def _count(found: Object, path: str) -> int:

@@ -105,7 +105,7 @@ def explain(
     except TooCostlyError as error:
         about.notes.append(f"not every node was explained and not every change was tried: {error}")
     about.notes += counts_nobody(pod, cluster)
-    about.notes += _unchangeable(pod, offered)
+    about.notes += _unchangeable(pod, offered, in_file=bool(written and written.file))
     about.notes += _of_a_daemon(pod, cluster)
     about.notes += asking.notes.values()
     return about.answer(
@@ -151,8 +151,8 @@ def _preempting(
     return [shown.Remedy(str(change), [change], [made.node], [], found.lines, effects.of(leave))]
 
 
-def _unchangeable(pod: Pod, offered: Sequence[shown.Remedy]) -> Iterator[str]:
-    """Owners whose template nobody may change, and claims for which there is no command."""
+def _unchangeable(pod: Pod, offered: Sequence[shown.Remedy], *, in_file: bool) -> Iterator[str]:
+    """Owners whose template nobody may change, unless it is only in a file, and claims without a command."""
     of_pod = any(isinstance(change, OnPod) for each in offered if not each.commands for change in each.changes)
     of_claim = any(isinstance(change, OnClaim) for each in offered if not each.commands for change in each.changes)
     if of_claim:
@@ -160,7 +160,7 @@ def _unchangeable(pod: Pod, offered: Sequence[shown.Remedy]) -> Iterator[str]:
             "what a claim asks for can't be changed while it is there: delete the pod and the claim, or the "
             "ResourceClaimTemplate, and create them with the change"
         )
-    if of_pod and pod.owner is not None and pod.owner[0] == "Job":
+    if of_pod and not in_file and pod.owner is not None and pod.owner[0] == "Job":
         yield f"the pods of a Job can't be changed: delete the Job {pod.owner[1]} and create it again with the change"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from scheduler.whatif.admission import Admission
-from scheduler.whatif.controllers import KINDS, Made, made, mapping
+from scheduler.whatif.controllers import KINDS, Made, Owner, made, mapping
 from scheduler.whatif.documents import Document, ObjectError, plain
 from scheduler.whatif.groups import called, makes_no_pods
 from scheduler.whatif.templates import templates
@@ -57,6 +57,7 @@ class Workload(NamedTuple):
     node. `claims`: those that a StatefulSet makes for each pod; its pods are numbered from `start`. `labels`: what its
     controller sets on all its pods; `numbered`: on one, by its number and name. `own`: whether a pod that runs already
     is one of its, by the pod's labels; None: its owner says it. `owner`: the object's own name. `note`: what to say.
+    `controller`: of its pods; None where it is not known. `in_turn`: each pod is made when the one before it is ready.
     """
 
     kind: str
@@ -72,11 +73,18 @@ class Workload(NamedTuple):
     owner: str = ""
     daemon: bool = False
     note: str = ""
+    controller: Owner | None = None
+    in_turn: bool = False
 
     @property
     def alone(self) -> bool:
         """Whether it is one pod, which has the name that it was given."""
         return self.kind in ("Pod", "PodTemplate")
+
+    @property
+    def paused(self) -> bool:
+        """Whether no pods of a new revision are made."""
+        return self.kind == "Deployment" and bool(self.note)  # nothing else of a Deployment has one
 
     def named(self, number: int) -> str:
         """The name of one of its pods."""
@@ -95,6 +103,10 @@ class Workload(NamedTuple):
         if labels:
             metadata = pod.get("metadata") or {}
             done["metadata"] = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
+        if self.controller is not None:
+            by = self.controller
+            owner = {"apiVersion": by.api_version, "kind": by.kind, "name": by.name, "uid": "", "controller": True}
+            done["metadata"] = {**(done.get("metadata") or {}), "ownerReferences": [owner]}
         if self.daemon:
             done["spec"] = of_daemon(pod["spec"])
         return done
@@ -206,6 +218,8 @@ def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
             str(metadata.get("name") or ""),
             daemon=kind == "DaemonSet",
             note=each.note,
+            controller=each.owner,
+            in_turn=each.in_turn,
         )
 
 

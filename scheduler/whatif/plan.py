@@ -75,6 +75,12 @@ def plan(
     listed: list[Placed] = [*placed, *_listed(simulation, batches, LISTED - len(placed))]
     told = [_told(simulation, batch) for batch in batches]
     said = [*notes, *refused, *(note for batch in batches for note in batch.notes)]
+    said += [
+        f"{batch.owner}: each of its pods is created when the one before it is ready: those after the first that waits "
+        "are not created"
+        for batch, of in zip(batches, told, strict=True)
+        if batch.workload.in_turn and of.waiting > 1 and not batch.stopped
+    ]
     if drained.leaving:
         first, more = drained.leaving[0], len(drained.leaving) - 1
         which = f"{first} and {more:,} more are" if more else f"{first} is"

@@ -80,6 +80,8 @@ class World:
         self._raw: dict[str, bytes | msgspec.Raw] = {}
         self._templated: dict[tuple[str, str, str], bytes | msgspec.Raw] = {}
         self._seen: dict[tuple[str, str, str], tuple[str, str]] = {}
+        self._applied: set[tuple[str, str, str]] = set()
+        """Those of `_seen` that files changed."""
 
     def add_all(self, objects: Iterable[Mapping[str, Any]]) -> None:
         """Add objects; kinds that a decision does not read are passed over.
@@ -127,7 +129,7 @@ class World:
                     thing = self.decode_raw(kind, _in_default_namespace(raw), place)
                 if isinstance(thing, Node):
                     self.problems += [f"Node {thing.name}: {problem}" for problem in thing.problems]
-                self._refuse_twin(kind, thing, place)
+                self._refuse_twin(kind, thing, place, applied=isinstance(thing, SelectingObject))
                 if isinstance(thing, SelectingObject):
                     self.selected.update(each.key for each in thing.selector.requirements)
                 found.append(thing)
@@ -319,10 +321,14 @@ class World:
                 namespace, name = "", "?"
             raise ObjectError(f"{_named(kind, namespace, name, place)}: {complaint(kind, raw, error)}") from None
 
-    def _refuse_twin(self, kind: str, thing: Modelled, spot: str) -> None:
+    def _refuse_twin(self, kind: str, thing: Modelled, spot: str, *, applied: bool = False) -> None:
+        """`applied`: it changes what is in the cluster, if it is there."""
         key = (thing.kind if isinstance(thing, PodGroup) else kind, thing.namespace, thing.name)
         uid, before = self._seen.get(key, ("", ""))
-        if key in self._seen and not (uid and uid == thing.uid):
+        changes = applied and key not in self._applied
+        if applied:
+            self._applied.add(key)
+        if key in self._seen and not (uid and uid == thing.uid) and not changes:
             raise ObjectError(f"{_named(kind, thing.namespace, thing.name, '')}: is there twice: {before} and {spot}")
         if isinstance(thing, Pod) and thing.uid:
             other = self.cluster.placement(thing.uid)

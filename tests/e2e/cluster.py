@@ -41,9 +41,10 @@ class WholeCluster:
         self._plane.__enter__()
         try:
             self._plane.kubeconfig(self.kubeconfig)
-            self._start(self._controller_manager())
+            more = ["--allocate-node-cidrs=true", "--cluster-cidr=10.64.0.0/14", *self._feature_gates()]
+            self._start(controller_manager(self._plane, "--use-service-account-credentials=true", *more))
             self._plane.api.create_many("/api/v1/nodes", [_node(number) for number in range(1, NODES + 1)])
-            self._start(self._kwok())
+            self._start(kwok(self._plane))
             wait_for("the nodes to be ready", self._ready)
             self._start_scheduler()
         except BaseException:
@@ -63,45 +64,6 @@ class WholeCluster:
         process.start()
         self._plane.processes.append(process)
 
-    def _controller_manager(self) -> Process:
-        place = self._plane.directory
-        return Process(
-            "kube-controller-manager",
-            [
-                COMMANDS.built() / "kube-controller-manager",
-                f"--kubeconfig={self.kubeconfig}",
-                "--leader-elect=false",
-                "--bind-address=127.0.0.1",
-                f"--secure-port={free_port()}",
-                f"--cert-dir={place / 'controller-manager'}",
-                f"--service-account-private-key-file={self._plane.service_account_key}",
-                f"--root-ca-file={self._plane.ca}",
-                "--use-service-account-credentials=true",
-                "--allocate-node-cidrs=true",
-                "--cluster-cidr=10.64.0.0/14",
-                *self._feature_gates(),
-            ],
-            place / "controller-manager.log",
-        )
-
-    def _kwok(self) -> Process:
-        place = self._plane.directory
-        stages = place / "stages.yaml"
-        stages.write_text("\n---\n".join(file.read_text() for file in (*kwok_stages(), HERE / "kubelet.yaml")))
-        return Process(
-            "kwok",
-            [
-                COMMANDS.built() / "kwok",
-                f"--kubeconfig={self.kubeconfig}",
-                f"--config={stages}",
-                "--manage-all-nodes=true",
-                "--cidr=10.244.0.1/24",
-                "--node-ip=10.99.0.1",
-                "--node-lease-duration-seconds=40",
-            ],
-            place / "kwok.log",
-        )
-
     def _start_scheduler(self) -> None:
         """Start it with kube-scheduler's own rights, whichever it is."""
         if self._scheduler == "kube-scheduler":
@@ -119,6 +81,46 @@ class WholeCluster:
     def _ready(self) -> bool:
         self.check()
         return all(_is_ready(node) for node in self._plane.api.list("/api/v1/nodes"))
+
+
+def controller_manager(plane: ControlPlane, *more: str) -> Process:
+    """kube-controller-manager, to be started, as administrator. `more`: options."""
+    place = plane.directory
+    return Process(
+        "kube-controller-manager",
+        [
+            COMMANDS.built() / "kube-controller-manager",
+            f"--kubeconfig={plane.kubeconfig(place / 'admin.kubeconfig')}",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={free_port()}",
+            f"--cert-dir={place / 'controller-manager'}",
+            f"--service-account-private-key-file={plane.service_account_key}",
+            f"--root-ca-file={plane.ca}",
+            *more,
+        ],
+        place / "controller-manager.log",
+    )
+
+
+def kwok(plane: ControlPlane) -> Process:
+    """The kubelet of all nodes, to be started."""
+    place = plane.directory
+    stages = place / "stages.yaml"
+    stages.write_text("\n---\n".join(file.read_text() for file in (*kwok_stages(), HERE / "kubelet.yaml")))
+    return Process(
+        "kwok",
+        [
+            COMMANDS.built() / "kwok",
+            f"--kubeconfig={plane.kubeconfig(place / 'admin.kubeconfig')}",
+            f"--config={stages}",
+            "--manage-all-nodes=true",
+            "--cidr=10.244.0.1/24",
+            "--node-ip=10.99.0.1",
+            "--node-lease-duration-seconds=40",
+        ],
+        place / "kwok.log",
+    )
 
 
 def _is_ready(node: Object) -> bool:

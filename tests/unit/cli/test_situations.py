@@ -15,6 +15,7 @@ from tests.unit.cli.conftest import Berth
 
 Object = dict[str, Any]
 FILES = Path(__file__).parent / "situations"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ALL = str(FILES / "cl.yaml")
 """Three nodes of 8 CPU, of which k1 is tainted; a RuntimeClass, a LimitRange and a ResourceQuota."""
 
@@ -593,6 +594,136 @@ def test_a_deployment_that_has_pods(berth: Berth, changes: Object, says: str) ->
         each["spec"]["priority"] = changes.get("priority", 0)
     cluster = write("c.yaml", node("n1", cpu="8"), node("n2", cpu="8"), *there)
     assert says in " ".join(berth("simulate", "-f", write("f.yaml", made), "--cluster", cluster).out.split())
+
+
+def of_web(name: str) -> Object:
+    """A running pod of the Deployment web: its ReplicaSet is web-5f."""
+    made = owned(name, "ReplicaSet", "web-5f")
+    made["metadata"]["labels"] = {"app": "web", "pod-template-hash": "5f"}
+    return made
+
+
+def test_a_deployment_that_selects_by_its_own_hash(berth: Berth) -> None:
+    """Its pods are known again, and keep the new one away."""
+    given = template()
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["pod-template-hash"]}
+    term["topologyKey"] = "kubernetes.io/hostname"
+    given["spec"]["affinity"] = {"podAntiAffinity": {REQUIRED: [term]}}
+    there = of_web("web-5f-a")
+    merged = {"key": "pod-template-hash", "operator": "In", "values": ["5f"]}
+    selector = {"matchLabels": {"app": "web"}, "matchExpressions": [merged]}
+    there["spec"]["affinity"] = {"podAntiAffinity": {REQUIRED: [{**term, "labelSelector": selector}]}}
+    made = workload(
+        "Deployment", "apps/v1", "web", {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": given}
+    )
+    labels = {"app": "web", "pod-template-hash": "5f"}
+    replicas = workload("ReplicaSet", "apps/v1", "web-5f", {"selector": {"matchLabels": labels}})
+    cluster = write("c.yaml", node("n1", cpu="64"), node("n2", cpu="2"), there, replicas)
+    answer = simulated(berth, write("f.yaml", made), cluster, 0)
+    assert placed(answer) == {"Deployment default/web": (1, {"n2": 1})}
+    assert answer["notes"] == ["Deployment default/web: 1 of its 2 pods are there already"]
+
+
+def test_the_order_of_a_node_selector_makes_no_other_revision(berth: Berth) -> None:
+    """The API server gives it back by key, after a RuntimeClass has added to it."""
+    selector = {"tier": "web", "disk": "ssd"}
+    there = of_web("web-5f-a")
+    there["spec"]["nodeSelector"] = dict(sorted(selector.items()))
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template(nodeSelector=selector)}
+    cluster = write("c.yaml", node("n1", cpu="8", labels=selector), there)
+    Path("f.json").write_text(json.dumps(workload("Deployment", "apps/v1", "web", spec)))  # YAML would be sorted
+    answer = simulated(berth, str(Path("f.json").resolve()), cluster, 0)
+    assert placed(answer) == {"Deployment default/web": (1, {"n1": 1})}
+
+
+def test_a_stateful_set_that_differs_by_its_own_number_is_not_rolled_out(berth: Berth) -> None:
+    """Each of its pods selects by another number."""
+    given = template()
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["apps.kubernetes.io/pod-index"]}
+    term["topologyKey"] = "kubernetes.io/hostname"
+    given["spec"]["affinity"] = {"podAntiAffinity": {REQUIRED: [term]}}
+    made = workload(
+        "StatefulSet", "apps/v1", "db", {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": given}
+    )
+    there = []
+    for number in range(2):
+        one = owned(f"db-{number}", "StatefulSet", "db")
+        one["metadata"]["labels"] = {"app": "web", "apps.kubernetes.io/pod-index": str(number)}
+        merged = {"key": "apps.kubernetes.io/pod-index", "operator": "In", "values": [str(number)]}
+        selector = {"matchLabels": {"app": "web"}, "matchExpressions": [merged]}
+        one["spec"]["affinity"] = {"podAntiAffinity": {REQUIRED: [{**term, "labelSelector": selector}]}}
+        there.append(one)
+    answer = simulated(berth, write("f.yaml", made), write("c.yaml", node("n1", cpu="8"), *there), 0)
+    assert answer["notSimulated"] == []
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet"])
+def test_what_a_dump_has_may_be_in_a_file(berth: Berth, kind: str) -> None:
+    """As `kubectl apply` takes it; twice in one file is a mistake."""
+    made = workload(kind, "apps/v1", "db", STS["spec"])
+    cluster = write("c.yaml", node("n1", cpu="8"), made, owned("db-0", kind, "db"))
+    answer = simulated(berth, write("f.yaml", made), cluster, 0)
+    assert placed(answer) == {f"{kind} default/db": (3, {"n1": 3})}
+    found = berth("simulate", "-f", write("f.yaml", made, made), "--cluster", cluster)
+    assert (found.code, f"{kind} default/db: is there twice" in found.err) == (2, True)
+
+
+@pytest.mark.parametrize(("kind", "on"), [("Deployment", {"n1": 3, "n2": 3}), ("Job", {"n1": 5, "n2": 1})])
+def test_who_is_spread_by_default(berth: Berth, kind: str, on: dict[str, int]) -> None:
+    """The pods of a ReplicaSet, and so of a Deployment; not those of a Job, which has no selector that counts."""
+    spec = {"replicas": 6, "selector": {"matchLabels": {"app": "web"}}, "template": template()}
+    made = workload(kind, "apps/v1", "w", spec) if kind != "Job" else workload(kind, "batch/v1", "w", {**JOB})
+    made["spec"] |= {"parallelism": 6} if kind == "Job" else {}
+    cluster = write("c.yaml", node("n1", cpu="128", zone="a"), node("n2", cpu="16", zone="b"))
+    assert [nodes for _, nodes in placed(simulated(berth, write("f.yaml", made), cluster, 0)).values()] == [on]
+
+
+@pytest.mark.parametrize(("policy", "says"), [("OrderedReady", True), ("Parallel", False)])
+def test_who_is_created_in_turn(berth: Berth, policy: str, says: bool) -> None:
+    """Of a StatefulSet's pods that wait, only the first is there."""
+    made = workload("StatefulSet", "apps/v1", "db", {**STS["spec"], "podManagementPolicy": policy})
+    answer = simulated(berth, write("f.yaml", made), write("c.yaml", node("n1", cpu="2")), 1)
+    assert ("those after the first that waits are not created" in " ".join(answer["notes"])) == says
+
+
+def test_a_run_of_a_cron_job_that_others_manage(berth: Berth) -> None:
+    """Its pods are not made by Kubernetes."""
+    job = {"parallelism": 2, "managedBy": "example.com/jobs", **JOB}
+    made = workload("CronJob", "batch/v1", "c", {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job}})
+    answer = simulated(berth, write("f.yaml", made), write("c.yaml", node("n1", cpu="8")), 0)
+    assert placed(answer) == {"CronJob default/c": (0, {})}
+    assert answer["notes"] == ["CronJob default/c: example.com/jobs makes its pods, and not the Job controller"]
+
+
+@pytest.mark.parametrize("spec", [{"replicas": 0}, {"replicas": 1, "paused": True}])
+def test_pods_that_nobody_makes_are_refused_by_nobody(berth: Berth, spec: Object) -> None:
+    """The LimitRange would refuse them."""
+    made = workload(
+        "Deployment", "apps/v1", "w", {"selector": {"matchLabels": {"app": "web"}}, "template": template(), **spec}
+    )
+    cluster = write("c.yaml", node("n1", cpu="8"), limits(type="Container", max={"cpu": "100m"}))
+    other = workload("Pod", "v1", "other", {"containers": [{"name": "c", "image": "x"}]})
+    other["metadata"]["namespace"] = "kube-system"
+    assert simulated(berth, write("f.yaml", made, other), cluster, 0)["notSimulated"] == []
+
+
+def test_quotas_ask_what_must_be_said_before_they_count(berth: Berth) -> None:
+    """Whichever comes first; what is used is written as the pods say it."""
+    names = iter("ab")
+    counting, asking = (
+        {**quota(hard), "metadata": {"name": next(names), "namespace": "default"}}
+        for hard in ({"pods": "0"}, {"limits.memory": "1Gi"})
+    )
+    made = workload("Pod", "v1", "p", template()["spec"])
+    cluster = write("c.yaml", node("n", cpu="8"), counting, asking)
+    notes = simulated(berth, write("f.yaml", made), cluster, 0)["notes"]
+    assert "ResourceQuota b lets none of 1 be created: failed quota: b: must specify" in " ".join(notes)
+    spec = template()["spec"]
+    spec["containers"][0]["resources"]["limits"] = {"cpu": "1", "memory": "0.5Gi"}
+    spec["restartPolicy"] = "Never"
+    file = write("f.yaml", workload("Job", "batch/v1", "j", {"parallelism": 3, "template": {"spec": spec}}))
+    notes = simulated(berth, file, write("c.yaml", node("n", cpu="8"), asking), 0)["notes"]
+    assert "requested: limits.memory=512Mi, used: limits.memory=1Gi, limited: limits.memory=1Gi" in " ".join(notes)
 
 
 def test_a_node_without_allocatable(berth: Berth) -> None:

@@ -195,7 +195,7 @@ def test_claims_of_a_statefulset_are_made() -> None:
     found = outcome([LARGE], [workload("StatefulSet", pod("t"), replicas=3, volumeClaimTemplates=[CLAIM])])
     assert found.placed == []
     assert [(each.pod, each.pods) for each in found.waiting] == [("default/w-0", 3)]
-    assert found.notes == ["there is no StorageClass gone"]
+    assert found.notes[0] == "there is no StorageClass gone"
 
 
 def storage_class(**fields: Any) -> Object:
