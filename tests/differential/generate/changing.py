@@ -31,7 +31,7 @@ def states(family: str, seed: int, number: int) -> list[Object]:
     dice = Dice(f"changing {name}")
     there = {key_of(one): one for one in first["objects"]}
     others = {key_of(one): one for one in second["objects"]}
-    kept = {field: first[field] for field in ("config", "nominees") if field in first}
+    kept: Object = {field: first[field] for field in ("config", "nominees") if field in first}
     found: list[Object] = []
     for step in range(STEPS):
         if step:
