@@ -27,7 +27,7 @@ demo: $(STAMP) ## A guided tour: a small cluster, real HTTP, the real scheduler,
 tour: $(STAMP) ## One pod through the code, for newcomers: every stop with file, line and what happened there
 	@$(BIN)/python -m bench.tour
 
-test: $(STAMP) controlplane e2e-programs browser ## Everything CI runs: all tests on the image's Python where it is here, the fast ones on the others
+test: $(STAMP) controlplane e2e-programs browser ## Everything CI runs: all tests on the image's Python where it is here, the fast ones on the oldest and newest others
 	@$(BIN)/python -m tests.parts
 
 check: $(STAMP) ## Lint, types and layers

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.controlplane import warden
+from tests.controlplane.wait import wait_for
 
 
 class DiedError(Exception):
@@ -51,8 +52,12 @@ class Process:
         return self._child is not None and self._child.poll() is None
 
     def pause(self) -> None:
-        """Freeze it where it stands; its sockets stay open and silent."""
+        """Freeze it where it stands, and return when it stands still (Linux); its sockets stay open and silent.
+
+        One thread takes the signal and stops the others. While that one waits for a core, the others go on.
+        """
         os.killpg(self.pid, signal.SIGSTOP)
+        wait_for(f"{self.name} to stand still", self._stands_still)
 
     def resume(self) -> None:
         """Let it go on after a pause."""
@@ -107,6 +112,13 @@ class Process:
         """The largest resident set so far (Linux)."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
+
+    def _stands_still(self) -> bool:
+        try:
+            threads = [stat.read_text() for stat in Path(f"/proc/{self.pid}/task").glob("*/stat")]
+        except (FileNotFoundError, ProcessLookupError):  # a thread has ended meanwhile, so it does not
+            return False
+        return all(thread.rpartition(")")[2].split()[0] == "T" for thread in threads)
 
     def _reap(self, timeout: float = 10) -> None:
         assert self._child is not None

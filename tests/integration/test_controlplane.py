@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -118,12 +119,11 @@ def test_faults() -> None:
         watching.close()
         assert (gone["type"], gone["object"]["code"]) == ("ERROR", 410)
 
-        hasty = Api(own.url, own.admin_token, own.ca, timeout=1)
-        own.etcd.pause()
-        with pytest.raises(TimeoutError):
-            hasty.create("/api/v1/nodes", node("b"))
-        own.etcd.resume()
-        hasty.close()
+        with closing(Api(own.url, own.admin_token, own.ca, timeout=1)) as hasty:
+            own.etcd.pause()
+            with pytest.raises(TimeoutError):
+                hasty.create("/api/v1/nodes", node("b"))
+            own.etcd.resume()
         assert own.api.get("/api/v1/nodes/a")["metadata"]["name"] == "a"
         created = {
             e["objectRef"]["name"] for e in own.audit_events() if e["verb"] == "create" and "name" in e["objectRef"]

@@ -7,7 +7,7 @@ import json
 import secrets
 import shlex
 from collections.abc import Callable, Iterator
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -341,6 +341,7 @@ def _phase(api: Api, namespace: str) -> str:
 
 OUTCOMES = {"whole": (3, 3, 3), "part": (2, 7, 5), "none": (6, 7, 0)}
 """Gang → how many of its pods it needs, how many it has, and how many are bound on five nodes."""
+KUBE_TRIALS = 3
 
 
 def test_kube_scheduler_says_the_same(gated: ControlPlane, add_nodes: Callable[..., None], harbour: Harbour) -> None:
@@ -348,37 +349,49 @@ def test_kube_scheduler_says_the_same(gated: ControlPlane, add_nodes: Callable[.
 
     On the same nodes, a gang would be tried while its scheduler may not have seen yet that the pods before it are gone.
     What is told of it then depends on when that is, and kube-scheduler may leave pods of it asleep for five minutes.
+    It was also seen to leave a gang alone whose nodes nobody had been on, so it is given a second and a third one.
     """
     api = gated.api
     kube = f"kube-{secrets.token_hex(4)}"
     harbour.started.append(gated.start_kube_scheduler(scheduler_name=kube, gates=["GenericWorkload"]))
     berth = harbour.berth(gated)
-    places = [(scheduler, name) for scheduler in (kube, berth.scheduler_name) for name in OUTCOMES]
-    for scheduler, name in places:
-        label = {"place": f"{scheduler}-{name}"}
-        add_nodes(gated, [node(f"{scheduler}-{name}-{i}", cpu="1", labels=label) for i in range(5)])
-    found = [_outcome(api, scheduler) for scheduler in (kube, berth.scheduler_name)]
-    assert found[1] == found[0]
+    trials = [*((kube, trial) for trial in range(KUBE_TRIALS)), (berth.scheduler_name, 0)]
+    for scheduler, trial in trials:
+        for name in OUTCOMES:
+            place = f"{scheduler}-{name}-{trial}"
+            add_nodes(gated, [node(f"{place}-{i}", cpu="1", labels={"place": place}) for i in range(5)])
+    for name in OUTCOMES:
+        assert _outcome(api, berth.scheduler_name, name, 1) == _outcome(api, kube, name, KUBE_TRIALS)
     berth.end()
 
 
-def _outcome(api: Api, scheduler: str) -> Object:
-    """What becomes of three gangs, one after the other: how many are bound, the condition, and each message."""
-    outcome: Object = {}
-    for name, (needed, count, fit) in OUTCOMES.items():
-        space = namespaces.create(api)
-        group(api, space, name, needed)
-        pods = members(name, count, scheduler)
-        for one in pods:
-            one["spec"]["nodeSelector"] = {"place": f"{scheduler}-{name}"}
-        api.create_many(pods_path(space), pods)
-        status = "False" if name == "none" else "True"
-        said = wait_said(api, space, name, status)
-        wait_for(f"{fit} members of {name}", partial(_is_bound, api, space, fit), checks.BOUND, 0.2)
-        left = [each for each in api.list(pods_path(space)) if not checks.node_of(each)]
-        told = wait_for(f"messages of {name}", partial(_told, api, space, len(left)), checks.BOUND, 0.2)
-        outcome[name] = (said, told)
-    return outcome
+Outcome = tuple[tuple[str, str, str], tuple[list[str]]]
+"""A group's condition, and the message of each pod that waits."""
+
+
+def _outcome(api: Api, scheduler: str, name: str, trials: int) -> Outcome:
+    """What becomes of a gang, in the first of the trials that comes to its end."""
+    for trial in range(trials - 1):
+        with suppress(AssertionError):
+            return _trial(api, scheduler, name, trial, checks.BOUND / trials)
+    return _trial(api, scheduler, name, trials - 1, checks.BOUND)
+
+
+def _trial(api: Api, scheduler: str, name: str, trial: int, seconds: float) -> Outcome:
+    needed, count, fit = OUTCOMES[name]
+    space = namespaces.create(api)
+    group(api, space, name, needed)
+    pods = members(name, count, scheduler)
+    for one in pods:
+        one["spec"]["nodeSelector"] = {"place": f"{scheduler}-{name}-{trial}"}
+    api.create_many(pods_path(space), pods)
+
+    def outcome() -> Outcome | None:
+        said, told = condition(api, space, name), _told(api, space, count - fit)
+        ended = said[0] == ("False" if name == "none" else "True") and _is_bound(api, space, fit)
+        return (said, told) if ended and told is not None else None
+
+    return wait_for(f"the end of {name} with {scheduler}", outcome, seconds, 0.2)
 
 
 def _is_bound(api: Api, namespace: str, count: int) -> bool:

@@ -83,6 +83,15 @@ def ignoring(folders: Iterable[PurePath]) -> list[str]:
     return [f"--ignore={folder}" for folder in folders]
 
 
+def outermost(versions: Iterable[str], own: str = OWN) -> list[str]:
+    """The oldest and the newest of these versions and this one, without this one.
+
+    What runs on both hardly fails on one between them, and each costs as much as all other fast tests.
+    """
+    ordered = sorted({*versions, own}, key=lambda version: int(version.removeprefix("3.")))
+    return [version for version in ordered if version in (ordered[0], ordered[-1]) and version != own]
+
+
 def halves(files: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
     """(which half, its files)."""
     yield "first", [file for file in files if file.name < f"test_{SECOND_HALF}"]
@@ -98,7 +107,8 @@ def main() -> int:
     """Run all parts; the exit code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
-    others = {version: find(version) for version in tried() if version != OWN}
+    here = {version: place for version in tried() if (place := find(version)) is not None}
+    others = outermost(here)
     check = Part("lint, types and layers", [*MAKE, "check"], LOGS / "check.log", yields=True, gate=True)
     first, second = (
         Part(f"tests of the whole, {half} half", [*PYTEST, "-m", "real", *files], LOGS / f"{half}.log")
@@ -106,7 +116,7 @@ def main() -> int:
     )
     alone = Part("other tests on real processes", [*PYTEST, "-m", "real", *map(str, REAL)], LOGS / "alone.log")
     kubernetes = Part("Kubernetes' end-to-end tests", [*PYTEST, "-m", "real", str(END_TO_END)], LOGS / "e2e.log")
-    versions = [of_version(version, place) for version, place in others.items() if place is not None]
+    versions = [of_version(version, here[version]) for version in others]
     # A lane that is free takes the next of the others, so at the end four of them share the cores.
     failed = run([[first], [second, alone], [check], [kubernetes]], say, [*versions, *on_this_version()])
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -114,7 +124,10 @@ def main() -> int:
     say(f"\n{'Something failed' if failed else 'All passed'}: {minutes:.0f} min, {cpu:.0f} min of CPU.")
     ran = [f"all tests on Python {OWN}", *(version.name for version in versions)]
     say(f"Ran {', '.join(ran)}. What each part printed is in {LOGS}.")
-    lacking = [version for version, place in others.items() if place is None]
+    between = [version for version in here if version not in (OWN, *others)]
+    if between:
+        say(f"Between those, and so left out: Python {', '.join(between)} (make unit PYTHON=python{between[0]}).")
+    lacking = [version for version in tried() if version not in (OWN, *here)]
     if lacking:
         image = f" The image runs {of_the_image()}." if of_the_image() in lacking else ""
         say(f"Not here, and so not tested: Python {', '.join(lacking)}.{image}")

@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from tests.parts.__main__ import BY_CHANCE, OF_THEIR_OWN, on_this_version
+from tests.parts.__main__ import BY_CHANCE, OF_THEIR_OWN, on_this_version, outermost
 from tests.parts.places import END_TO_END, REAL, WHOLE, may_be_real
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +35,20 @@ def test_each_fast_test_is_in_one_part() -> None:
     left_out = [word.removeprefix("--ignore=") for word in commands[0] if word.startswith("--ignore=")]
     named = [word for argv in commands[1:] for word in argv if word.startswith("tests/")]
     assert sorted(left_out) == sorted(set(named)) == sorted(named)
+
+
+@pytest.mark.parametrize(
+    ("here", "own", "run"),
+    [
+        (["3.9", "3.11", "3.12"], "3.13", ["3.9"]),
+        (["3.11", "3.12", "3.14"], "3.13", ["3.11", "3.14"]),
+        (["3.12"], "3.11", ["3.12"]),
+        ([], "3.11", []),
+    ],
+)
+def test_only_the_outermost_versions_are_run(here: list[str], own: str, run: list[str]) -> None:
+    """The oldest and the newest; those between them are not."""
+    assert outermost(here, own) == run
 
 
 @pytest.mark.parametrize(
