@@ -67,7 +67,7 @@ def run(oracle: Oracle, seed: int, plugins: Iterable[str] = CHANGES) -> list[Out
 def _outcome(case: Case, answer: Case) -> Outcome:
     if "error" in answer:
         return Outcome(case["id"], "refused", answer["error"])
-    ours, theirs = _wakes(case), bool(answer["queue"])
+    ours, theirs = is_woken(case), bool(answer["queue"])
     if ours == theirs:
         return Outcome(case["id"], "woken" if ours else "left")
     text = (
@@ -76,7 +76,7 @@ def _outcome(case: Case, answer: Case) -> Outcome:
     return Outcome(case["id"], "eager" if ours else "stuck", text)
 
 
-def _wakes(case: Case) -> bool:
+def is_woken(case: Case) -> bool:
     """What the engine does (`engine/engine.py`), for one change of one object."""
     world = World()
     world.add_all(case["objects"])

@@ -8,8 +8,9 @@ import pytest
 
 from tests.conformance import vectors
 from tests.conformance.comparison import Case, described
-from tests.differential import fuzz, hints
+from tests.differential import fuzz, hints, recorded
 from tests.differential.client import Oracle
+from tests.differential.generate import changing
 from tests.differential.generate.families import FAMILIES
 from tests.differential.test_found import FOUND
 
@@ -48,6 +49,18 @@ def test_our_own_vectors(oracle: Oracle) -> None:
 def test_a_family_of_vectors(family: str, oracle: Oracle) -> None:
     """Answers that another program made from the same plugins."""
     assert wrong(oracle, [json.loads(vector.line) for vector in vectors.family(family)]) == []
+
+
+def test_chosen_questions(oracle: Oracle) -> None:
+    """Those of `tests/vectors/boundaries`. What the engine does varies from run to run: `groups` asks that again."""
+    states: list[Case] = []
+    for vector in recorded.of_kind("changing"):
+        same: Case = {field: vector[field] for field in ("config", "nominees") if field in vector}
+        for number, state in enumerate(changing.states_of(vector["steps"])):
+            states.append({**same, **state, "id": f"{vector['id']}, step {number}"})
+    assert wrong(oracle, recorded.of_kind("one") + states) == []
+    asked = recorded.of_kind("hint")
+    assert [answer.get("queue", False) for answer in oracle.hints(asked)] == [one["want"] for one in asked]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -55,6 +55,86 @@ class Covered(NamedTuple):
         return chosen
 
 
+class Functions:
+    """The functions there are of modules in a folder."""
+
+    def __init__(self, source: str) -> None:
+        self._found = defaultdict[tuple[str, str, int], list[FunctionType]](list)
+        gc.unfreeze()  # what tests/conftest.py froze is not listed
+        for found in gc.get_objects():
+            if isinstance(found, FunctionType) and found.__code__.co_filename.startswith(source):
+                self._found[_place(found.__code__)].append(found)
+        gc.freeze()
+
+    def change(self, changed: Iterable[tuple[CodeType, CodeType]]) -> None:
+        """Give them other code: (old, new)."""
+        for old, new in changed:
+            for function in self._found.get(_place(old), ()):
+                if function.__code__ == old:
+                    function.__code__ = new
+
+
+class Lines:
+    """Notes the lines of modules in a folder that are run."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._hits = set[tuple[str, int]]()
+        self._watch = getattr(sys, "monitoring", None)
+        self.known = self._watch is not None
+        """Python 3.11 can't say."""
+        if self._watch is not None:
+            self._done = self._watch.DISABLE
+            self._watch.use_tool_id(self._watch.COVERAGE_ID, "mutants")
+            self._watch.register_callback(self._watch.COVERAGE_ID, self._watch.events.LINE, self._note)
+            self._watch.set_events(self._watch.COVERAGE_ID, self._watch.events.LINE)
+
+    def since(self) -> set[tuple[str, int]]:
+        """(file, line) that were run since this was asked last."""
+        found, self._hits = self._hits, set()
+        if self._watch is not None:
+            self._watch.restart_events()
+        return found
+
+    def end(self) -> None:
+        """Watch no more."""
+        if self._watch is not None:
+            self._watch.set_events(self._watch.COVERAGE_ID, 0)
+            self._watch.free_tool_id(self._watch.COVERAGE_ID)
+
+    def _note(self, code: CodeType, line: int) -> object:
+        if code.co_filename.startswith(self._source):
+            self._hits.add((code.co_filename, line))
+        return self._done
+
+
+def in_child(work: Callable[[], Any], seconds: float | None = None) -> tuple[int, bytes]:
+    """How a child ended, and what it came to, pickled. Without output, and within limits."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 1)
+            if seconds is not None:
+                os.dup2(nowhere, 2)
+                limit = int(seconds) + 1
+                signal.signal(signal.SIGXCPU, _too_long)
+                resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 2))
+                resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            with os.fdopen(write, "wb") as out:
+                out.write(pickle.dumps(work()))
+            os._exit(0)
+        except BaseException as error:  # noqa: BLE001 (a child says why it ends, and never returns)
+            os.write(2, f"{error!r}\n".encode())
+        finally:
+            os._exit(1)
+    os.close(write)
+    with os.fdopen(read, "rb") as out:
+        said = out.read()
+    return os.waitpid(pid, 0)[1], said
+
+
 class Warm:
     """The session that is collected, and what is learned from its tests."""
 
@@ -63,12 +143,7 @@ class Warm:
         self._numbers = {item.nodeid: n for n, item in enumerate(items)}
         self._source = f"{source}{os.sep}"
         self._maps = maps
-        self._functions = defaultdict[tuple[str, str, int], list[FunctionType]](list)
-        gc.unfreeze()  # what tests/conftest.py froze is not listed
-        for found in gc.get_objects():
-            if isinstance(found, FunctionType) and found.__code__.co_filename.startswith(self._source):
-                self._functions[_place(found.__code__)].append(found)
-        gc.freeze()
+        self._functions = Functions(self._source)
         self._killers = defaultdict[str, list[int]](list)
 
     @cached_property
@@ -80,7 +155,7 @@ class Warm:
         kept = self._maps / f"{digest.hexdigest()}.map"
         if not kept.exists():
             self._maps.mkdir(exist_ok=True)
-            kept.write_bytes(self._in_child(self._learn)[1])
+            kept.write_bytes(in_child(self._learn)[1])
         covered: Covered = pickle.loads(kept.read_bytes())
         return covered
 
@@ -100,7 +175,7 @@ class Warm:
             order = first + [n for n in tests if n not in first]
             seconds = 1 + 10 * sum(self.covered.seconds[n] for n in order)
         changed = [*replaced(compiled(source, path, None), compiled(source, path, mutant))]
-        status, said = self._in_child(lambda: self._first_failure(changed, order), seconds)
+        status, said = in_child(lambda: self._first_failure(changed, order), seconds)
         if os.WIFSIGNALED(status):
             return f"ended by signal {os.WTERMSIG(status)}"
         if os.WEXITSTATUS(status):
@@ -112,10 +187,7 @@ class Warm:
         return self._items[failed].nodeid
 
     def _first_failure(self, changed: Sequence[tuple[CodeType, CodeType]], order: Sequence[int]) -> int | None:
-        for old, new in changed:
-            for function in self._functions.get(_place(old), ()):
-                if function.__code__ == old:
-                    function.__code__ = new
+        self._functions.change(changed)
         return next((n for n, fails in self._run(order) if fails), None)
 
     def _run(self, order: Sequence[int]) -> Iterator[tuple[int, bool]]:
@@ -127,12 +199,7 @@ class Warm:
 
     def _learn(self) -> Covered:
         """Run all tests once and note the lines. Python 3.11 can't say: there, every test counts for every line."""
-        lines, hits = defaultdict[tuple[str, int], int](int), set[tuple[str, int]]()
-        watch = getattr(sys, "monitoring", None)
-        if watch is not None:
-            watch.use_tool_id(watch.COVERAGE_ID, "mutants")
-            watch.register_callback(watch.COVERAGE_ID, watch.events.LINE, self._noting(hits, watch.DISABLE))
-            watch.set_events(watch.COVERAGE_ID, watch.events.LINE)
+        lines, watched = defaultdict[tuple[str, int], int](int), Lines(self._source)
         seconds = list[float]()
         signal.signal(signal.SIGPROF, _too_long)
         order = range(len(self._items))
@@ -141,48 +208,11 @@ class Warm:
         for n, fails in self._run(order):
             # One that fails without any change, or takes too long, says nothing of a mutant.
             seconds.append(math.inf if fails else time.process_time() - began)
-            for hit in hits:
+            for hit in watched.since():
                 lines[hit] |= 1 << n
-            hits.clear()
-            if watch is not None:
-                watch.restart_events()
             began = time.process_time()
             signal.setitimer(signal.ITIMER_PROF, LONGEST)
-        return Covered(seconds, None if watch is None else dict(lines))
-
-    def _noting(self, hits: set[tuple[str, int]], done: object) -> Callable[[CodeType, int], object]:
-        def note(code: CodeType, line: int) -> object:
-            if code.co_filename.startswith(self._source):
-                hits.add((code.co_filename, line))
-            return done
-
-        return note
-
-    def _in_child(self, work: Callable[[], Any], seconds: float | None = None) -> tuple[int, bytes]:
-        """How a child ended, and what it came to, pickled. Without output, and within limits."""
-        read, write = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, 1)
-                if seconds is not None:
-                    os.dup2(nowhere, 2)
-                    limit = int(seconds) + 1
-                    signal.signal(signal.SIGXCPU, _too_long)
-                    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 2))
-                    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-                with os.fdopen(write, "wb") as out:
-                    out.write(pickle.dumps(work()))
-                os._exit(0)
-            except BaseException as error:  # noqa: BLE001 (a child says why it ends, and never returns)
-                os.write(2, f"{error!r}\n".encode())
-            finally:
-                os._exit(1)
-        os.close(write)
-        with os.fdopen(read, "rb") as out:
-            said = out.read()
-        return os.waitpid(pid, 0)[1], said
+        return Covered(seconds, dict(lines) if watched.known else None)
 
 
 class Session:
