@@ -208,7 +208,7 @@ async def _all_that_happens(world: World) -> set[str]:
         return story
 
     client = world.client
-    await happens("web", "queued", "termsIndexed", "assumed", "bound")
+    await happens("web", "queued", "assumed", "bound")
     await create(client, PODS, pod("gated", gates=["quota"]))
     await world.until("gated", "queued")
     await client.delete(f"{PODS}/gated")
