@@ -28,7 +28,7 @@ from scheduler.kube.connection import Connection
 from scheduler.kube.lease import Elector, own_identity
 from scheduler.telemetry.certificate import Certificate, self_signed
 from scheduler.telemetry.serving import Address, Endpoints, Gate, Serving
-from tests.builders import Object, configuration, node, pod, profile, term
+from tests.builders import Object, configuration, node, pod, profile
 from tests.extender import ExtenderServer, keep
 from tests.registered import registry
 from tests.storage import BOUND, claim, storage_class, using, volume
@@ -188,8 +188,7 @@ async def test_every_kind_of_entry(berth: Berth, tmp_path: Path) -> None:
             await create(client, NODES, node("small", cpu="1", labels={"size": "small"}))
             for name, value in (("urgent", 1000), ("vital", 2000)):
                 await create(client, PRIORITIES, {"metadata": {"name": name}, "value": value})
-            terms = [term(f"salt-{i}", "host") for i in range(1500)]
-            await create(client, PODS, *(pod(f"apart-{i}", on="n1", apart=terms) for i in range(3)), pod("web"))
+            await create(client, PODS, pod("web"))
             async with running(server, config, berth, tmp_path) as world:
                 kinds = await _all_that_happens(world)
     assert kinds == {kind.__struct_config__.tag for kind in get_args(Entry)}
