@@ -1,6 +1,6 @@
 """What one object may ask for, at most. It is counted once, while the object is read.
 
-So whatever an object says, an attempt that has to do with it takes milliseconds (`bench/whole.py`). A pod that asks for
+So whatever an object says, an attempt that has to do with it takes milliseconds (`make hostile`). A pod that asks for
 more is not tried. One that another scheduler has placed counts with all that it requests, and with those of its terms
 that are within the limits: what is left out of it never keeps others from a node.
 
@@ -39,7 +39,7 @@ class Limits(Struct, forbid_unknown_fields=True, rename="camel", frozen=True, gc
 
 
 LIMITS = Limits()
-"""The largest pods that public charts show have fewer than 20 terms, and a quarter of any other limit."""
+"""The largest pods that public charts show have fewer than 20 terms."""
 TOO_LARGE = "Limits"
 """What stands where a plugin is named that holds a pod out of the queue."""
 
