@@ -55,6 +55,8 @@ MUTANTS = ("-m", "tests.mutants", "plugins", "policy", "--sample", "80")
 """Small changes of the code that tests have to notice (docs/mutants.md): a minute of CPU while the sample is known."""
 SECOND_HALF = "n"
 """The first letter of the files that are in it, after `test_`."""
+COMPUTES, LONGEST = 10, 5
+"""How nice parts are that compute; the longest of them is not to be left alone on one core at the end."""
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 MAKE = ("make", "--no-print-directory")
 
@@ -65,7 +67,7 @@ def of_version(version: str, interpreter: str) -> Part:
     make = [*MAKE, "unit", f"VENV={HOMES / version}", f"PYTHON={interpreter}"]
     without = [*ignoring(SLOW), *(f"--deselect=tests/unit/{test}" for test in BY_CHANCE)]
     env = os.environ | {"PYTEST_ADDOPTS": " ".join(without)}
-    return Part(f"fast tests on Python {version}", make, LOGS / f"{version}.log", yields=True, env=env)
+    return Part(f"fast tests on Python {version}", make, LOGS / f"{version}.log", niceness=LONGEST, env=env)
 
 
 def on_this_version() -> Iterator[Part]:
@@ -74,8 +76,8 @@ def on_this_version() -> Iterator[Part]:
     parts |= {name: [str(folder) for folder in folders] for name, folders in OF_THEIR_OWN.items()}
     for name, which in parts.items():
         log = LOGS / f"{name.replace(' ', '-')}.log"
-        yield Part(name, [*PYTEST, "-m", "not real", *which], log, yields=True)
-    yield Part("a sample of mutants", [sys.executable, *MUTANTS], LOGS / "mutants.log", yields=True)
+        yield Part(name, [*PYTEST, "-m", "not real", *which], log, niceness=COMPUTES)
+    yield Part("a sample of mutants", [sys.executable, *MUTANTS], LOGS / "mutants.log", niceness=COMPUTES)
 
 
 def ignoring(folders: Iterable[PurePath]) -> list[str]:
@@ -109,7 +111,7 @@ def main() -> int:
     began = time.monotonic()
     here = {version: place for version in tried() if (place := find(version)) is not None}
     others = outermost(here)
-    check = Part("lint, types and layers", [*MAKE, "check"], LOGS / "check.log", yields=True, gate=True)
+    check = Part("lint, types and layers", [*MAKE, "check"], LOGS / "check.log", niceness=COMPUTES, gate=True)
     first, second = (
         Part(f"tests of the whole, {half} half", [*PYTEST, "-m", "real", *files], LOGS / f"{half}.log")
         for half, files in halves(sorted(Path(WHOLE).glob("test_*.py")))

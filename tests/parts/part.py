@@ -12,7 +12,6 @@ from tests.controlplane.process import Process
 
 SECONDS = 4200.0
 """How long a part may take: twice as long as on a machine of the usual speed, and less than CI allows for all."""
-_NICENESS = "10"
 _LAST = 60
 """Lines that are shown of a failure in which pytest has no section of its own."""
 _SECTION = re.compile(r"=+ (FAILURES|ERRORS) =+")
@@ -30,18 +29,18 @@ class Part:
         argv: Sequence[str | Path],
         log: Path,
         *,
-        yields: bool = False,
+        niceness: int = 0,
         gate: bool = False,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """`yields`: it computes, and leaves the cores to those that wait for real processes.
+        """`niceness`: one that computes leaves the cores to those that wait for real processes, and to longer ones.
 
         `gate`: if it fails, nothing else is worth waiting for.
         """
         self.name = name
         self.gate = gate
-        self._yields = yields
-        self._process = Process(name, (["nice", "-n", _NICENESS] if yields else []) + [*argv], log, env)
+        self._niceness = str(niceness)
+        self._process = Process(name, (["nice", "-n", self._niceness] if niceness else []) + [*argv], log, env)
         self._began = 0.0
         self._late = False
 
@@ -56,8 +55,8 @@ class Part:
         self._process.log.unlink(missing_ok=True)
         self._began = time.monotonic()
         self._process.start()
-        if self._yields:
-            _lower_session(self._process.pid)
+        if self._niceness != "0":
+            _lower_session(self._process.pid, self._niceness)
 
     @property
     def seconds(self) -> float:
@@ -109,11 +108,11 @@ def _first(lines: Sequence[str], pattern: re.Pattern[str], default: int) -> int:
     return next((i for i, line in enumerate(lines) if pattern.match(line)), max(default, 0))
 
 
-def _lower_session(pid: int) -> None:
+def _lower_session(pid: int, niceness: str) -> None:
     """Lower the share of the session that a process leads.
 
     Linux may share the cores among sessions first (sched_autogroup). Then the niceness of a process counts only within
     its session, and each part has a session of its own.
     """
     with suppress(OSError):  # not every kernel has it, and not every user may
-        Path(f"/proc/{pid}/autogroup").write_text(_NICENESS)
+        Path(f"/proc/{pid}/autogroup").write_text(niceness)
