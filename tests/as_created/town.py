@@ -172,7 +172,11 @@ class Town:
 
         def empty() -> bool:
             for name in namespaces:
-                api.delete(f"/api/v1/namespaces/{name}/pods")
+                try:
+                    api.delete(f"/api/v1/namespaces/{name}/pods")
+                except ApiError as error:
+                    if error.status != 404:  # the namespace is gone already
+                        raise
             return not any(item["metadata"]["namespace"] in namespaces for item in api.list("/api/v1/pods"))
 
         wait_for("the pods to be gone", empty, PATIENCE)
