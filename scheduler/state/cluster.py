@@ -27,6 +27,7 @@ from scheduler.state.nominations import Nominations
 from scheduler.state.pod_groups import PodGroups
 from scheduler.state.priorities import Priorities
 from scheduler.state.rowlog import ChangeLog
+from scheduler.state.search_steps import SearchSteps
 from scheduler.state.services import Services
 from scheduler.state.storage import Storage
 
@@ -47,6 +48,7 @@ class Cluster:
     def __init__(self) -> None:
         self.effort = Effort()
         """What the current attempt costs."""
+        self.search_steps = SearchSteps()
         self.nodes = Nodes(self.effort)
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.incidence = Incidence(self.nodes, self.namespaces, self.effort)
