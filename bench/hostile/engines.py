@@ -30,7 +30,7 @@ from scheduler.framework.config import (
 )
 from scheduler.framework.profiles import annotated, build
 from scheduler.model.kinds import Decoder
-from scheduler.model.pod_group import COMPOSITE, NATIVE
+from scheduler.model.pod_group import NATIVE
 from scheduler.plugins.annotation_affinity import AnnotationAffinity
 from scheduler.plugins.dynamic_resources.selecting import EVALUATING
 from scheduler.plugins.registry import registry
@@ -78,8 +78,7 @@ class Town:
         self.decoder = Decoder(annotated(frameworks))
         import_module(EVALUATING)  # as `berth run` does beside the loop, once it sees devices
         self.engine.epoch = 0.0  # room can only be kept where it is known when pods end
-        for api in (NATIVE, COMPOSITE):
-            self.engine.handle(Follows(api, followed=True), 0.0)
+        self.engine.handle(Follows(NATIVE, followed=True), 0.0)
         for kind, raw in town.objects(nodes):
             self.engine.handle(Put(self.decoder.of_kind(kind)(raw)), 0.0)
         gc.collect()
@@ -171,10 +170,7 @@ class Trial:
 def _for_gangs() -> ProfileConfig:
     points = [PluginRef("TopologyPlacementGenerator"), PluginRef("PodGroupPodsCount")]
     args: dict[str, town.Object] = {
-        "GangScheduling": {
-            "featureGates": {"CompositePodGroup": True},
-            "reservation": {"afterSeconds": 0, "percentageOfNodes": 100},
-        },
+        "GangScheduling": {"reservation": {"afterSeconds": 0, "percentageOfNodes": 100}},
         "TopologyPlacementGenerator": {"levels": [ZONE, "example.com/rack", HOST]},
     }
     return ProfileConfig(

@@ -26,7 +26,6 @@ PATHS = {
     "StatefulSet": f"/apis/apps/v1/namespaces/{TENANT}/statefulsets",
     "PodDisruptionBudget": f"/apis/policy/v1/namespaces/{TENANT}/poddisruptionbudgets",
     "PodGroup": f"/apis/scheduling.k8s.io/v1beta1/namespaces/{TENANT}/podgroups",
-    "CompositePodGroup": f"/apis/scheduling.k8s.io/v1alpha3/namespaces/{TENANT}/compositepodgroups",
     "Node": "/api/v1/nodes",
     "Namespace": "/api/v1/namespaces",
 }

@@ -16,7 +16,7 @@ from bench.crowd import HOST, ZONE
 
 SCHEDULER = "berth"
 GANGS = "gangs"
-"""Another profile of it, which arranges gangs: in trees, by levels of topology, with room that is kept for them."""
+"""Another profile of it, which arranges gangs: by levels of topology, with room that is kept for them."""
 NAMESPACES = 100
 APPS = 2_000
 A_NODE = 10

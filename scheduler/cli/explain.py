@@ -46,7 +46,7 @@ def explain(
         str | None,
         typer.Argument(
             help="The pod: its name, or namespace/name; or what owns pods, such as deploy/web or job/x; or a group: "
-            "podgroup/train, or cpg/job for a CompositePodGroup.",
+            "podgroup/train.",
             show_default=False,
         ),
     ] = None,

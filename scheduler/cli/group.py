@@ -12,15 +12,7 @@ from scheduler.cli.subject import Group
 from scheduler.framework.runtime import Framework
 from scheduler.framework.spelling import near_names
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import (
-    COMPOSITE,
-    COMPOSITE_KIND,
-    COSCHEDULING,
-    NATIVE,
-    POD_GROUP_KINDS,
-    GroupKey,
-    PodGroup,
-)
+from scheduler.model.pod_group import COSCHEDULING, NATIVE, POD_GROUP_KINDS, GroupKey, PodGroup
 from scheduler.whatif import manifest
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.documents import Document, ObjectError
@@ -28,7 +20,6 @@ from scheduler.whatif.gangs.answer import GOOD, UNSCHEDULABLE, GroupExplanation
 from scheduler.whatif.gangs.attempt import attempted
 from scheduler.whatif.gangs.explain import explain_group, in_short
 from scheduler.whatif.gangs.gang import Gang, gang_of
-from scheduler.whatif.gangs.tree import with_tree
 from scheduler.whatif.unheld import lack
 from scheduler.whatif.world import MADE_WITH, World
 from scheduler.whatif.written import Written, of_cluster
@@ -44,10 +35,9 @@ def holds_group(held: Iterable[Document]) -> bool:
 
 
 def find_group(asked: Group, namespace: str | None, world: World, where: str, usual: str) -> Gang:
-    """A group of a cluster, with its pods; of a group of groups, one of those below it. Raises InputError."""
+    """A group of a cluster, with its pods. Raises InputError."""
     known = {key for state in world.cluster.pod_groups if (key := state.key) and state.object is not None}
     inside = namespace or usual
-    # Groups of groups are meant only where that is said.
     apis = {asked.api} if asked.api else {NATIVE, COSCHEDULING}
     fitting = [key for key in known if key.name == asked.name and key.api in apis]
     here = [key for key in fitting if key.namespace == inside]
@@ -59,21 +49,13 @@ def find_group(asked: Group, namespace: str | None, world: World, where: str, us
             f"{asked.name}: there is one in {NATIVE} and one in {COSCHEDULING}: "
             f"name podgroup.{NATIVE}/{asked.name} or podgroup.{COSCHEDULING}/{asked.name}"
         )
-    gang = _gang(found[0], world) if found else None
+    gang = gang_of(found[0], world.cluster) if found else None
     if gang is None:
         near = near_names(asked.name, sorted(key.name for key in known))
         meant = f" (did you mean {', '.join(near)}?)" if near else ""
-        kind = COMPOSITE_KIND if asked.api == COMPOSITE else _PODGROUP
-        lacks = f": {lack([kind])}" if world.dump and not world.holds(kind) else ""
-        raise InputError(f"{kind} {inside}/{asked.name}: no such pod group in {where}{meant}{lacks}")
+        lacks = f": {lack([_PODGROUP])}" if world.dump and not world.holds(_PODGROUP) else ""
+        raise InputError(f"{_PODGROUP} {inside}/{asked.name}: no such pod group in {where}{meant}{lacks}")
     return gang
-
-
-def _gang(key: GroupKey, world: World) -> Gang | None:
-    """A group with its pods; of a group of groups the first one below it of which pods wait, or else that has any."""
-    cluster = world.cluster
-    below = [gang for leaf in cluster.pod_groups.trees.below(key) if (gang := gang_of(leaf, cluster)) is not None]
-    return max(below, key=lambda gang: (bool(gang.waiting), bool(gang.running)), default=None)
 
 
 def group_from_file(
@@ -167,9 +149,7 @@ def explain_and_print(
         return None if from_file else of_cluster(pod, world)
 
     answer = explain_group(gang, framework, world.cluster, notes=notes, instead=instead, written=written)
-    if gang.group.parent is not None and framework.profile.composite_groups:
-        answer = with_tree(answer, gang.group, framework, world.cluster)
-    elif answer.outcome == UNSCHEDULABLE:
+    if answer.outcome == UNSCHEDULABLE:
         more = attempted(gang, framework, world.cluster)
         answer = replace(answer, notes=[*answer.notes, more] if more else answer.notes)
     if from_file:

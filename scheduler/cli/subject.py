@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from scheduler.cli.errors import InputError
-from scheduler.model.pod_group import COMPOSITE, COSCHEDULING, NATIVE
+from scheduler.model.pod_group import COSCHEDULING, NATIVE
 from scheduler.whatif.judging.schema import shown
 from scheduler.whatif.manifest import Workload
 
@@ -36,9 +36,6 @@ _GROUPS = {
     f"podgroups.{NATIVE}": NATIVE,
     f"podgroup.{COSCHEDULING}": COSCHEDULING,
     f"podgroups.{COSCHEDULING}": COSCHEDULING,
-    "compositepodgroup": COMPOSITE,
-    "compositepodgroups": COMPOSITE,
-    "cpg": COMPOSITE,
 }
 
 

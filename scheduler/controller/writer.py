@@ -207,7 +207,7 @@ class Writer:
         preemptor = instruction.pod
         told = {"victim": victim.key, "preemptor": preemptor.key, "profile": preemptor.scheduler_name}
         try:
-            kind = "pod" if instruction.group is None else instruction.group.entity
+            kind = "pod" if instruction.group is None else "podgroup"
             deleted = await self._remove(preemptor, kind, victim, told)
         except Exception as error:
             expected = isinstance(error, (ApiError, Unreachable))
@@ -263,7 +263,7 @@ class Writer:
     def _preempted(self, instruction: Preempt, victim: Pod) -> None:
         preemptor = instruction.pod
         group = instruction.group
-        by = f"pod {preemptor.uid}" if group is None else f"{group.entity} {group.uid}"
+        by = f"pod {preemptor.uid}" if group is None else f"podgroup {group.uid}"
         note = f"Preempted by {by} on node {instruction.node}"
         by_profile = preemptor.scheduler_name
         self._record(victim, controller=by_profile, kind="Normal", reason="Preempted", action="Preempting", note=note)

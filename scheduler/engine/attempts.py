@@ -167,19 +167,16 @@ class Attempts:
         now: float,
         answer: CallAnswer | None = None,
         within: Bools | None = None,
-        *,
-        all_rows: bool = False,
     ) -> tuple[Decision | AskExtenders | None, int]:
         """The decision for one pod of a group that is being tried, and the steps that it took.
 
         None: it needs more than `most` steps; what it has found is kept. Preemption is the group's. `answer`: as in
-        `schedule_pod`. `within`: bool[rows], the only nodes on which it may be. `all_rows`: find all nodes that take
-        it, not only the best ones. Raises PluginError.
+        `schedule_pod`. `within`: bool[rows], the only nodes on which it may be. Raises PluginError.
         """
         effort, start = self._cluster.effort, self._rotation.start
         effort.begin(most)
         try:
-            step = self._find(queued, within, all_rows=all_rows) if answer is None else self._found(answer, within)
+            step = self._find(queued, within) if answer is None else self._found(answer, within)
         except SliceOver:
             self._rotation.start = start
             return None, effort.end()
@@ -251,9 +248,7 @@ class Attempts:
             self.no_fits.keep(outcome, self._frameworks[pod.scheduler_name], self.record)
         return outcome
 
-    def _find(
-        self, queued: QueuedPod, within: Bools | None = None, *, all_rows: bool = False
-    ) -> Decision | AskExtenders:
+    def _find(self, queued: QueuedPod, within: Bools | None = None) -> Decision | AskExtenders:
         """The decision by filters and scores, or what extenders are to be asked first.
 
         Raises PluginError, SliceOver.
@@ -266,18 +261,16 @@ class Attempts:
             if away is not None and isinstance(step, Decision):
                 away.tell(step)
             return step
-        return self._decision(queued.pod, self._due(), within, all_rows=all_rows)
+        return self._decision(queued.pod, self._due(), within)
 
-    def _decision(
-        self, pod: Pod, verifier: Verifier | None, within: Bools | None = None, *, all_rows: bool = False
-    ) -> Decision:
+    def _decision(self, pod: Pod, verifier: Verifier | None, within: Bools | None = None) -> Decision:
         """The decision of the profile's own filters and scores.
 
         Raises PluginError, SliceOver.
         """
         framework = self._frameworks[pod.scheduler_name]
         start = self._rotation.start
-        decide = framework.decide if self._in_full or all_rows else framework.decide_quickly
+        decide = framework.decide if self._in_full else framework.decide_quickly
         if self._cluster.kept_room.by_profile:
             kept = away_from(pod, self._cluster, within)
             decision = decide(pod, self._cluster, self._rotation, within=kept.within)

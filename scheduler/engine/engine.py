@@ -91,7 +91,6 @@ class Engine:
         self.epoch: float | None = None
         """Seconds since the epoch at engine time 0, where a shell knows them."""
         budget = Budget() if budget is None else budget
-        self.cluster.pod_groups.trees.wanted = _composite_groups(frameworks)
         self._outbox = Outbox()
         self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, budget, self.cluster)
         self.choice = Choice(seed)
@@ -201,13 +200,6 @@ class Engine:
         self.cluster.pod_groups.keep(frameworks)
         self.queue.reconfigure(frameworks, initial_backoff, max_backoff, now)
         self.groups.reservations.follow(frameworks, now)
-        trees, wanted = self.cluster.pod_groups.trees, _composite_groups(frameworks)
-        if trees.wanted != wanted:
-            for pod in self.cluster.pod_groups.waiting_in_trees():
-                self._pods.leave(pod, now)
-            trees.wanted = wanted
-            for pod in self.cluster.pod_groups.waiting_in_trees():
-                self._pods.put(pod, now)
 
     def takes_over(self, now: float, unknown_seconds: float, comparing: bool = False) -> list[Patch]:
         """This process leads from now on, and another one has led before: its last writes may not be known yet.
@@ -331,8 +323,3 @@ class Engine:
             self.queue.turns.account(pod.namespace, steps, now)
             if conflict is not None:
                 self._outbox.add(RecordConflict(pod, conflict.node, conflict.constraint, conflict.text))
-
-
-def _composite_groups(frameworks: Mapping[str, Framework]) -> bool:
-    """Whether groups of groups count."""
-    return any(framework.profile.composite_groups for framework in frameworks.values())

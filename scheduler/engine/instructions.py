@@ -209,7 +209,7 @@ class GroupTried(Instruction, frozen=True):
 
 
 class VictimsChosen(Instruction, frozen=True):
-    """Preemption has chosen victims: count them. `preemptor`: pod, podgroup or compositepodgroup.
+    """Preemption has chosen victims: count them. `preemptor`: pod or podgroup.
 
     `groups`: how many groups go as a whole, where a group preempts. `violations`: how many pods overdraw a budget.
     """

@@ -5,7 +5,6 @@ import numpy as np
 from scheduler.framework.decision import Decision, Rejected
 from scheduler.framework.status import Unresolvable
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COMPOSITE
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 from scheduler.state.kept_room import KeptRoom
@@ -52,6 +51,5 @@ def away_from(pod: Pod, cluster: Cluster, within: Bools | None) -> Away:
 def _text(room: KeptRoom, pod: Pod) -> str:
     """What is said to a pod; pods of other namespaces are not told the group's name."""
     group = room.group
-    kind = "compositepodgroup" if group.api == COMPOSITE else "podgroup"
-    whom = f"{kind} {group}" if pod.namespace == group.namespace else f"a {kind} of another namespace"
+    whom = f"podgroup {group}" if pod.namespace == group.namespace else "a podgroup of another namespace"
     return f"node(s) whose room is kept for {whom} until {room.expires_text}"

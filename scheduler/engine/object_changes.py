@@ -29,7 +29,7 @@ from scheduler.model.kinds import Modelled
 from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COMPOSITE, COMPOSITE_KIND, POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
+from scheduler.model.pod_group import POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
 from scheduler.model.storage import STORAGE_KINDS
 from scheduler.state.cluster import Cluster
 
@@ -80,7 +80,7 @@ class ObjectChanges:
             case PodGroup():
                 group = cluster.pod_groups.put(thing)
                 queue.group_put(group, thing, now)
-                self._binding.gathering.group_changed(thing.key)
+                self._binding.gathering.look(thing.key)
             case _:
                 before = cluster.storage.put(thing)
                 wakes.for_object(queue, storage_changes(before, thing), before, thing, now)
@@ -105,13 +105,12 @@ class ObjectChanges:
                     self._left_claims.gone(device.key)
                 real = not self._gives_back(device)
                 wakes.for_object(queue, device_changes(device, None), device, None, now, real=real)
-            case kind if kind in POD_GROUP_KINDS or kind == COMPOSITE_KIND:
+            case kind if kind in POD_GROUP_KINDS:
                 key = GroupKey(gone.namespace, gone.name, api_of_kind(kind))
                 dropped = cluster.pod_groups.drop(key)
                 if dropped is not None:
                     queue.group_gone(dropped, now)
-                    above = None if dropped.parent is None else GroupKey(dropped.namespace, dropped.parent, COMPOSITE)
-                    self._binding.gathering.group_changed(above or key)
+                    self._binding.gathering.look(key)
             case kind if kind in STORAGE_KINDS:
                 before = cluster.storage.drop(kind, gone.namespace, gone.name)
                 if kind == "VolumeAttachment":

@@ -138,9 +138,9 @@ class SchedulingCycles:
                 self._no_fit(queued, outcome, now)
 
     def assume(
-        self, queued: QueuedPod, decision: Decision, now: float, group: GroupKey | None = None, row: int | None = None
+        self, queued: QueuedPod, decision: Decision, now: float, group: GroupKey | None = None
     ) -> Refusal | PluginError | None:
-        """Begin to bind the pod to its node: `row`, or one of the best.
+        """Begin to bind the pod to one of the best nodes.
 
         With a `group` that is being tried, the pod waits for it, and why Reserve plugins refuse it is returned.
         """
@@ -149,7 +149,7 @@ class SchedulingCycles:
         binders = self._binders
         if binders:
             binders = tuple(binder for binder in binders if interested(binder.extender, queued.pod))
-        row = self._choice.row(decision) if row is None else row
+        row = self._choice.row(decision)
         if not self._in_full:
             decision.settle(row)
         return self._binding.assume(queued, framework, decision, row, now, binders, group).refused

@@ -57,7 +57,7 @@ class StoryWriter:
     def preempted_by_group(self, group: PodGroup, victims: tuple[Pod, ...], now: float) -> None:
         """These victims have to make room for a pod group. What its own pods wait for, their failure says."""
         for victim in victims:
-            self._note(victim, ChosenAsVictim(now, victim.node_name or "its node", f"{group.entity} {group.key}"))
+            self._note(victim, ChosenAsVictim(now, victim.node_name or "its node", f"podgroup {group.key}"))
 
     def passed_over(self, pods: Iterable[Pod], why: str, now: float) -> None:
         """These pods are not nominated any more."""

@@ -49,7 +49,7 @@ _METHODS = (
     *_EXPLAINING,
 )
 _OPTIONS = (
-    *("reads", "further_orders", "composite_groups", "reservation", "annotated_affinity"),
+    *("reads", "reservation", "annotated_affinity"),
     "required_during_execution",
 )
 """What a plugin may also set in `__init__`, by its arguments."""
@@ -165,11 +165,9 @@ def problems_of(plugin_class: Any, name: str) -> list[str]:
 
 def problems_of_options(plugin: Any) -> list[str]:
     """What is wrong with the options that a plugin has set, a line each."""
-    orders, reservation, reads = plugin.further_orders, plugin.reservation, plugin.reads
+    reservation, reads = plugin.reservation, plugin.reads
     wanted = {
         "reads": (isinstance(reads, Reads), "a Reads"),
-        "further_orders": (type(orders) is int and orders >= 0, "a number of orders"),
-        "composite_groups": (isinstance(plugin.composite_groups, bool), "True or False"),
         "reservation": (isinstance(reservation, Reservation | None), "a Reservation or None"),
         "annotated_affinity": (plugin.annotated_affinity in (None, *MODES), f"{' or '.join(MODES)}, or None"),
         "required_during_execution": (isinstance(plugin.required_during_execution, bool), "True or False"),

@@ -186,11 +186,6 @@ class Plugin:
     again when the group's object or the number of its pods changes, instead of by `events`."""
     reads: Reads = NOTHING
     """Annotations and sources that it reads."""
-    further_orders: int = 0
-    """In how many other orders the pods of a group are tried after kube-scheduler's own has failed. If several plugins
-    of a profile say a number, the largest one counts."""
-    composite_groups: bool = False
-    """Whether groups of groups count (the gate CompositePodGroup): if a plugin of any profile says so."""
     reservation: Reservation | None = None
     """When nodes are reserved for a group that waits behind smaller pods. Pods that are kept away from such nodes wait
     under the plugin's name. If several plugins of a profile say so, the first one counts."""

@@ -43,16 +43,6 @@ class Profile:
         return {(name, one.name): one for name, plugin in self.by_name.items() for one in plugin.reads.sources}
 
     @cached_property
-    def further_orders(self) -> int:
-        """In how many other orders the pods of a group are tried: the largest number that a plugin says."""
-        return max((plugin.further_orders for plugin in self.by_name.values()), default=0)
-
-    @cached_property
-    def composite_groups(self) -> bool:
-        """Whether groups of groups count."""
-        return any(plugin.composite_groups for plugin in self.by_name.values())
-
-    @cached_property
     def reservation(self) -> tuple[str, Reservation] | None:
         """When nodes are reserved for a group, and the first plugin that says so."""
         found = ((name, plugin.reservation) for name, plugin in self.by_name.items())

@@ -87,7 +87,6 @@ POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", True, "PodGro
 COSCHEDULING_POD_GROUPS = Resource(
     "scheduling.x-k8s.io", "v1alpha1", "podgroups", True, "PodGroup", "PodGroup.scheduling.x-k8s.io"
 )
-COMPOSITE_POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha3", "compositepodgroups", True, "CompositePodGroup")
 METADATA_POLICIES = Resource("podberth.dev", "v1alpha1", "metadatapolicies", True, "MetadataPolicy")
 CONFIG_MAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
 EVENTS = Resource("events.k8s.io", "v1", "events", True, "Event")
@@ -113,9 +112,9 @@ SCHEDULING: tuple[Resource, ...] = (
 """What decisions are made from."""
 DEVICES: tuple[Resource, ...] = (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES, DEVICE_TAINT_RULES)
 """What decisions about devices are made from. A cluster may not have them, and need not let anybody read them."""
-GROUPS: tuple[Resource, ...] = (POD_GROUPS, COSCHEDULING_POD_GROUPS, COMPOSITE_POD_GROUPS)
-"""What decisions about pod groups are made from: Kubernetes' own, off by default in its API server, those of
-scheduler-plugins, and groups of Kubernetes' own, an alpha feature. A cluster may not have them either."""
+GROUPS: tuple[Resource, ...] = (POD_GROUPS, COSCHEDULING_POD_GROUPS)
+"""What decisions about pod groups are made from: Kubernetes' own, off by default in its API server, and those of
+scheduler-plugins. A cluster may not have them either."""
 WATCHED: tuple[Resource, ...] = (*SCHEDULING, *DEVICES, *GROUPS, METADATA_POLICIES)
 OWNERS: dict[tuple[str, str], Resource] = {
     (resource.group, resource.kind): resource

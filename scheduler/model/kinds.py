@@ -9,7 +9,7 @@ from scheduler.model.limits import LIMITS, Limits
 from scheduler.model.namespaced import Namespace, SelectingObject, parse_namespace, parse_selecting
 from scheduler.model.node import Node, parse_node
 from scheduler.model.pod import BOUND, Interner, Pod, parse_pod
-from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, PodGroup
+from scheduler.model.pod_group import POD_GROUP_KINDS, PodGroup
 from scheduler.model.storage import STORAGE_KINDS, StorageKind
 
 Modelled = Pod | Node | Namespace | SelectingObject | StorageKind | DeviceKind | PodGroup
@@ -20,7 +20,7 @@ _PARSERS: Mapping[str, Callable[[bytes, Interner], "StorageKind | DeviceKind | P
 }
 
 SELECTING = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet", "PodDisruptionBudget")
-KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS, *DEVICE_KINDS, *POD_GROUP_KINDS, COMPOSITE_KIND)
+KINDS = ("Node", "Pod", "Namespace", *SELECTING, *STORAGE_KINDS, *DEVICE_KINDS, *POD_GROUP_KINDS)
 
 LARGE_BOUND = 500
 """Large objects are few, and what is small in them is seldom shared."""

@@ -17,8 +17,6 @@ NATIVE = "scheduling.k8s.io"
 """The API group of Kubernetes' own PodGroup."""
 COSCHEDULING = "scheduling.x-k8s.io"
 """The API group of scheduler-plugins' PodGroup."""
-COMPOSITE = "CompositePodGroup"
-"""What stands in place of the API group in the key of a CompositePodGroup: it is in Kubernetes' own, as PodGroup is."""
 LABEL = "scheduling.x-k8s.io/pod-group"
 """The label that names a pod's group of scheduler-plugins."""
 REQUIRED_TOPOLOGY = "podberth.dev/required-topology"
@@ -26,7 +24,6 @@ PREFERRED_TOPOLOGY = "podberth.dev/preferred-topology"
 """Annotations of a group. They count only if the profile names the levels of the topology."""
 NATIVE_KIND = "PodGroup"
 COSCHEDULING_KIND = "PodGroup.scheduling.x-k8s.io"
-COMPOSITE_KIND = "CompositePodGroup"
 POD_GROUP_KINDS = (NATIVE_KIND, COSCHEDULING_KIND)
 """The kinds that pods are members of."""
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
@@ -38,7 +35,7 @@ _decoder = msgspec.json.Decoder(wire.SchedulingGroup)
 
 
 class GroupKey(NamedTuple):
-    """Which group. `api`: NATIVE or COSCHEDULING, or COMPOSITE for a group of groups."""
+    """Which group. `api`: NATIVE or COSCHEDULING."""
 
     namespace: str
     name: str
@@ -61,7 +58,7 @@ class GroupCondition(NamedTuple):
 
 
 class PodGroup(Struct, gc=False, frozen=True, eq=False):
-    """A group of pods, or of groups (CompositePodGroup)."""
+    """A group of pods."""
 
     key: GroupKey
     uid: str
@@ -70,8 +67,7 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     created: str
     terminating: bool
     min_count: int | None
-    """So many of its pods start together, or none; None: its pods are scheduled one by one (policy basic). Of a group
-    of groups: so many of its groups."""
+    """So many of its pods start together, or none; None: its pods are scheduled one by one (policy basic)."""
     topology_key: str | None = None
     """All its pods have to be on nodes with the same value of this label."""
     disruption_mode: Literal["single", "all"] = "single"
@@ -87,8 +83,6 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
     """(name in the spec, name of the claim that was made of the template; None: none was needed)."""
     workload: tuple[str, str] | None = None
     """(Workload, name of its template)."""
-    parent: str | None = None
-    """The CompositePodGroup that it is a part of."""
     conditions: tuple[GroupCondition, ...] = ()
     """The conditions of its status that are named in `CONDITIONS`."""
     min_resources: Mapping[str, int] | None = None
@@ -116,13 +110,8 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
 
     @property
     def kind(self) -> str:
-        """One of `POD_GROUP_KINDS`, or COMPOSITE_KIND."""
+        """One of `POD_GROUP_KINDS`."""
         return kind_of_api(self.key.api)
-
-    @property
-    def entity(self) -> str:
-        """What it is called in kube-scheduler's messages."""
-        return "compositepodgroup" if self.key.api == COMPOSITE else "podgroup"
 
     @property
     def gang(self) -> bool:
@@ -141,15 +130,11 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
 
 def kind_of_api(api: str) -> str:
     """What the pod groups of an API group are called here."""
-    if api == COMPOSITE:
-        return COMPOSITE_KIND
     return NATIVE_KIND if api == NATIVE else COSCHEDULING_KIND
 
 
 def api_of_kind(kind: str) -> str:
     """What stands for a kind in the keys of its groups."""
-    if kind == COMPOSITE_KIND:
-        return COMPOSITE
     return NATIVE if kind == NATIVE_KIND else COSCHEDULING
 
 

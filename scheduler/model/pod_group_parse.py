@@ -1,4 +1,4 @@
-"""From the bytes of both kinds of PodGroup, and of CompositePodGroup, to `scheduler.model.pod_group`."""
+"""From the bytes of both kinds of PodGroup to `scheduler.model.pod_group`."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -9,8 +9,6 @@ from msgspec import Raw, field
 from scheduler.model.pod import Interner
 from scheduler.model.pod_devices import claims_of
 from scheduler.model.pod_group import (
-    COMPOSITE,
-    COMPOSITE_KIND,
     CONDITIONS,
     COSCHEDULING,
     COSCHEDULING_KIND,
@@ -29,7 +27,6 @@ from scheduler.model.wire import PodClaim as WiredClaim
 
 class _Gang(Object, gc=False):
     min_count: int = 0
-    min_group_count: int = 0
 
 
 class _Policy(Object, gc=False):
@@ -54,7 +51,6 @@ class _Reference(Object, gc=False):
 
 
 class _Spec(Object, gc=False):
-    parent_composite_pod_group_name: str | None = None
     workload_ref: _Reference | None = None
     scheduling_policy: _Policy = field(default_factory=_Policy)
     scheduling_constraints: _Constraints | None = None
@@ -106,19 +102,8 @@ def parse_pod_group(raw: bytes, interner: Interner) -> PodGroup:
     wired = _native.decode(raw)
     if wired.api_version.startswith(f"{COSCHEDULING}/"):
         return parse_coscheduling_group(raw, interner)
-    gang = wired.spec.scheduling_policy.gang
-    return _of_kubernetes(wired, NATIVE, None if gang is None else gang.min_count)
-
-
-def parse_composite_group(raw: bytes, _interner: Interner) -> PodGroup:
-    """A CompositePodGroup. Raises msgspec.DecodeError when the bytes are not one."""
-    wired = _native.decode(raw)
-    gang = wired.spec.scheduling_policy.gang
-    return _of_kubernetes(wired, COMPOSITE, None if gang is None else gang.min_group_count)
-
-
-def _of_kubernetes(wired: _PodGroup, api: str, min_count: int | None) -> PodGroup:
     meta, spec, status = wired.metadata, wired.spec, wired.status
+    gang = spec.scheduling_policy.gang
     constraints, mode, reference = spec.scheduling_constraints, spec.disruption_mode, spec.workload_ref
     topology = constraints.topology if constraints is not None else None
     disruption: Literal["single", "all"] = "single"
@@ -126,13 +111,13 @@ def _of_kubernetes(wired: _PodGroup, api: str, min_count: int | None) -> PodGrou
         disruption = "all"
     required, preferred = _topology(meta)
     return PodGroup(
-        key=GroupKey(meta.namespace, meta.name, api),
+        key=GroupKey(meta.namespace, meta.name, NATIVE),
         uid=meta.uid,
         resource_version=meta.resource_version,
         generation=meta.generation,
         created=meta.creation_timestamp or "",
         terminating=meta.deletion_timestamp is not None,
-        min_count=min_count,
+        min_count=None if gang is None else gang.min_count,
         topology_key=topology[0].key if topology else None,
         required_topology=required,
         preferred_topology=preferred,
@@ -143,7 +128,6 @@ def _of_kubernetes(wired: _PodGroup, api: str, min_count: int | None) -> PodGrou
         resource_claims=claims_of(spec.resource_claims or ()),
         made_claims=tuple([(one.name, one.resource_claim_name) for one in status.resource_claim_statuses or ()]),
         workload=None if reference is None else (reference.workload_name, reference.template_name),
-        parent=spec.parent_composite_pod_group_name,
         conditions=tuple(
             [
                 GroupCondition(
@@ -195,5 +179,4 @@ def _topology(meta: ObjectMeta) -> tuple[str | None, str | None]:
 PARSERS: dict[str, Callable[[bytes, Interner], PodGroup]] = {
     NATIVE_KIND: parse_pod_group,
     COSCHEDULING_KIND: parse_coscheduling_group,
-    COMPOSITE_KIND: parse_composite_group,
 }

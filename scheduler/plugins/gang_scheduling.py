@@ -23,15 +23,14 @@ from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 
 _NOT_ENOUGH = Unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
-_MOST_ORDERS = 1_000
-COMPOSITE_GROUPS = "CompositePodGroup"
+_COMPOSITE_GROUPS = "CompositePodGroup"
 
 
 class GangSchedulingArgs(Struct, rename="camel", frozen=True):
     """Other arguments are accepted and have no effect."""
 
     further_orders: int = 0
-    """In how many other orders the pods of a group are tried when kube-scheduler's own has failed."""
+    """Not supported any more."""
     reservation: Reservation | None = None
     """Room is kept for gangs that wait for long. Without it, none is, as in kube-scheduler."""
     feature_gates: FeatureGates = None
@@ -39,10 +38,13 @@ class GangSchedulingArgs(Struct, rename="camel", frozen=True):
     def check(self, path: str) -> list[str]:
         """Error lines."""
         errors = [] if self.reservation is None else self.reservation.check(f"{path}.reservation")
-        errors += feature_gates.errors(self.feature_gates, path, COMPOSITE_GROUPS)
-        if not 0 <= self.further_orders <= _MOST_ORDERS:
-            wanted = f"must be between 0 and {_MOST_ORDERS:,}"
-            errors.insert(0, f"{path}.furtherOrders: Invalid value: {self.further_orders}: {wanted}")
+        errors += feature_gates.errors(self.feature_gates, path, _COMPOSITE_GROUPS)
+        if feature_gates.is_on(self.feature_gates, _COMPOSITE_GROUPS):
+            why = "groups of pod groups are not supported: each PodGroup is scheduled by itself"
+            errors.append(f'{path}.featureGates: Invalid value: "{_COMPOSITE_GROUPS}": {why}')
+        if self.further_orders:
+            why = "not supported any more: a group is tried in one order, as in kube-scheduler"
+            errors.append(f"{path}.furtherOrders: Invalid value: {self.further_orders}: {why}")
         return errors
 
 
@@ -55,11 +57,9 @@ class GangScheduling(Plugin):
     for_groups = True
 
     def __init__(self, args: GangSchedulingArgs) -> None:
-        self.further_orders = args.further_orders
         self.reservation = args.reservation
         if args.reservation is None:
             self.events = ClusterEvent.NOTHING  # type: ignore[misc]  # it rejects nobody whom an event could help
-        self.composite_groups = feature_gates.is_on(args.feature_gates, COMPOSITE_GROUPS)
 
     @staticmethod
     def check(args: GangSchedulingArgs, path: str) -> list[str]:
@@ -79,14 +79,6 @@ class GangScheduling(Plugin):
         if state is None or state.object is None:
             name = json.dumps(key.name)
             return Unresolvable(f"waiting for pods's pod group {name} to appear in scheduling queue")
-        trees = cluster.pod_groups.trees
-        if trees.wanted and state.object.parent is not None:
-            root = trees.root_of(key)
-            if root is None:
-                return Unresolvable(trees.missing(key))
-            if not trees.ready(root):
-                return Unresolvable(f"waiting for composite pod group {json.dumps(root.name)} tree to meet quorum")
-            return None
         if state.object.gang and len(state.pods) < state.object.needed:
             return _NOT_ENOUGH
         return None

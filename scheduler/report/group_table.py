@@ -7,10 +7,10 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
 from scheduler.report.columns import indented, plain_table, section, text
-from scheduler.report.group_wording import facts, headline, limits, of_tree, stop, then
+from scheduler.report.group_wording import facts, headline, limits, stop, then
 from scheduler.report.verbatim import to_copy
 from scheduler.report.wording import printable, some
-from scheduler.whatif.gangs.answer import GOOD, GroupExplanation, Tree
+from scheduler.whatif.gangs.answer import GOOD, GroupExplanation
 
 _MANY = 20
 _NAMED = 8
@@ -39,7 +39,7 @@ class GroupTable:
             yield from self._domains()
         if answer.remedies:
             yield from self._remedies(options.max_width)
-        elif answer.outcome == "unschedulable" and answer.tree is None:
+        elif answer.outcome == "unschedulable":
             yield from (Text(""), Text("No single small change would start it.", style="bold"))
         for ending in answer.endings:
             where = f" in {ending.domain}" if ending.domain else ""
@@ -47,28 +47,11 @@ class GroupTable:
             yield from (Text(""), Text(printable(f"{title} (tried; the smallest set found)"), style="bold"))
             named = len(ending.pods) if self.everything else _NAMED
             yield indented(f"{some(ending.pods, named)} on {some(ending.nodes, _NAMED)}")
-        if answer.tree is not None:
-            yield from self._tree(answer.tree)
         if answer.message:
             yield from (Text(""), Text("In kube-scheduler's words", style="bold"))
             yield indented(answer.message, "dim")
             if answer.stopped is not None:
                 yield indented(f"{answer.stopped.pod.partition('/')[2]}: {answer.stopped.message}", "dim")
-
-    def _tree(self, tree: Tree) -> Iterator[RenderableType]:
-        table = plain_table()
-        for title in ("Group", "Part of"):
-            table.add_column(title, overflow="fold")
-        for title in ("Needs", "Wait", "Run"):
-            table.add_column(title, justify="right", no_wrap=True)
-        table.add_column("What becomes of it", overflow="fold", ratio=1)
-        for each in tree.groups if self.everything else tree.groups[:_MANY]:
-            numbers = (f"{number:,}" for number in (each.needed, each.waiting, each.running))
-            table.add_row(printable(each.name), printable(each.part_of), *numbers, printable(of_tree(each)))
-        title = f"Its tree {tree.root}, of which all start together" + (f": {tree.cause}" if tree.cause else "")
-        yield from section(title, table)
-        if len(tree.groups) > _MANY and not self.everything:
-            yield indented(f"… {len(tree.groups) - _MANY:,} more (--all shows them)", "dim")
 
     def _domains(self) -> Iterator[RenderableType]:
         answer = self.answer

@@ -1,7 +1,7 @@
 """Why a pod group starts or not, in words: for the terminal and for the page."""
 
 from scheduler.report.wording import count
-from scheduler.whatif.gangs.answer import DomainRoom, GroupExplanation, GroupOfTree
+from scheduler.whatif.gangs.answer import DomainRoom, GroupExplanation
 
 
 def headline(answer: GroupExplanation) -> str:
@@ -21,8 +21,6 @@ def headline(answer: GroupExplanation) -> str:
         case "failed":
             return f"{name} could not be decided: {answer.cause}"
     where = f" in one {group.topology_key}" if answer.domain else ""
-    if answer.tree is not None and answer.fits >= max(group.needed - group.running, 1):
-        return f"{name} does not start: {answer.cause}"
     if not answer.domains and answer.cause:
         return f"{name} does not start: {answer.cause}"
     return f"{name} does not start: {_of(answer)} fit{where}"
@@ -61,12 +59,3 @@ def limits(domain: DomainRoom) -> str:
 def then(answer: GroupExplanation, fits: int) -> str:
     """What a change leads to."""
     return f"then {fits:,} of {answer.group.waiting:,} find a node"
-
-
-def of_tree(group: GroupOfTree) -> str:
-    """What becomes of a group of the tree."""
-    if group.starts:
-        return "runs" if not group.waiting else "starts"
-    there = group.waiting + group.running
-    lacks = f"{group.needed - there:,} of its {group.needed:,} pods are missing" if there < group.needed else ""
-    return group.message or lacks or "waits for the others"

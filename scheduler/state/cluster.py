@@ -370,7 +370,7 @@ class Cluster:
         self.nominations = self.nominations.copied()
         self.storage = self.storage.without_pods(self.nodes)
         groups, self.pod_groups = self.pod_groups, PodGroups()
-        self.pod_groups.followed, self.pod_groups.trees.wanted = groups.followed, groups.trees.wanted
+        self.pod_groups.followed = groups.followed
         self.priorities = Priorities()
         self._placed, self._on_row, self.supposed, self.supposed_leaving = {}, {}, {}, {}
 

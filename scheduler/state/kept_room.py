@@ -170,7 +170,7 @@ class KeptRoom(Struct, eq=False):
 
     def from_pod(self, pod: Pod, groups: PodGroups, nodes: Nodes, wall: float) -> Bools | None:
         """bool[rows]: the nodes whose room is kept from a pod; None: it may go to all."""
-        if pod.priority > self.priority or (pod.scheduling_group is not None and groups.waits_with(pod) == self.group):
+        if pod.priority > self.priority or (pod.scheduling_group is not None and groups.of(pod) == self.group):
             return None
         if self.until is not None:
             end = ends_at(pod, wall, trusting=self.trusting)

@@ -5,11 +5,9 @@ come first: a pod may name a group that does not exist yet.
 """
 
 from collections.abc import Container, Iterable, Iterator
-from itertools import islice
 
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COMPOSITE, NATIVE, GroupKey, PodGroup
-from scheduler.state.group_trees import LEVELS, MOST_GROUPS, GroupTrees
+from scheduler.model.pod_group import NATIVE, GroupKey, PodGroup
 from scheduler.state.priorities import Priorities
 from scheduler.state.rowlog import ChangeLog
 
@@ -34,7 +32,7 @@ class GroupState:
         self.assigned: Pods = {}
         """Its pods that have a node, whoever chose it."""
         self.version = 0
-        """Another one after each change of the group or of one below it, and of no other group."""
+        """Another one after each change of the group, and of no other group."""
         self.size = (-1, 0, "")
         """The last answer of `PodGroups.size_of`, after the version for which it was given."""
 
@@ -48,6 +46,11 @@ class GroupState:
         """The pods that have a node, by the API's word or ours."""
         yield from self.assigned.values()
         yield from self.assumed.values()
+
+    @property
+    def goes_as_a_whole(self) -> bool:
+        """Whether all its pods are preempted together, or none of them (disruptionMode)."""
+        return self.object is not None and self.object.disruption_mode == "all"
 
     @property
     def empty(self) -> bool:
@@ -82,12 +85,9 @@ class PodGroups:
         self._priorities = Priorities()
         """Priorities of the objects of Kubernetes' own API: a tenant may make thousands, too many to look through."""
         self.log: ChangeLog[GroupKey] = ChangeLog()
-        """Groups that have another priority, disruption mode or parent. What is said of a group of groups goes for all
-        groups below it."""
+        """Groups that have another priority or disruption mode."""
         self.members_log: ChangeLog[GroupKey] = ChangeLog()
-        """Groups that go as a whole of which a pod has changed, or of a group below them."""
-        self.trees = GroupTrees(self._groups)
-        """Groups of groups."""
+        """Groups that go as a whole of which a pod has changed."""
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -108,51 +108,28 @@ class PodGroups:
         key = pod.scheduling_group
         return key if key is None or key.api in self.followed else None
 
-    def waits_with(self, pod: Pod) -> GroupKey | None:
-        """The group that stands for a pod in the queue: its own, or the root of its tree; None: it is in none."""
-        key = self.of(pod)
-        return None if key is None else self.trees.entry_of(key)
-
     def get(self, key: GroupKey) -> PodGroup | None:
         """The object of a group; None: there is none (yet)."""
         state = self._groups.get(key)
         return None if state is None else state.object
 
-    def _upwards(self, key: GroupKey) -> Iterator[GroupState]:
-        """A group and those above it, as far as they have objects (TraverseHierarchyUp)."""
-        for _ in range(LEVELS):
-            state = self._groups.get(key)
-            if state is None or state.object is None:
-                return
-            yield state
-            parent = self.trees.parent_of(key)
-            if parent is None:
-                return
-            key = parent
-
     def priority_of(self, pod: Pod) -> int:
-        """The priority that counts for a pod where preemption is meant: its group's or its root's (GetPodPriority)."""
-        key, priority = pod.scheduling_group, pod.priority
-        if key is not None and key.api == NATIVE:
-            for state in self._upwards(key):
-                priority = 0 if state.object is None else state.object.priority or 0
-        return priority
+        """The priority of a pod where preemption is meant: its group's, if that is known (GetPodPriority)."""
+        key = pod.scheduling_group
+        group = self.get(key) if key is not None and key.api == NATIVE else None
+        return pod.priority if group is None else group.priority or 0
 
     def whole(self, pod: Pod) -> GroupState | None:
-        """The broadest group of a pod that is preempted as a whole (getHighestAllAncestor); None: it goes alone."""
-        key, broadest = pod.scheduling_group, None
-        if key is not None and key.api == NATIVE:
-            for state in self._upwards(key):
-                if state.object is not None and state.object.disruption_mode == "all":
-                    broadest = state
-        return broadest
+        """The group of a pod, if it is preempted as a whole; None: the pod goes alone."""
+        key = pod.scheduling_group
+        state = self._groups.get(key) if key is not None and key.api == NATIVE else None
+        return state if state is not None and state.goes_as_a_whole else None
 
     def size_of(self, whole: GroupState) -> tuple[int, str]:
         """(how many pods of a group that goes as a whole have a node, when the first has started; empty: none has)."""
         if whole.size[0] != whole.version:
-            leaves = islice(self.trees.below(whole.key), MOST_GROUPS)
-            pods = [pod.started for leaf in leaves if leaf in self._groups for pod in self._groups[leaf].with_node]
-            whole.size = whole.version, len(pods), min((started for started in pods if started), default="")
+            starts = [pod.started for pod in whole.with_node]
+            whole.size = whole.version, len(starts), min((started for started in starts if started), default="")
         return whole.size[1:]
 
     def with_node(self, keys: Iterable[GroupKey]) -> Iterator[str]:
@@ -162,11 +139,10 @@ class PodGroups:
                 yield pod.uid
 
     def with_node_in(self, key: GroupKey) -> Iterator[Pod]:
-        """The pods of a group, or of all groups of its tree, that have a node."""
-        for leaf in self.trees.below(key):
-            state = self._groups.get(leaf)
-            if state is not None:
-                yield from state.with_node
+        """The pods of a group that have a node."""
+        state = self._groups.get(key)
+        if state is not None:
+            yield from state.with_node
 
     def below(self, priority: int) -> bool:
         """Whether there is a group with a lower priority: its pods may say another one."""
@@ -192,19 +168,12 @@ class PodGroups:
             self.followed.remove(api)
         return [pod for state in self._groups.values() if state.key.api == api for pod in state.unscheduled.values()]
 
-    def waiting_in_trees(self) -> list[Pod]:
-        """The waiting pods of groups that are parts of others."""
-        states = [state for state in self._groups.values() if state.object is not None and state.object.parent]
-        return [pod for state in states for pod in state.unscheduled.values()]
-
     # -- objects -----------------------------------------------------------------------------------------------------
 
     def put(self, group: PodGroup) -> PodGroup | None:
         """Add or update an object; returns what was there before."""
         state = self._ensure(group.key)
         before, state.object = state.object, group
-        if group.parent is not None or group.key.api == COMPOSITE or (before is not None and before.parent is not None):
-            self.trees.put(before, group)
         self._count_priority(before, -1)
         self._count_priority(group, 1)
         if before is None or _as_victim(before) != _as_victim(group):
@@ -217,17 +186,15 @@ class PodGroups:
         state = self._groups.get(key)
         if state is None:
             return None
-        self._count(state)  # together with what is above it
+        self._count(state)  # as long as it is known whether the group goes as a whole
         before, state.object = state.object, None
         self._count_priority(before, -1)
         self.log.touch(key)
-        if before is not None and (before.parent is not None or key.api == COMPOSITE):
-            self.trees.drop(before)
         self._changed(state)
         return before
 
     def _count_priority(self, group: PodGroup | None, amount: int) -> None:
-        if group is not None and group.key.api in (NATIVE, COMPOSITE):
+        if group is not None and group.key.api == NATIVE:
             self._priorities.add(group.priority or 0, amount)
 
     # -- pods --------------------------------------------------------------------------------------------------------
@@ -238,21 +205,18 @@ class PodGroups:
         if state is not None:
             uid = pod.uid
             state.move(pod, state.assumed if uid in state.assumed else state.unscheduled)
-            self._counted(state)
 
     def assume(self, pod: Pod) -> None:
         """We chose a node for it."""
         state = self._joined(pod)
         if state is not None:
             state.move(pod, state.assumed)
-            self._counted(state)
 
     def assign(self, pod: Pod) -> None:
         """The API says that it has a node."""
         state = self._joined(pod)
         if state is not None:
             state.move(pod, state.assigned)
-            self._counted(state)
 
     def forget(self, uid: str) -> None:
         """The node that we chose for a pod is not its node."""
@@ -274,7 +238,6 @@ class PodGroups:
         if key is not None:
             state = self._groups[key]
             state.remove(uid)
-            self._counted(state)
             self._changed(state)
 
     def keep(self, schedulers: Container[str]) -> None:
@@ -303,18 +266,9 @@ class PodGroups:
 
     def _count(self, state: GroupState) -> None:
         self._version += 1
-        state.version, broadest = self._version, None
-        for above in self._upwards(state.key):
-            above.version = self._version
-            if above.object is not None and above.object.disruption_mode == "all":
-                broadest = above
-        if broadest is not None:
-            self.members_log.touch(broadest.key)
-
-    def _counted(self, state: GroupState) -> None:
-        """A group may have more pods now, or fewer."""
-        if state.object is not None and state.object.parent is not None:
-            self.trees.changed(state.key)
+        state.version = self._version
+        if state.goes_as_a_whole:
+            self.members_log.touch(state.key)
 
     def _changed(self, state: GroupState) -> None:
         self._count(state)
@@ -322,6 +276,6 @@ class PodGroups:
             del self._groups[state.key]
 
 
-def _as_victim(group: PodGroup) -> tuple[int | None, str, str | None]:
+def _as_victim(group: PodGroup) -> tuple[int | None, str]:
     """What counts of a group where its pods are victims."""
-    return group.priority, group.disruption_mode, group.parent
+    return group.priority, group.disruption_mode

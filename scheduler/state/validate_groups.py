@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from scheduler.model.pod_group import COMPOSITE, GroupKey
 from scheduler.state.cluster import Cluster
-from scheduler.state.pod_groups import GroupState, PodGroups
+from scheduler.state.pod_groups import GroupState
 
 
 def validate_groups(cluster: Cluster) -> Iterator[str]:
@@ -21,26 +20,10 @@ def validate_groups(cluster: Cluster) -> Iterator[str]:
         if state.empty:
             yield f"{where}: has neither object nor pods and is kept"
         yield from _parts(cluster, where, state)
-    yield from _trees(groups)
     for placement in cluster.placements():
         pod = placement.pod
         if pod.scheduling_group is not None and groups._of.get(pod.uid) != pod.scheduling_group:
             yield f"pod {pod.key}: is on a node and not known as a member of {pod.scheduling_group}"
-
-
-def _trees(groups: PodGroups) -> Iterator[str]:
-    children: dict[GroupKey, set[GroupKey]] = {}
-    objects = [state.object for state in groups if state.object is not None]
-    for one in objects:
-        if one.parent is not None:
-            children.setdefault(GroupKey(one.namespace, one.parent, COMPOSITE), set()).add(one.key)
-    trees = groups.trees
-    yield from _differ("trees", "children", {key: set(found) for key, found in trees._children.items()}, children)
-    below = {key: sum(one in trees._ready for one in found) for key, found in children.items()}
-    yield from _differ("trees", "groups that are ready", trees._ready_below, below)
-    counted = [one for one in objects if one.parent is not None or one.key.api == COMPOSITE]
-    ready = {one.key for one in counted if trees._is_ready(one.key)}
-    yield from _differ("trees", "what is ready", trees._ready, ready)
 
 
 def _parts(cluster: Cluster, where: str, state: GroupState) -> Iterator[str]:

@@ -18,7 +18,7 @@ from scheduler.model.kinds import KINDS, SELECTING, Decoder, Modelled
 from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COMPOSITE_KIND, POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
+from scheduler.model.pod_group import POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
 from scheduler.model.selectors import LabelSelector
 from scheduler.model.shape import PodShape
 from scheduler.model.storage import STORAGE_KINDS
@@ -39,7 +39,6 @@ _NAMESPACED = frozenset(
         "CSIStorageCapacity",
         "ResourceClaim",
         *POD_GROUP_KINDS,
-        COMPOSITE_KIND,
     )
 )
 DUMP = "Dump"
@@ -265,7 +264,7 @@ class World:
                 cluster.drop_device(kind, namespace, name)
             case kind if kind in STORAGE_KINDS:
                 cluster.storage.drop(kind, namespace, name)
-            case kind if kind in POD_GROUP_KINDS or kind == COMPOSITE_KIND:
+            case kind if kind in POD_GROUP_KINDS:
                 cluster.pod_groups.drop(GroupKey(namespace, name, api_of_kind(kind)))
 
     def selects(self, keys: frozenset[str]) -> bool:

@@ -151,8 +151,6 @@ RIGHTS: list[tuple[str, Object, str, set[tuple[str, str]]]] = [
             ("podgroups", "list"),
             ("podgroups", "watch"),
             ("podgroups/status", "patch"),
-            ("compositepodgroups", "list"),
-            ("compositepodgroups", "watch"),
         },
     ),
     ("owners", {"admission": {"readOwners": False}}, "berth-admission", {("jobs", "get"), ("replicasets", "get")}),

@@ -32,7 +32,7 @@ class Oracle:
         return self._run(questions, "-hints")
 
     def groups(self, cases: Iterable[Case], *options: str) -> list[Case]:
-        """{"id", "want"} of each case of pod groups, or {"id", "error"}. `options`: -topology, -composite."""
+        """{"id", "want"} of each case of pod groups, or {"id", "error"}. `options`: -topology."""
         return self._run(cases, "-groups", *options)
 
     def _run(self, cases: Iterable[Case], *options: str) -> list[Case]:

@@ -11,7 +11,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from itertools import combinations
 from typing import NamedTuple
 
@@ -24,8 +24,7 @@ from tests.differential.groups_here import answer
 
 PER_SEED = 8
 ASKED_AGAIN = 60
-"""In some cases most answers are other ones: which pod comes first from a map decides when a tree has come, say, or
-it is left to chance which two of five equal pods go."""
+"""In some cases most answers are other ones: it is left to chance which two of five equal pods go, say."""
 FAILS_UPSTREAM = re.compile(
     r'error in "DynamicResources" PodGroupPostFilter plugins: not found'
     r"|first placement status: pod group is unschedulable"
@@ -40,8 +39,6 @@ PAIR = re.compile(r'got: \\"([^"\\]*)\\" and \\"([^"\\]*)\\"')
 group's pods when one of them goes."""
 WAKES = tuple(dict.fromkeys(some, True) for n in (1, 2, 3) for some in combinations(("restless", "drowsy", "jumpy"), n))
 """When pods are tried again here and there, and not on both sides: each difference by itself, then several together."""
-TWICE = re.compile(r"(, pod group preemption: [^\"]*?)\1+")
-"""What preemption says. In a tree, kube-scheduler adds it to one status as often as groups of the tree share that."""
 
 
 def members(asked: Object) -> set[str]:
@@ -53,12 +50,11 @@ def members(asked: Object) -> set[str]:
 def alike(text: str) -> str:
     """What was said, without what is left to chance in it."""
     text = PAIR.sub(lambda pair: "got: {} and {}".format(*sorted(pair.groups())), text)
-    text = TWICE.sub(r"\1", text)
     return ANY_OF_THEM.sub(r'\1"', text)
 
 
 def short(asked: Object) -> Iterator[set[str]]:
-    """For each step, the gangs and trees that lack pods or groups, and what is below them.
+    """For each step, the gangs that lack pods, and their pods.
 
     Here they wait until there are enough. If a gang was tried before and backs off, kube-scheduler tries it once more.
     """
@@ -74,34 +70,12 @@ def short(asked: Object) -> Iterator[set[str]]:
         found: set[str] = set()
         for name, document in there.items():
             spec = document.get("spec", {})
-            if "schedulingPolicy" in spec and "parentCompositePodGroupName" not in spec:
-                alone = document["kind"] == "PodGroup" and "basic" in spec["schedulingPolicy"]
-                found |= set() if alone or has_enough(name, there) else {name, *below(name, there)}
+            needed = spec.get("schedulingPolicy", {}).get("gang", {}).get("minCount", 0)
+            of = {"podGroupName": name}
+            its = [pod for pod, one in there.items() if one.get("spec", {}).get("schedulingGroup") == of]
+            if len(its) < needed:
+                found |= {name, *its}
         yield found
-
-
-def parts(name: str, there: Mapping[str, Object]) -> list[str]:
-    """The pods of a pod group, or the groups of a group of groups."""
-    if there[name]["kind"] == "PodGroup":
-        of = {"podGroupName": name}
-        return [part for part, one in there.items() if one.get("spec", {}).get("schedulingGroup") == of]
-    return [part for part, one in there.items() if one.get("spec", {}).get("parentCompositePodGroupName") == name]
-
-
-def below(name: str, there: Mapping[str, Object]) -> Iterator[str]:
-    """All groups and pods below a group."""
-    for part in parts(name, there):
-        yield part
-        if there[part]["kind"] != "Pod":
-            yield from below(part, there)
-
-
-def has_enough(name: str, there: Mapping[str, Object]) -> bool:
-    """Whether a group has enough pods, or enough groups that have enough (kube-scheduler: isCPGTreeReady)."""
-    gang = there[name]["spec"]["schedulingPolicy"].get("gang", {})
-    needed: int = gang.get("minCount") or gang.get("minGroupCount") or 1
-    ready = [part for part in parts(name, there) if there[part]["kind"] == "Pod" or has_enough(part, there)]
-    return len(ready) >= needed
 
 
 def without_victims(one: Object) -> Object:

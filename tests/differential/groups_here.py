@@ -48,7 +48,7 @@ from scheduler.framework.profiles import build
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COMPOSITE, NATIVE, GroupKey
+from scheduler.model.pod_group import NATIVE, GroupKey
 from scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
 from scheduler.state.cluster import Cluster
@@ -59,7 +59,6 @@ from tests.registered import registry
 
 MOST_CYCLES = 2_000
 BACKOFF = 20.0
-GROUP_KINDS = ("PodGroup", "CompositePodGroup")
 ONE_SLICE = Budget(longest_slice=1_000_000)
 """A group is tried in one turn. By itself it is tried in slices, so that others are decided in between."""
 
@@ -108,19 +107,15 @@ class World:
         restless: bool = False,
         drowsy: bool = False,
         jumpy: bool = False,
-        composite: bool = False,
     ) -> None:
         """`restless`: groups that failed are tried again after their backoff though nothing has happened, and once more
         when they lack pods. `drowsy`: what might help once victims are gone wakes nobody. `jumpy`: pods that an
-        extender has refused are woken by whatever is written of groups, and by pods that come. `composite`: groups of
-        groups count. `extender`: what one says of pods and nodes, as of the oracle's `ruledExtender`."""
+        extender has refused are woken by whatever is written of groups, and by pods that come. `extender`: what
+        one says of pods and nodes, as of the oracle's `ruledExtender`."""
         self._extender = extender
         self._restless = restless
         self._jumpy = jumpy
         read = json.loads(config)
-        gates = {"name": "GangScheduling", "args": {"featureGates": {"CompositePodGroup": composite}}}
-        for profile in read["profiles"]:
-            profile["pluginConfig"] = [*profile.get("pluginConfig", ()), gates]
         if extender is not None:
             verbs = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": extender["weight"]}
             read["extenders"] = [{"urlPrefix": "http://ruled", **verbs}]
@@ -146,8 +141,7 @@ class World:
         self.pods: dict[str, list[str]] = {}
         self.groups: dict[str, list[str]] = {}
         self.deleted: list[str] = []
-        for api in (NATIVE, COMPOSITE):
-            self._do(self._engine.handle(Follows(api, True), self._now))
+        self._do(self._engine.handle(Follows(NATIVE, True), self._now))
 
     def _leave_asleep_where_nominations_end(self) -> None:
         """A pod that goes to another node than the one that was kept for it wakes nobody."""
@@ -203,7 +197,7 @@ class World:
         self._objects[kind, meta["name"]] = document
         thing = self._decoder.of_kind(kind)(wire.encode(document))
         self._do(self._engine.handle(Put(thing, before is None), self._now))
-        if kind in GROUP_KINDS or (kind == "Pod" and before is None and "nodeName" not in document["spec"]):
+        if kind == "PodGroup" or (kind == "Pod" and before is None and "nodeName" not in document["spec"]):
             self._wake_whom_an_extender_refused()
 
     def _wake_whom_an_extender_refused(self) -> None:
@@ -220,7 +214,7 @@ class World:
             self.pods.pop(name, None)
             meta = document["metadata"]
             self._do(self._engine.handle(Gone(kind, meta["namespace"], name, meta["uid"]), self._now))
-            if kind in GROUP_KINDS:
+            if kind == "PodGroup":
                 self._wake_whom_an_extender_refused()
 
     def _do(self, instructions: list[Instruction]) -> None:
@@ -320,8 +314,5 @@ class World:
 
 def answer(asked: Object, *, restless: bool = False, drowsy: bool = False, jumpy: bool = False) -> list[Object]:
     """What the engine does in each step of a case. `restless`, `drowsy`, `jumpy`: as in `World`."""
-    composite = asked["id"].startswith("composite")
-    world = World(
-        asked["config"], asked.get("extender"), restless=restless, drowsy=drowsy, jumpy=jumpy, composite=composite
-    )
+    world = World(asked["config"], asked.get("extender"), restless=restless, drowsy=drowsy, jumpy=jumpy)
     return [world.step(step) for step in asked["steps"]]

@@ -18,7 +18,6 @@ from tests.differential.verdict import judge
 
 FOLDER = vectors.FOLDER / "boundaries"
 PER_SEED = 8
-OF_GROUPS = tuple(family for family in groups.FAMILIES if not family.startswith("composite"))
 
 
 def plain(family: str) -> list[Case]:
@@ -65,7 +64,7 @@ def generated(oracle: Oracle, seeds: Iterable[int]) -> Iterator[Case]:
     for kind, answered in (
         ("one", (one for family in FAMILIES for one in _one(oracle, family, numbers))),
         ("changing", (one for family in FAMILIES for one in _changing(oracle, family, numbers))),
-        ("engine", (one for family in OF_GROUPS for one in _engine(oracle, family, numbers))),
+        ("engine", (one for family in groups.FAMILIES for one in _engine(oracle, family, numbers))),
         ("hint", (one for plugin in changes.CHANGES for one in _hint(oracle, plugin, numbers))),
     ):
         for one in answered:

@@ -114,8 +114,6 @@ def test_a_topology_constraint_keeps_a_gang_in_one_domain(oracle: Oracle) -> Non
         ("extended", range(4)),
         ("topology", range(4)),
         ("devices", range(4)),
-        ("composite", range(4)),
-        ("composite-evicting", range(3)),
     ],
 )
 def test_both_do_the_same(oracle: Oracle, family: str, seeds: range) -> None:
@@ -162,13 +160,6 @@ def test_kube_scheduler_tries_refused_pods_whenever_something_is_written_of_a_gr
 def test_all_backoffs_are_over_when_the_next_step_comes(oracle: Oracle) -> None:
     """So the pods that it wakes are tried by their priority, also if only pods without a group have failed before."""
     assert judged(oracle, [case("extended", 856, 7)]) == [Verdict([])]
-
-
-@pytest.mark.parametrize("which", ["composite-evicting-260-2", "composite-evicting-325-1", "composite-evicting-334-1"])
-def test_pods_of_a_tree_that_held_a_node_in_vain(oracle: Oracle, which: str) -> None:
-    """What they take counts while victims are spared, and their terms do not (decision 84)."""
-    family, seed, number = which.rsplit("-", 2)
-    assert judged(oracle, [case(family, int(seed), int(number))], *OPTIONS[family]) == [Verdict([])]
 
 
 def test_kube_scheduler_spares_the_victim_that_it_saw_first(oracle: Oracle) -> None:
@@ -257,26 +248,6 @@ def test_gangs_that_are_short_of_pods_are_left_apart() -> None:
     assert len(differing(said, other, {"p1"})) == 2
     assert differing(said, other, {"p1"}, {"g", "p1"}) == []
     assert len(differing(said, {**other, "bound": {"p1": "n0"}}, {"p1"}, {"g", "p1"})) == 1
-
-
-def test_trees_with_too_few_groups_that_have_enough_pods_are_left_apart(oracle: Oracle) -> None:
-    """Each has as many groups as it needs. One of them has no pods, and the tree waits for it once the minimum is
-    raised."""
-    for which, named in (("1029-0", {"t", "t0", "g", "h"}), ("1058-1", {"t", "t0", "t1", "g"})):
-        one = case("composite-evicting", *map(int, which.split("-")))
-        before, after = short(one)
-        assert named <= after
-        assert named.isdisjoint(before)
-        assert judged(oracle, [one], *OPTIONS["composite-evicting"]) == [Verdict([])]
-
-
-def test_a_tree_is_not_left_apart_while_enough_of_its_groups_have_enough() -> None:
-    """Though one of them lacks pods."""
-    meta = {"name": "t", "namespace": "default", "uid": "uid-t"}
-    root = put({"kind": "CompositePodGroup", "metadata": meta, "spec": {"schedulingPolicy": {"basic": {}}}})
-    parent = {"parentCompositePodGroupName": "t"}
-    tree = [root, group("g", needed=2, **parent), group("h", needed=1, **parent), member(0), member(1, "h")]
-    assert list(short(asked(tree, [{"drop": member(1, "h")["put"]}]))) == [set(), {"t", "g", "h", "p0"}]
 
 
 def test_plain_pods_are_scheduled_alike(oracle: Oracle) -> None:

@@ -68,9 +68,6 @@ UNUSED: dict[str, dict[str, set[Right]]] = {
         "a group whose claim is to be reserved, after no answer (unit: controller/test_pre_bind_writes)": {
             ("get", "scheduling.k8s.io/podgroups", "")
         },
-        "groups of groups are an alpha kind (test_gangs_of_gangs)": {
-            (verb, "scheduling.k8s.io/compositepodgroups", "") for verb in ("list", "watch")
-        },
     },
     "berth-operator": {
         **ALL_OF_THE_ROLE,

@@ -16,9 +16,9 @@ from bench.hostile.shapes.terms import apart, not_in
 from bench.hostile.town import TENANT
 from tests.controlplane.cluster import ControlPlane
 
-TREES = (
-    "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true",
-    "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true",
+GROUPS = (
+    "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
+    "--runtime-config=scheduling.k8s.io/v1beta1=true",
 )
 
 
@@ -26,7 +26,7 @@ TREES = (
 @pytest.mark.usefixtures("control_plane_binaries")
 def test_the_api_server_takes_every_row() -> None:
     """Its validation and etcd's limit: whatever a row is made of, a tenant may write."""
-    with ControlPlane(apiserver_args=TREES) as cluster:
+    with ControlPlane(apiserver_args=GROUPS) as cluster:
         cluster.api.create("/api/v1/namespaces", {"metadata": {"name": TENANT}})
         assert list(refusals(cluster.api, [*SCENARIOS, *found()])) == []
 

@@ -238,15 +238,9 @@ class Wanted:
     gives_up: int = 0
     """Seconds after which a group of scheduler-plugins gives back what it holds; 0: it does not say."""
     topology: str = ""
-    """All pods of its gang, or of the tree that it is a part of, are on nodes with the same value of this label."""
+    """All pods of its gang are on nodes with the same value of this label."""
     prefers: str = ""
     """The label of which its pods have the same value if possible, as an annotation of its group asks."""
-    part_of: str = ""
-    """The group of groups that its gang is a part of."""
-    branch: str = ""
-    """A group of groups between its gang and `part_of`, which needs one of its gangs; empty: there is none."""
-    parts: int = 0
-    """So many parts of that start together, or none."""
     lasts: int = 0
     """Seconds after which its pods end; 0: they run until they are deleted."""
     app: str = ""

@@ -1,4 +1,4 @@
-"""Groups of a further kind: in one zone or in few, with shared claims, in trees, and with room kept for them.
+"""Groups of a further kind: in one zone or in few, with shared claims, and with room kept for them.
 
 By a generator of their own, as the others of `casting`.
 """
@@ -13,16 +13,16 @@ from tests import builders
 from tests.storm.casting import DEVICES, HALF_WAY
 from tests.storm.happenings import Happening, at
 
-ZONES, TREES, ROOMS, PREFERENCES = "zones", "trees", "rooms", "preferences"
+ZONES, ROOMS, PREFERENCES = "zones", "rooms", "preferences"
 AFTER_SECONDS, FOR_SECONDS = 15, 60
 """So long a gang waits until room is kept for it, and so long it is kept."""
 
 
 def profile(who: tuple[str, ...]) -> dict[str, Any]:
     """The profile with which Berth heeds them. Its topology is heeded wherever one of them is there."""
-    if not {ZONES, TREES, ROOMS, PREFERENCES} & set(who):
+    if not {ZONES, ROOMS, PREFERENCES} & set(who):
         return builders.profile()
-    gang: dict[str, Any] = {"featureGates": {"CompositePodGroup": TREES in who}}
+    gang: dict[str, Any] = {}
     if ROOMS in who:
         gang["reservation"] = {"afterSeconds": AFTER_SECONDS, "forSeconds": FOR_SECONDS, "percentageOfNodes": 100}
     levels = [builders.label("zone"), builders.label("host")] if PREFERENCES in who else []
@@ -38,14 +38,12 @@ def groups(
     rng: Random, nodes: list[int], storm: tuple[float, float], *, devices: bool
 ) -> tuple[tuple[str, ...], list[Happening]]:
     """Who is there, and what happens. `nodes`: what each node has, in millicores."""
-    who = rng.choice(((ZONES,), (ZONES, TREES), (TREES,), (ROOMS,)))
+    who: tuple[str, ...] = rng.choice(((ZONES,), (ROOMS,)))
     room, found = sum(nodes), list[Happening]()
     if ZONES in who:
         for i in range(rng.randint(1, 2)):
             least = rng.randint(2, 5)
             found += _gang(rng, storm, f"z{i}", least, _cpu(rng, room // 2 // least), topology="zone")
-    if TREES in who:
-        found += _tree(rng, storm, room, devices=devices)
     if ROOMS in who:
         found += _waits(rng, storm, room)
     if devices:
@@ -54,9 +52,6 @@ def groups(
         found += _gang(rng, storm, "s0", least, _cpu(rng, max(nodes) // (least + 1), 100), claims=claims)
         if rng.random() < 0.5:
             found += _late_from_the_dead(rng, storm)
-    # From here on, what is drawn is added to what earlier versions drew: their seeds are the same runs otherwise.
-    if TREES in who and rng.random() < 0.5:
-        found = [_deeper(one) for one in found]
     if ROOMS not in who and rng.random() < 0.4:
         who = (*who, PREFERENCES)
         least = rng.randint(2, 6)
@@ -77,27 +72,6 @@ def _gang(rng: Random, storm: tuple[float, float], name: str, least: int, cpu: i
         lasts = round(rng.choice((2.0, 10.0, 30.0)) * rng.uniform(0.5, 1.0), 2)
         found.append(at(rng.uniform(*storm), "half-way", **part, what=rng.choice(HALF_WAY), seconds=lasts))
     return found
-
-
-def _tree(rng: Random, storm: tuple[float, float], room: int, *, devices: bool) -> list[Happening]:
-    """Gangs of which two start together, or none. All their pods are alike."""
-    sizes = [rng.randint(1, 4) for _ in range(rng.randint(2, 3))]
-    zone = {"topology": "zone"} if rng.random() < 0.4 else {}
-    claims = {"claims": "own"} if devices and not zone and rng.random() < 0.5 else {}
-    cpu = _cpu(rng, room // (2 if zone else 1) // (sum(sizes) + len(sizes)))
-    namespace, found = rng.choice(("blue", "green")), list[Happening]()
-    for i, least in enumerate(sizes):
-        made = _gang(rng, storm, f"t{i}", least, cpu, part_of="t", parts=2, **zone, **claims)
-        found += [at(one.at, one.kind, **{**dict(one.args), "namespace": namespace}) for one in made]
-    return found
-
-
-def _deeper(one: Happening) -> Happening:
-    """As it is, with a branch between each gang and the top of its tree: the first and the third have the same."""
-    args = dict(one.args)
-    if "part_of" not in args:
-        return one
-    return at(one.at, one.kind, **args, branch=f"b{int(args['name'][1:]) % 2}")
 
 
 def _late_from_the_dead(rng: Random, storm: tuple[float, float]) -> list[Happening]:

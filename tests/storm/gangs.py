@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.apiserver import podgroups
-from scheduler.apiserver.resources import Resource
-from scheduler.model.pod_group import (
-    COMPOSITE,
-    COMPOSITE_KIND,
-    COSCHEDULING,
-    LABEL,
-    NATIVE,
-    PREFERRED_TOPOLOGY,
-    GroupKey,
-)
+from scheduler.model.pod_group import COSCHEDULING, LABEL, NATIVE, PREFERRED_TOPOLOGY, GroupKey
 from tests import builders
 from tests.storm.actors import GRACE_SECONDS, MERGE, RIVAL, Wanted, cpu_of, ended, node_of, periodically, room_of
 from tests.storm.asked import Asked, Effect, Entry
@@ -33,13 +24,8 @@ if TYPE_CHECKING:
 
 JsonObject = dict[str, Any]
 GROUPS = replace(podgroups.POD_GROUPS, dropped=())
-"""As with the gates TopologyAwareWorkloadScheduling, CompositePodGroup and DRAWorkloadResourceClaims."""
-TREES = Resource(NATIVE, "v1alpha3", "compositepodgroups", COMPOSITE_KIND, True, status=True)
-PLACES = {
-    NATIVE: f"{NATIVE}/v1beta1/podgroups",
-    COSCHEDULING: f"{COSCHEDULING}/v1alpha1/podgroups",
-    COMPOSITE: f"{NATIVE}/v1alpha3/compositepodgroups",
-}
+"""As with the gates TopologyAwareWorkloadScheduling and DRAWorkloadResourceClaims."""
+PLACES = {NATIVE: f"{NATIVE}/v1beta1/podgroups", COSCHEDULING: f"{COSCHEDULING}/v1alpha1/podgroups"}
 """API group, version and plural of each kind of group."""
 SWEEP_SECONDS = 3.0
 ARMED_SECONDS = 20.0
@@ -64,8 +50,7 @@ class Gangs:
         """Gang → what happens as soon as the first of its pods is bound."""
         self._world = world
         self._server = world.server
-        for resource in (GROUPS, TREES):
-            self._server.serve_more(resource)
+        self._server.serve_more(GROUPS)
         definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         self._server.call("user", "POST", definitions, builders.COSCHEDULING_CRD)
         periodically(world.loop, SWEEP_SECONDS, self._sweep)
@@ -75,9 +60,6 @@ class Gangs:
         key = GroupKey(wanted.namespace, wanted.name, wanted.groups)
         if key.api == NATIVE:
             pod["spec"]["schedulingGroup"] = {"podGroupName": key.name}
-            for name, above in _trees(wanted).items():
-                if not self._have(GroupKey(key.namespace, name, COMPOSITE), above):
-                    return False
             spec = _group(wanted, pod)
         else:
             pod["metadata"]["labels"][LABEL] = key.name
@@ -91,9 +73,9 @@ class Gangs:
         """There is to be this group. Whether it is there, and not on its way out."""
         group = self.group(key)
         if group is None:
-            kind, version = COMPOSITE_KIND if key.api == COMPOSITE else "PodGroup", PLACES[key.api].rpartition("/")[0]
             meta = {"name": key.name, "annotations": annotations or {}}
-            body = {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
+            version = PLACES[key.api].rpartition("/")[0]
+            body = {"apiVersion": version, "kind": "PodGroup", "metadata": meta, "spec": spec}
             self._server.call("controller", "POST", path_of(key._replace(name="")), body)
         elif group["metadata"].get("deletionTimestamp"):
             return False
@@ -108,32 +90,9 @@ class Gangs:
         found = self._server.store.get(resource, f"{key.namespace}/{key.name}")
         return None if found is None else found.obj
 
-    def root_of(self, key: GroupKey) -> GroupKey | None:
-        """The tree that a group is a part of: the group of groups at its top."""
-        found = None
-        while (group := self.group(found or key)) and (name := group["spec"].get("parentCompositePodGroupName")):
-            found = GroupKey(key.namespace, name, COMPOSITE)
-        return found
-
-    def children(self, key: GroupKey) -> list[GroupKey]:
-        """The groups of a group of groups."""
-        found = []
-        for resource, api in ((GROUPS, NATIVE), (TREES, COMPOSITE)):
-            for group in self._server.store.objects(resource.collection):
-                meta, parent = group["metadata"], group["spec"].get("parentCompositePodGroupName")
-                if (meta["namespace"], parent) == (key.namespace, key.name):
-                    found.append(GroupKey(meta["namespace"], meta["name"], api))
-        return found
-
-    def parts(self, unit: GroupKey) -> list[GroupKey]:
-        """The gangs of a tree; of a gang, itself."""
-        if unit.api != COMPOSITE:
-            return [unit]
-        return [part for child in self.children(unit) for part in self.parts(child)]
-
     def topology(self, key: GroupKey) -> str:
         """The label of whose values all its pods have the same; empty: there is none."""
-        group = self.group(self.root_of(key) or key)
+        group = self.group(key)
         constraints = {} if group is None else group["spec"].get("schedulingConstraints", {})
         return str(constraints["topology"][0]["key"]) if constraints else ""
 
@@ -211,19 +170,7 @@ def _group(wanted: Wanted, pod: JsonObject) -> JsonObject:
         spec["priorityClassName"] = wanted.priority
     if wanted.claims == "group":
         spec["resourceClaims"] = pod["spec"]["resourceClaims"]
-    above = wanted.branch or wanted.part_of
-    return spec | ({"parentCompositePodGroupName": above} if above else _constraints(wanted))
-
-
-def _trees(wanted: Wanted) -> dict[str, JsonObject]:
-    """The specs of the groups above a gang, by name: the top of its tree first."""
-    if not wanted.part_of:
-        return {}
-    found = {wanted.part_of: {"schedulingPolicy": {"gang": {"minGroupCount": wanted.parts}}, **_constraints(wanted)}}
-    if wanted.branch:
-        policy = {"gang": {"minGroupCount": 1}}
-        found[wanted.branch] = {"schedulingPolicy": policy, "parentCompositePodGroupName": wanted.part_of}
-    return found
+    return spec | _constraints(wanted)
 
 
 def _constraints(wanted: Wanted) -> JsonObject:
@@ -232,10 +179,10 @@ def _constraints(wanted: Wanted) -> JsonObject:
 
 
 def needed(group: JsonObject) -> int:
-    """How many of its pods, or of its groups, start together, or none."""
+    """How many of its pods start together, or none."""
     spec = group["spec"]
     gang = spec.get("schedulingPolicy", {}).get("gang", {})
-    return int(spec.get("minMember") or gang.get("minCount") or gang.get("minGroupCount") or 1)
+    return int(spec.get("minMember") or gang.get("minCount") or 1)
 
 
 def path_of(key: GroupKey) -> str:

@@ -1,7 +1,7 @@
 """What must hold of gangs, judged from the server's store.
 
-G1: we begin no gang whose rest has no room: what stays bound of it below its minimum stays so because of others. So it
-is with trees of groups, and the parts that start together. In the end, what is missing is bound where it fits (I4).
+G1: we begin no gang whose rest has no room: what stays bound of it below its minimum stays so because of others.
+In the end, what is missing is bound where it fits (I4).
 G2: who waits for the others of a gang gives back what it holds within the stated time. G3: the pods of a gang are where
 its topology wants them.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.apiserver.storage import Change
 from scheduler.engine.binding_table import State
-from scheduler.model.pod_group import COMPOSITE, COSCHEDULING, GroupKey
+from scheduler.model.pod_group import COSCHEDULING, GroupKey
 from tests.storm.actors import RIVAL, cpu_of, ended, node_of, room_of
 from tests.storm.asked import Entry
 from tests.storm.devices import OF_A_NODE, claimed, given
@@ -38,7 +38,7 @@ _HOLDS = (State.GROUP_DECIDING, State.GROUP_GATHERING)
 
 @dataclass
 class _Begun:
-    """A gang, or a tree of them, of which some pods are bound, and never were enough."""
+    """A gang of which some pods are bound, and never were enough."""
 
     at: float
     excused: bool = False
@@ -81,36 +81,26 @@ class GangJudge:
             if pod["spec"].get("schedulerName") == RIVAL and lives and node_of(pod):
                 self.between = self._world.now
             return
-        if not lives or pod["metadata"].get("deletionTimestamp"):
-            for unit in self._units(key) & self._begun.keys():
-                self._begun[unit].excused = True  # a pod of it goes
+        if (not lives or pod["metadata"].get("deletionTimestamp")) and key in self._begun:
+            self._begun[key].excused = True  # a pod of it goes
         bound = self._bound.setdefault(key, set())
         if not lives:
             bound.discard(uid)
-            for unit in self._units(key):
-                if not any(self._bound.get(part) for part in self._gangs.parts(unit)):
-                    self._begun.pop(unit, None)
+            if not bound:
+                self._begun.pop(key, None)
         elif node_of(pod) and uid not in bound:
             bound.add(uid)
-            for unit in self._units(key):
-                if not self._lacks(unit):
-                    self._begun.pop(unit, None)
-                elif sum(len(self._bound.get(part, ())) for part in self._gangs.parts(unit)) == 1:
-                    self._begun[unit] = _Begun(self._world.now)
-
-    def _units(self, key: GroupKey) -> set[GroupKey]:
-        """What begins with a pod of a group: that, and the tree that it is a part of."""
-        return {key, self._gangs.root_of(key) or key}
+            if not self._lacks(key):
+                self._begun.pop(key, None)
+            elif len(bound) == 1:
+                self._begun[key] = _Begun(self._world.now)
 
     def _lacks(self, unit: GroupKey) -> str:
-        """What is missing for a gang to be complete, or for a tree to have enough complete ones; empty: nothing."""
+        """What is missing for a gang to be complete; empty: nothing."""
         group = self._gangs.group(unit)
         if group is None:
             return ""
-        if unit.api == COMPOSITE:
-            has = sum(bool(self._all_bound(child)) and not self._lacks(child) for child in self._gangs.children(unit))
-        else:
-            has = len(self._bound.get(unit, ()))
+        has = len(self._bound.get(unit, ()))
         return "" if has >= needed(group) else f"{has} of {needed(group)}"
 
     def accepted(self, entry: Entry) -> None:
@@ -120,8 +110,7 @@ class GangJudge:
         key = None if pod is None else gang_of(pod)
         if key is None or not self._gangs.topology(key):
             return
-        root = self._gangs.root_of(key) or key
-        for uid in sorted(self._all_bound(root) - {entry.uid}):
+        for uid in sorted(self._bound.get(key, set()) - {entry.uid}):
             bound_at, by, node = judge.binding_of(uid)
             heard = by == entry.user or world.now - bound_at > judge.news()
             if heard and self._zones[node] != self._zones[entry.node]:
@@ -190,38 +179,31 @@ class GangJudge:
         return self._gangs.group(unit) is not None and not self._lacks(unit)
 
     def units_that_wait(self) -> dict[GroupKey, list[JsonObject]]:
-        """Gangs, and trees of them, with their pods that wait."""
+        """Gangs with their pods that wait."""
         found: dict[GroupKey, list[JsonObject]] = {}
         for pod in self._world.server.objects("pods"):
             if (key := gang_of(pod)) is not None and not node_of(pod) and not ended(pod):
-                found.setdefault(self._gangs.root_of(key) or key, []).append(pod)
+                found.setdefault(key, []).append(pod)
         return found
 
     def _missing(self, unit: GroupKey, pods: list[JsonObject]) -> int:
-        """So many of its pods have to fit for some to be bound, or all of a tree to be sure; 0: it can't begin."""
-        groups = [self._gangs.group(one) for one in {unit, *self._gangs.parts(unit)}]
-        if any(group is None or group["metadata"].get("deletionTimestamp") for group in groups):
+        """So many of its pods have to fit for some to be bound; 0: it can't begin."""
+        group = self._gangs.group(unit)
+        if group is None or group["metadata"].get("deletionTimestamp"):
             return 0
         if any(pod["spec"].get("schedulingGates") or pod["metadata"].get("deletionTimestamp") for pod in pods):
             return 0
         claims = {f"{unit.namespace}/{name}" for pod in pods for name in claimed(pod)}
         if any(self._world.server.stored("resourceclaims", claim) is None for claim in claims):
             return 0
-        waiting = Counter(gang_of(pod) for pod in pods)
-        lacking = {
-            part: max(needed(group) - len(self._bound.get(part, ())), 0)
-            for part in self._gangs.parts(unit)
-            if (group := self._gangs.group(part)) is not None
-        }
-        if any(waiting[part] < lacks for part, lacks in lacking.items()):
-            return 0
-        return len(pods) if unit.api == COMPOSITE else max(lacking[unit], 1)
+        lacks = needed(group) - len(self._bound.get(unit, ()))
+        return 0 if len(pods) < lacks else max(lacks, 1)
 
     def _room(self, unit: GroupKey, pod: JsonObject, used: dict[str, tuple[int, int]]) -> int:
         """How many such pods fit into what is free, where its group has to be."""
         server = self._world.server
         taken: Counter[str] = Counter()
-        where = {node_of(one) for one in server.objects("pods") if one["metadata"]["uid"] in self._all_bound(unit)}
+        where = {node_of(one) for one in server.objects("pods") if one["metadata"]["uid"] in self._bound.get(unit, ())}
         together = bool(claimed(pod)) and claimed(pod)[0] != pod["metadata"]["name"]
         if claimed(pod):
             for claim in server.objects("resourceclaims"):
@@ -253,9 +235,6 @@ class GangJudge:
         found = [most for one, most in room.items() if one in allowed or (most and not allowed)]
         # The first pod takes its own best node, as in kube-scheduler, and all have to follow its claim.
         return (min if together else max)(found, default=0)
-
-    def _all_bound(self, unit: GroupKey) -> set[str]:
-        return {uid for part in self._gangs.parts(unit) for uid in self._bound.get(part, ())}
 
 
 class _Pods:

@@ -1,4 +1,4 @@
-"""Bugs put into groups of a further kind: by topology, in trees, with shared claims, and with room kept for them."""
+"""Bugs put into groups of a further kind: by topology, with shared claims, and with room kept for them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from unittest.mock import patch
 
 from scheduler.engine.pod_groups.reservations import Reservations
 from scheduler.framework.binding import Patch
-from scheduler.model.pod_group import COMPOSITE, GroupKey, PodGroup
+from scheduler.model.pod_group import PodGroup
 from scheduler.plugins.dynamic_resources import plugin, reservation
 from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
-from scheduler.state.group_trees import GroupTrees
 from scheduler.state.kept_room import KeptRoom
 from tests.storm.mutants import mutant, was
 from tests.storm.mutants_gangs import MUTANTS, named
@@ -33,27 +32,6 @@ def begins_elsewhere() -> Iterator[None]:
         return generate(self, group, (), cluster)
 
     with patch.object(TopologyPlacementGenerator, "placement_generate", forgetful):
-        yield
-
-
-@mutant("a part of a tree starts without the others")
-def starts_parts_alone() -> Iterator[None]:
-    def needed(self: PodGroup) -> int:
-        return 1 if self.min_count is None or self.key.api == COMPOSITE else self.min_count
-
-    with patch.object(PodGroup, "needed", property(needed)):
-        yield
-
-
-@mutant("a branch of a tree starts without the others")
-def starts_branches_alone() -> Iterator[None]:
-    root_of = was(GroupTrees, "root_of")
-
-    def near(self: GroupTrees, key: GroupKey) -> GroupKey | None:
-        parent = self.parent_of(key)
-        return root_of(self, key) if parent is None or key.api == COMPOSITE else parent
-
-    with patch.object(GroupTrees, "root_of", near):
         yield
 
 

@@ -23,7 +23,7 @@ DEVICES_SHARE = 0.3
 GANGS_SHARE = 0.3
 """Of the runs, in which pods start together or not at all."""
 GROUPS_SHARE = 0.3
-"""Of the runs, in which such pods are in one zone, share claims, are in trees, or have room kept for them."""
+"""Of the runs, in which such pods are in one zone, share claims, or have room kept for them."""
 MISTYPED_SHARE = 0.1
 """Of the runs, in which a proxy changes fields of answers."""
 STUCK_SHARE = 0.1

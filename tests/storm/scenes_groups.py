@@ -1,4 +1,4 @@
-"""Small worlds with topology, trees, claims that pods share, and room that is kept; `seeds` says what for."""
+"""Small worlds with topology, claims that pods share, and room that is kept; `seeds` says what for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler.model.pod_group import COSCHEDULING, NATIVE
 from tests.storm.casting import DEVICES, GANGS
-from tests.storm.casting_groups import PREFERENCES, ROOMS, TREES, ZONES
+from tests.storm.casting_groups import PREFERENCES, ROOMS, ZONES
 from tests.storm.happenings import Happening, at
 from tests.storm.plan import Plan
 from tests.storm.towns import scene
@@ -30,16 +30,6 @@ SCENES: dict[str, Plan] = {
         at(50.0, "want", namespace="green", name="w", cpu=500, zone="b", replicas=2),
         _gang(60.0, "z0", 4, 500, topology="zone", replicas=8),
         cast=(GANGS, ZONES),
-    ),
-    "tree too large": scene(
-        "tree too large",
-        *(_gang(120.0, f"t{i}", size, 1000, part_of="t", parts=2) for i, size in enumerate((4, 5))),
-        cast=(GANGS, TREES),
-    ),
-    "branch too large": scene(
-        "branch too large",
-        *(_gang(120.0, f"t{i}", size, 1000, part_of="t", parts=2, branch=f"b{i}") for i, size in enumerate((4, 5))),
-        cast=(GANGS, TREES),
     ),
     "one zone if possible": scene(
         "one zone if possible",

@@ -200,8 +200,6 @@ CAUGHT_BY: dict[str, int | str] = {
     "waits-for-the-others": "gang gives up",
     "goes-anywhere": "one zone",
     "begins-elsewhere": "one zone",
-    "starts-parts-alone": "tree too large",
-    "starts-branches-alone": "branch too large",
     "insists-on-preferences": "one zone if possible",
     "trusts-its-group": "shared claim",
     "waits-for-no-write": "refused while leaving",

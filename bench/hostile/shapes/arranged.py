@@ -1,47 +1,19 @@
-"""Gangs that a profile of their own arranges: in trees, by levels of topology, with room that is kept for them."""
+"""Gangs that a profile of their own arranges: by levels of topology, with room that is kept for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from bench.crowd import HOST, ZONE
-from bench.hostile.scenario import CROWD, Scenario, Write, gone, put
+from bench.hostile.scenario import CROWD, Scenario, Write, put
 from bench.hostile.shapes.gangs import group, member, wide_gang
 from bench.hostile.town import GANGS, TENANT, Object, pod
-
-_TREE = 5_000
-_WORKLOAD = {"workloadName": "w", "templateName": "t"}
-
-
-def _composite(name: str, needed: int) -> Object:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1alpha3",
-        "kind": "CompositePodGroup",
-        "metadata": {"name": name, "namespace": TENANT, "uid": f"uid-{name}"},
-        "spec": {
-            "schedulingPolicy": {"gang": {"minGroupCount": needed}},
-            "workloadRef": _WORKLOAD,
-        },
-    }
 
 
 def _arranged(name: str, of: str, cpu: str = "100m") -> Object:
     made = member(name, of, cpu)
     made["spec"]["schedulerName"] = GANGS
     return made
-
-
-def _tree() -> Iterator[Write]:
-    """50 groups of 100 pods each, one of which fits nowhere; their root is deleted and made again."""
-    for i in range(50):
-        made = group(f"part-{i}", 100)
-        made["spec"] |= {"parentCompositePodGroupName": "root", "workloadRef": _WORKLOAD}
-        yield put(made)
-    for i in range(_TREE):
-        yield put(_arranged(f"part-{i % 50}-{i}", f"part-{i % 50}", cpu="1000" if i == _TREE - 1 else "100m"), 0.2)
-    for _ in range(10):
-        yield put(_composite("root", 50), 300)
-        yield gone(_composite("root", 50), 300)
 
 
 def _by_host(annotation: bool) -> Iterator[Write]:
@@ -102,15 +74,6 @@ def _priority_flips(nodes: int) -> Iterator[Write]:
 
 
 SCENARIOS = [
-    Scenario(
-        "tree-comes-and-goes",
-        "CompositePodGroup",
-        "a tree of 50 groups of 100 pods that does not fit, whose root is deleted and made again ten times",
-        lambda nodes: _tree(),
-        20,
-        8.0,
-        bounds=CROWD,
-    ),
     Scenario(
         "gang-on-one-host",
         "PodGroup",

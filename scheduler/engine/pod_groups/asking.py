@@ -94,6 +94,11 @@ class GroupsAsked(Places):
         woken = self._being_woken.get(entry.key)
         return woken is not None and woken.entry is entry
 
+    @property
+    def wakes_groups(self) -> bool:
+        """Whether a large group is being woken."""
+        return bool(self._being_woken)
+
     def wake_some(self, now: float) -> None:
         """Ask the plugins about more pods of a group that is being woken.
 

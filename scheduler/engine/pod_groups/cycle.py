@@ -21,20 +21,17 @@ from scheduler.engine.pod_groups.asking import AT_ONCE
 from scheduler.engine.pod_groups.ending import Endings
 from scheduler.engine.pod_groups.entry import Ended, Entry
 from scheduler.engine.pod_groups.evicting import Evict, Evictions
-from scheduler.engine.pod_groups.further import FurtherOrders
 from scheduler.engine.pod_groups.min_resources import gap
 from scheduler.engine.pod_groups.placements import PODS_PER_STEP, Placements
 from scheduler.engine.pod_groups.reservations import Reservations
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, Search, unsatisfied
 from scheduler.engine.pod_groups.stand_ins import StandIns
-from scheduler.engine.pod_groups.tree_search import TreeSearch
 from scheduler.engine.pod_groups.trying import Assume, Tries
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.turns import FREE, NOMINATED_PER_STEP, ORDINARY, ROWS_PER_STEP, SHARE
-from scheduler.model.pod_group import COMPOSITE, GroupKey, PodGroup
+from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
-from scheduler.state.group_trees import MOST_GROUPS
 
 _RESULTS: dict[Ended | None, str] = {Ended.WITH_NODES: "scheduled", Ended.REJECTED: "unschedulable"}
 MANY_NODES = 1_000
@@ -71,7 +68,6 @@ class GroupCycles:
         evictions = Evictions(cluster, queue, attempts, outbox, budget, pick, evict)
         self._endings = Endings(cluster, queue, binding, outbox, nominator, evictions, self.reservations)
         self._placements = Placements(cluster, queue, attempts, binding, pick)
-        self._further = FurtherOrders(queue, attempts, budget.whole)
         self.attempt: GroupAttempt | None = None
         """The group that is being tried."""
         self._owed = 0
@@ -149,14 +145,12 @@ class GroupCycles:
         `once_more`: as of `Entry`.
         """
         group, groups = attempt.group, self._cluster.pod_groups
-        if once_more and (why := self._lacks(group, len(attempt.members))):
+        if once_more and (why := unsatisfied(group, groups.scheduled(group.key), len(attempt.members))):
             attempt.short = True
             attempt.fail_at_once(why)
             return
         waiting = [member.queued.pod for member in attempt.pods]
-        wrong = self._too_large(group) or disagreement(
-            group, waiting, groups.with_node_in(group.key), self._queue.frameworks
-        )
+        wrong = disagreement(group, waiting, groups.with_node_in(group.key), self._queue.frameworks)
         if wrong:
             attempt.break_off(wrong)
             return
@@ -166,9 +160,9 @@ class GroupCycles:
             if why := gap(group, groups.state(group.key), self._cluster):
                 attempt.fail_at_once(why)
                 return
-        self._prepare(attempt)
-        if attempt.ended is not None or attempt.search is not None or attempt.tree is not None:
-            return  # on each placement, or in each group of a tree, it is another number of pods
+        self._placements.begin(attempt)
+        if attempt.ended is not None or attempt.search is not None:
+            return  # on each placement it is another number of pods
         if why := unsatisfied(group, groups.scheduled(group.key), len(attempt.members)):
             attempt.fail_at_once(why)
 
@@ -176,27 +170,6 @@ class GroupCycles:
         """Whether there are many placements, or the labels of many nodes were read for them just now."""
         anew, self._labels = search.labels != self._labels, search.labels
         return (anew and self._cluster.nodes.count > MANY_NODES) or len(search.found) > AT_ONCE
-
-    def _prepare(self, attempt: GroupAttempt) -> None:
-        """Find where the group may be, or what its tree is."""
-        if attempt.group.key.api != COMPOSITE:
-            self._placements.begin(attempt)
-            return
-        framework, most = self._queue.frameworks[attempt.pods[0].queued.pod.scheduler_name], self._budget.slice
-        attempt.tree = TreeSearch(attempt, self._cluster, framework, self._binding, self._tries, self._pick, most)
-
-    def _lacks(self, group: PodGroup, waiting: int) -> str:
-        """Why a group is not tried, if it has too few pods; empty: it has enough."""
-        groups = self._cluster.pod_groups
-        if group.key.api != COMPOSITE:
-            return unsatisfied(group, groups.scheduled(group.key), waiting)
-        return "" if groups.trees.ready(group.key) else "too few of its groups have enough pods"
-
-    def _too_large(self, group: PodGroup) -> str:
-        """What is wrong if a tree has too many groups; empty: nothing."""
-        if group.key.api != COMPOSITE or not self._cluster.pod_groups.trees.too_large(group.key):
-            return ""
-        return f"its tree has more than {MOST_GROUPS:,} groups, which is not supported"
 
     # -- what happens meanwhile --------------------------------------------------------------------------------------
 
@@ -260,7 +233,7 @@ class GroupCycles:
                 return
         used = self._tries.charged(attempt, now, self._slice(attempt, now, answer))
         self._owed = SHARE * used
-        if attempt.decided and not self._further.another(attempt):
+        if attempt.decided:
             self._end(attempt, now)
 
     def _profile_gone(self, attempt: GroupAttempt) -> str:
@@ -298,12 +271,6 @@ class GroupCycles:
             attempt.fail("")
             attempt.search = None
             return ORDINARY
-        tree = attempt.tree
-        while tree is not None and left > 0 and attempt.ended is None and attempt.asking is None and attempt.next >= 0:
-            left -= tree.go_on(left, now, answer)
-            answer = None
-        if tree is not None:
-            return most - left
         within = self._placements.within(attempt)
         while left > 0 and not attempt.decided and (attempt.searching or attempt.next < len(pods)):
             if attempt.search is not None and attempt.searching:
@@ -340,12 +307,9 @@ class GroupCycles:
         if attempt.holding:
             return False
         attempt.again = False
-        if attempt.further is not None:
-            self._further.begin(attempt, attempt.further)
-        else:
-            attempt.from_start()
-            if attempt.members:
-                self._prepare(attempt)
+        attempt.from_start()
+        if attempt.members:
+            self._placements.begin(attempt)
         if attempt.decided:
             self._end(attempt, now)
         return not attempt.decided

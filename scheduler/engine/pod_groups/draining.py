@@ -66,7 +66,6 @@ class Draining(Planning[Drained | str]):
         why, assigned = yield from walk.run()
         if why:
             return "there is too little room even if all pods end that may"
-        assigned = walk.starting(assigned)
         first, last, gone = 0, len(ends) - 1, len(leaving)
         while first < last:
             middle = (first + last) // 2
@@ -75,7 +74,7 @@ class Draining(Planning[Drained | str]):
             if why:
                 first = middle + 1
             else:
-                last, assigned = middle, walk.starting(found)
+                last, assigned = middle, found
         rows = {row for _, row in assigned}
         end = leaving[ends[last] - 1][0]
         waited_for: set[str] = set()
@@ -120,7 +119,7 @@ class Draining(Planning[Drained | str]):
 
     def _ends(self, pod: Pod) -> bool:
         """Whether a pod ends without being removed."""
-        mine = pod.scheduling_group is not None and self._cluster.pod_groups.waits_with(pod) == self._attempt.entry.key
+        mine = pod.scheduling_group is not None and self._cluster.pod_groups.of(pod) == self._attempt.entry.key
         return (pod.lasts is not None or pod.terminating) and not mine
 
     def _end(self, pod: Pod) -> tuple[float, float]:

@@ -3,8 +3,6 @@
 Mirrors kube-scheduler `schedule_one_podgroup.go` (submitPodGroupAlgorithmResult), some pods at a time.
 """
 
-from itertools import islice
-
 from scheduler.engine import story_writer
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event, State
@@ -13,7 +11,6 @@ from scheduler.engine.instructions import (
     UNSCHEDULABLE,
     Misbehaved,
     PostFilterWrite,
-    RecordEvent,
     SetGroupCondition,
 )
 from scheduler.engine.nominator import Nominator
@@ -26,14 +23,11 @@ from scheduler.engine.pod_groups.planning import PlanAnswer
 from scheduler.engine.pod_groups.preemption import failed_group
 from scheduler.engine.pod_groups.reservations import Reservations
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied, verdict
-from scheduler.engine.pod_groups.tree_search import TreeSearch
 from scheduler.engine.queue import Queue
 from scheduler.framework.events import ANY
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COMPOSITE
 from scheduler.state.cluster import Cluster
-from scheduler.state.group_trees import MOST_GROUPS
 
 _LARGE = 256
 """What follows from the attempt of a group with more pods begins in the next turn."""
@@ -120,9 +114,7 @@ class Endings:
             attempt.said = True
             if attempt.ended is Ended.REJECTED and back and attempt.plan is not None:
                 self._post_filter(attempt, back[0].queued.pod, attempt.plan)
-            if back and attempt.tree is not None:
-                self._say_of_tree(attempt, attempt.tree)
-            elif back:
+            if back:
                 reason = UNSCHEDULABLE if attempt.ended is Ended.REJECTED else SCHEDULER_ERROR
                 self._say(attempt, "False", reason, attempt.message)
         for member in back[attempt.told : attempt.told + _AT_ONCE]:
@@ -152,13 +144,7 @@ class Endings:
                 return False
             self._reservations.started(attempt.entry.key, now)
             attempt.said = True
-            note = attempt.found_further
-            if attempt.tree is not None:
-                self._say_of_tree(attempt, attempt.tree)
-            else:
-                self._say(attempt, "True", "Scheduled", note)
-            if note and pods:
-                self._outbox.add(RecordEvent(pods[0].queued.pod, "Normal", "FurtherOrder", note))
+            self._say(attempt, "True", "Scheduled", "")
         if attempt.next < len(pods):
             for member in pods[attempt.next : attempt.next + _AT_ONCE]:
                 attempt.next += 1
@@ -180,12 +166,9 @@ class Endings:
     def _has_too_few(self, attempt: GroupAttempt) -> bool:
         """Whether pods have gone since the attempt was decided, or more are asked for, so that the others would wait in
         vain."""
-        groups, tree = self._cluster.pod_groups, attempt.tree
-        starting = [attempt.group] if tree is None else [leaf.group for leaf in tree.starting]
-        return not attempt.members or any(
-            (group := groups.get(one.key)) is None or unsatisfied(group, groups.scheduled(group.key), 0)
-            for one in starting
-        )
+        groups = self._cluster.pod_groups
+        group = groups.get(attempt.group.key)
+        return not attempt.members or group is None or bool(unsatisfied(group, groups.scheduled(group.key), 0))
 
     def _failed(self, member: Member, reason: str, message: str, nominated: str | None, now: float) -> None:
         queued = member.queued
@@ -210,20 +193,7 @@ class Endings:
         self._queue.group_tried(attempt.entry, queued, attempt.ended, now, _FAILED, missed=attempt.missed)
         return True
 
-    def _say_of_tree(self, attempt: GroupAttempt, tree: TreeSearch) -> None:
-        """Only pod groups have conditions, as in kube-scheduler."""
-        pod = next(iter(attempt.members.values())).queued.pod
-        for group, status, reason, message in tree.conditions(attempt.plan or Plan()):
-            if group.uid:
-                self._outbox.add(SetGroupCondition(pod, group, status, reason, message))
-
     def _say(self, attempt: GroupAttempt, status: str, reason: str, message: str) -> None:
-        if attempt.group.key.api == COMPOSITE:
-            groups = self._cluster.pod_groups
-            leaves = islice(groups.trees.below(attempt.group.key), MOST_GROUPS)
-            of = [group for key in leaves if (group := groups.get(key)) is not None]
-        else:
-            of = [attempt.group] if attempt.group.uid else []
-        for group in of:
+        if attempt.group.uid:
             pod = next(iter(attempt.members.values())).queued.pod
-            self._outbox.add(SetGroupCondition(pod, group, status, reason, message))
+            self._outbox.add(SetGroupCondition(pod, attempt.group, status, reason, message))

@@ -13,7 +13,7 @@ from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.queue import Queue
 from scheduler.engine.turns import FREE
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COMPOSITE, PodGroup
+from scheduler.model.pod_group import PodGroup
 from scheduler.plugins.default_preemption.budgets import Budgets
 from scheduler.state.cluster import Cluster
 
@@ -64,8 +64,7 @@ class Evictions:
             return False
         pod, measured = attempt.pods[0].queued.pod, self._attempts.record.clock is not None
         if plan.victims and not attempt.evicted and measured:
-            kind = "compositepodgroup" if attempt.group.key.api == COMPOSITE else "podgroup"
-            self._outbox.add(VictimsChosen(pod, kind, len(plan.victims), plan.groups, plan.violations))
+            self._outbox.add(VictimsChosen(pod, "podgroup", len(plan.victims), plan.groups, plan.violations))
         some = tuple(plan.victims[attempt.evicted : attempt.evicted + _AT_ONCE])
         attempt.evicted += len(some)
         if some:

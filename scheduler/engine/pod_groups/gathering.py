@@ -6,8 +6,7 @@ PreBind, since the write of one pod's claim may fail, too.
 
 from collections import deque
 
-from scheduler.engine.pod_groups.tree_count import TreeCount
-from scheduler.model.pod_group import COMPOSITE, GroupKey
+from scheduler.model.pod_group import GroupKey
 from scheduler.state.pod_groups import PodGroups
 
 USUAL = 300.0
@@ -26,17 +25,13 @@ class Gathering:
         self._groups = groups
         self._waiting: dict[GroupKey, dict[str, None]] = {}
         self._let_go: dict[GroupKey, set[str]] = {}
-        self._trees: dict[GroupKey, TreeCount] = {}
-        """Root of a tree → what of it could be bound."""
-        self._roots: dict[str, GroupKey] = {}
-        """UIDs of these pods → the root."""
         self.released: deque[str] = deque()
         """UIDs of pods that may be bound, and wait for their turn."""
 
     def entries(self) -> int:
         """How much is kept here, for tests of what a tenant can make grow."""
         kept = sum(map(len, self._waiting.values())) + sum(map(len, self._let_go.values()))
-        return kept + len(self.released) + 2 * len(self._roots)
+        return kept + len(self.released)
 
     def seconds(self, key: GroupKey) -> float:
         """How long a pod of this group waits at most."""
@@ -47,12 +42,10 @@ class Gathering:
 
     def has_let_go(self, key: GroupKey, uid: str) -> bool:
         """Whether a pod may be bound, though it still waits for its turn."""
-        return uid in self._let_go.get(self._roots.get(uid, key), ())
+        return uid in self._let_go.get(key, ())
 
     def arrives(self, key: GroupKey, uid: str) -> bool:
         """A pod could be bound; whether it may be at once. Otherwise it waits."""
-        if key.api == COMPOSITE:
-            return self._arrives_in_tree(key, uid)
         if key not in self._waiting and self._enough(key, 1):
             self._let_go.setdefault(key, set()).add(uid)
             return True
@@ -60,18 +53,8 @@ class Gathering:
         self.look(key)
         return False
 
-    def group_changed(self, key: GroupKey) -> None:
-        """A group's object was added or updated, or that of a group below it was deleted."""
-        self._doubt(key)
-        self.look(key)
-
     def look(self, key: GroupKey) -> None:
         """Something about the group has changed: if there are enough now, all that wait are let go."""
-        if self._groups.trees.wanted:
-            root = self._groups.trees.root_of(key)
-            tree = None if root is None else self._trees.get(root)
-            if root is not None and tree is not None:
-                self._look_at_tree(root, tree)
         waiting = self._waiting.get(key)
         if waiting and self._enough(key, len(waiting)):
             del self._waiting[key]
@@ -80,7 +63,6 @@ class Gathering:
 
     def leaves(self, key: GroupKey, uid: str) -> None:
         """A pod is bound, as the API shows, or gives back what it holds, or is gone."""
-        key = self._key_of(key, uid)
         waiting, gone = self._waiting.get(key), self._let_go.get(key)
         if waiting is not None:
             waiting.pop(uid, None)
@@ -90,49 +72,6 @@ class Gathering:
             gone.discard(uid)
             if not gone:
                 del self._let_go[key]
-
-    def _arrives_in_tree(self, root: GroupKey, uid: str) -> bool:
-        """A pod of a tree could be bound; whether it may be at once."""
-        tree = self._trees.setdefault(root, TreeCount(self._groups))
-        self._roots[uid] = root
-        more = tree.add(uid) or len(tree.pods) == 1
-        if tree.in_doubt or (more and not tree.enough):
-            tree.look(root)
-        if tree.enough and root not in self._waiting:
-            self._let_go.setdefault(root, set()).add(uid)
-            return True
-        self._waiting.setdefault(root, {})[uid] = None
-        self._release(root, tree)
-        return False
-
-    def _look_at_tree(self, root: GroupKey, tree: TreeCount) -> None:
-        if root in self._waiting:
-            tree.look(root)
-            self._release(root, tree)
-
-    def _doubt(self, key: GroupKey) -> None:
-        """There may be too few of a group's tree by now: it is looked at again before another pod of it is bound."""
-        tree = self._trees.get(self._groups.trees.root_of(key) or key) if self._trees else None
-        if tree is not None:
-            tree.in_doubt = True
-
-    def _release(self, root: GroupKey, tree: TreeCount) -> None:
-        if tree.enough:
-            waiting = self._waiting.pop(root)
-            self._let_go.setdefault(root, set()).update(waiting)
-            self.released.extend(waiting)
-
-    def _key_of(self, key: GroupKey, uid: str) -> GroupKey:
-        """With which group a pod waits: with the root of its tree, whatever has become of that."""
-        root = self._roots.pop(uid, None)
-        if root is None:
-            self._doubt(key)  # it was bound, and is gone
-            return key
-        tree = self._trees[root]
-        tree.drop(uid)
-        if not tree.pods:
-            del self._trees[root]
-        return root
 
     def waiting(self, key: GroupKey) -> list[str]:
         """The UIDs of the pods of a group that wait."""

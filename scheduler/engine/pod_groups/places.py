@@ -5,62 +5,34 @@ All waiting pods of a group are in one place (`scheduler.engine.pod_groups.movin
 """
 
 from collections.abc import Iterable
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from scheduler.engine.places import FLUSH_AFTER, Cause
 from scheduler.engine.pod_groups.entry import Ended, Entry, in_order
 from scheduler.engine.pod_groups.moving import GroupsMoved
 from scheduler.engine.queued import Place, QueuedPod
-from scheduler.engine.turns import FREE
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COMPOSITE, COSCHEDULING, GroupKey, PodGroup
+from scheduler.model.pod_group import GroupKey, PodGroup
 
 _POD_CAME = Cause("UnscheduledPodAdd")
 _GROUP_ADDED, _GROUP_UPDATED, _GROUP_GONE = Cause("PodGroupAdd"), Cause("PodGroupUpdate"), Cause("PodGroupDelete")
-REGROUPED_AT_ONCE = 64
-"""How many pods move from one group's entry to another's in one turn."""
-_REGROUPED = 25
-"""Steps of each pod that moves to another entry."""
-
-
-class _Regrouping(NamedTuple):
-    """Pods whose tree has changed. Until all of them have moved, the tree is not tried."""
-
-    cause: Cause
-    left: dict[str, None]
-    """UIDs of the pods that are still to be looked at."""
 
 
 class GroupedPlaces(GroupsMoved):
     """Places in which the pods of a group stay together."""
 
-    def __init__(self, *args: Any) -> None:
-        """The arguments are those of `Places`."""
-        super().__init__(*args)
-        self._regrouping: dict[GroupKey, _Regrouping] = {}
-        """By the root of the tree, or the group that was its root."""
-        self._regrouped_last = False
-        """Whether the last turn of `wake_some` was for such a tree, and not for a group that is being woken."""
-
-    def entries(self) -> int:
-        """How much is kept here, and the pods that are still to move."""
-        return super().entries() + sum(1 + len(moving.left) for moving in self._regrouping.values())
-
     def group_of(self, pod: Pod) -> GroupKey | None:
-        """The group with which a pod is scheduled, or the root of its tree; None: it is scheduled by itself."""
-        key = None if pod.scheduling_group is None else self.cluster.pod_groups.of(pod)
-        return None if key is None else self.cluster.pod_groups.trees.entry_of(key)
+        """The group with which a pod is scheduled; None: it is scheduled by itself."""
+        return None if pod.scheduling_group is None else self.cluster.pod_groups.of(pod)
 
     # -- pods come and go --------------------------------------------------------------------------------------------
 
-    def _join(self, queued: QueuedPod, key: GroupKey, now: float, cause: Cause, since: float | None = None) -> None:
-        """A pod comes, or comes back, to the other waiting pods of its group. `since`: when it had its turn in the
-        order of the queue, if it was in another group's entry."""
+    def _join(self, queued: QueuedPod, key: GroupKey, now: float, cause: Cause) -> None:
+        """A pod comes, or comes back, to the other waiting pods of its group."""
         entry = self._entries.get(key)
         longer = False
         if entry is None:
-            entry = self._entries[key] = Entry(key, now if since is None else since)
+            entry = self._entries[key] = Entry(key, now)
             entry.attempts, entry.returned_at = queued.attempts, queued.returned_at
             entry.errors, entry.rejections = queued.errors, queued.rejections
         elif queued.errors:
@@ -107,88 +79,16 @@ class GroupedPlaces(GroupsMoved):
     def group_put(self, before: PodGroup | None, group: PodGroup, now: float) -> None:
         """A group's object was added or updated."""
         cause = _GROUP_ADDED if before is None else _GROUP_UPDATED
-        if before is None or before.parent != group.parent:
-            self._regroup(group.key, now, cause)
         self.group_changed(group.key, now, cause, helps=before is None or _asks(before) != _asks(group))
 
     def group_gone(self, group: PodGroup, now: float) -> None:
         """A group's object was deleted: its pods wait until there is one again."""
-        self._regroup(group.key, now, _GROUP_GONE)
         self.group_changed(group.key, now, _GROUP_GONE)
-        if group.parent is not None:
-            self.group_changed(GroupKey(group.namespace, group.parent, COMPOSITE), now, _GROUP_GONE)
-
-    def _regroup(self, key: GroupKey, now: float, cause: Cause) -> None:
-        """The pods of a tree, or of what was one, wait with those that are in the same tree now."""
-        groups = self.cluster.pod_groups
-        if not groups.trees.wanted or key.api == COSCHEDULING:
-            return
-        states = [state for leaf in groups.trees.below(key) if (state := groups.state(leaf)) is not None]
-        pods = [uid for state in states for uid in state.unscheduled]
-        self._begin_regrouping(groups.trees.root_of(key) or key, pods, now, cause)
-
-    def _begin_regrouping(self, key: GroupKey, pods: list[str], now: float, cause: Cause) -> None:
-        """Have these pods wait where they belong: few of them now, many in the next turns."""
-        if len(pods) <= REGROUPED_AT_ONCE:
-            self._regroup_now(key, pods, now, cause)
-        else:
-            self._regrouping.setdefault(key, _Regrouping(cause, {})).left.update(dict.fromkeys(pods))
-
-    def _regroup_now(self, key: GroupKey, pods: Iterable[str], now: float, cause: Cause) -> None:
-        moved = 0
-        for queued in map(self._pods.get, pods):
-            there = None if queued is None else self.group_of(queued.pod)
-            if queued is None or queued.entry is None or there is None or there == queued.entry.key:
-                continue
-            since = queued.entry.queued_at
-            self._leave(queued)
-            self._join(queued, there, now, cause, since)
-            moved += 1
-        self.turns.account(key.namespace, FREE + _REGROUPED * moved, now)
-
-    def _regroup_some(self, now: float) -> None:
-        """Go on with one tree; the others have their turns before it has another one."""
-        key = next(iter(self._regrouping))
-        moving = self._regrouping[key] = self._regrouping.pop(key)
-        some = list(islice(moving.left, REGROUPED_AT_ONCE))
-        for uid in some:
-            del moving.left[uid]
-        self._regroup_now(key, some, now, moving.cause)
-        if moving.left:
-            return
-        del self._regrouping[key]
-        entry = self._entries.get(key)
-        if entry is not None:
-            self._settle(entry, now, moving.cause)
-        self._come_up_again()
-
-    @property
-    def wakes_groups(self) -> bool:
-        """Whether a large group is being woken, or the pods of a large tree move to where they belong."""
-        return bool(self._being_woken or self._regrouping)
-
-    def wake_some(self, now: float) -> None:
-        """Do some of the work of `wakes_groups`: trees and woken groups take turns."""
-        self._regrouped_last = bool(self._regrouping) and not (self._regrouped_last and self._being_woken)
-        if self._regrouped_last:
-            self._regroup_some(now)
-        else:
-            super().wake_some(now)
-
-    def _being_asked(self, entry: Entry) -> bool:
-        """Whether plugins are still to be asked about its pods, or pods of its tree are still to move."""
-        return self._being_regrouped(entry) or super()._being_asked(entry)
-
-    def _being_regrouped(self, entry: Entry) -> bool:
-        """Whether pods are still to come to an entry, or to go from it."""
-        moving, trees = self._regrouping, self.cluster.pod_groups.trees
-        return bool(moving) and (entry.key in moving or trees.entry_of(entry.key) in moving)
 
     def group_changed(self, key: GroupKey, now: float, cause: Cause | None = None, *, helps: bool = False) -> None:
         """The group's object or the number of its pods has changed. `helps`: so that it may fit now."""
         cause = _POD_CAME if cause is None else cause
-        trees = self.cluster.pod_groups.trees
-        entry = self._entries.get((trees.root_of(key) or key) if trees.wanted else key)
+        entry = self._entries.get(key)
         if entry is None or entry.trying:
             return
         waiting = next(iter(entry.held_by_group), None)
@@ -208,11 +108,11 @@ class GroupedPlaces(GroupsMoved):
     # -- attempts ----------------------------------------------------------------------------------------------------
 
     def _begin(self, entry: Entry, event: int) -> bool:
-        """Try a group: its pods leave the queue. False: another one is being tried, or not all of its pods are here.
+        """Try a group: its pods leave the queue. False: another one is being tried.
 
         `event`: the number of the last event before that.
         """
-        if self.group_under_way or self._being_regrouped(entry):
+        if self.group_under_way:
             self._put_off(entry)
             return False
         pods = entry.pods
@@ -230,7 +130,7 @@ class GroupedPlaces(GroupsMoved):
         return True
 
     def _put_off(self, entry: Entry) -> None:
-        """Have a group wait until another one was tried, or until its pods are here."""
+        """Have a group wait until another one was tried."""
         self._shift(entry, Place.GATED)
         entry.leader = None
         self._put_off_groups.append(entry)
@@ -253,18 +153,9 @@ class GroupedPlaces(GroupsMoved):
         entry.trying = ()
         self.group_under_way = False
         self._come_up_again()
-        elsewhere = []
-        waits_elsewhere: dict[GroupKey | None, bool] = {}
         for queued in back:
             queued.flushed = False
             self._add(entry, queued)
-            of = queued.pod.scheduling_group
-            if of not in waits_elsewhere:
-                waits_elsewhere[of] = self.group_of(queued.pod) not in (None, entry.key)
-            if waits_elsewhere[of]:
-                elsewhere.append(queued.pod.uid)
-        if elsewhere:
-            self._begin_regrouping(entry.key, elsewhere, now, cause)
         if not entry.pods:
             self._entries.pop(entry.key, None)
             return

@@ -9,7 +9,6 @@ from scheduler.engine.instructions import AskExtenders
 from scheduler.engine.pod_groups.consulting import Consulting
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.pod_groups.stand_ins import StandIns
-from scheduler.engine.pod_groups.tree_trial import TreeTrial
 from scheduler.engine.pod_groups.trial import Trial
 from scheduler.framework.extenders import NodesAnswer, VictimsAnswer
 from scheduler.framework.runtime import Framework
@@ -122,15 +121,13 @@ class Planning(ABC, Generic[Found]):
         if answer is not None and self._consulting is not None:
             self._consulting.answered(*answer)
 
-    def _walk(self, thought: Cluster, *, once: bool) -> tuple[Trial | TreeTrial, Framework]:
+    def _walk(self, thought: Cluster, *, once: bool) -> tuple[Trial, Framework]:
         """What tries the group in a copy, and the plugins that it asks. `once`: as `Consulting` takes it."""
         framework = self._framework.apart()
         if self._extenders is not None:
             profile = self._pods[0].scheduler_name
             self._consulting = Consulting(self._extenders, thought, profile, framework, once=once)
-        trial = Trial(self._attempt, self._cluster, thought, framework, self._pick, self._consulting)
-        tree = self._attempt.tree
-        return trial if tree is None else TreeTrial(tree.root, trial), framework
+        return Trial(self._attempt, self._cluster, thought, framework, self._pick, self._consulting), framework
 
     def go_on(self, most: int) -> Found | None:
         """Take some more steps, not many more than `most`. None: the plan is not ready."""

@@ -114,7 +114,7 @@ class GroupPreemption(Planning[Plan]):
             for there in left_out.values():
                 for pod in there:
                     kinds.setdefault(pod.shape, pod)
-            sparing = Sparing(thought, framework.filters, assigned, kinds.values(), walk.seen_until)
+            sparing = Sparing(thought, framework.filters, assigned, kinds.values())
             going = yield from sparing.going(victims, self._budgets, cluster)
             going.sort(key=lambda victim: victim.importance)
             changed = cluster.nodes.log.since(version)

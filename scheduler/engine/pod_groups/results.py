@@ -6,9 +6,8 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, subm
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterator
-from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
@@ -26,7 +25,6 @@ from scheduler.model.pod_group import PodGroup
 if TYPE_CHECKING:
     from scheduler.engine.pod_groups.draining import Drained, Draining
     from scheduler.engine.pod_groups.preemption import GroupPreemption
-    from scheduler.engine.pod_groups.tree_search import TreeSearch
     from scheduler.state.cluster import Cluster
     from scheduler.state.kept_room import KeptRoom
 
@@ -155,32 +153,6 @@ class Search(Struct, eq=False):
         return more
 
 
-class Takes(Enum):
-    """Which of the nodes that take it a pod takes, when orders are tried beside kube-scheduler's."""
-
-    BEST = "that of the best score"
-    FULLEST = "the fullest one"
-    ROOMIEST = "the one that takes most pods like it: what the others share with it is there, too"
-    DRAWN = "one that is drawn by lot"
-
-
-class Further(Struct, eq=False):
-    """Orders that are tried after kube-scheduler's own has failed."""
-
-    first: dict[str, Member]
-    """What came of the pods in its order."""
-    reasons: list[str]
-    most: int
-    order: tuple[str, ...] = ()
-    """The UIDs, as they are tried now."""
-    takes: Takes = Takes.BEST
-    tried: int = 0
-    seen: set[Any] = field(default_factory=set)
-    """The orders that were tried, by kinds of pods, and which nodes they took."""
-    over: bool = False
-    """No other order is tried any more."""
-
-
 class GroupAttempt(Struct, eq=False):
     """The attempt to schedule a group, as far as it has come."""
 
@@ -244,16 +216,8 @@ class GroupAttempt(Struct, eq=False):
     """The message for pods that were not tried."""
     enough: bool = False
     """The attempt failed only because no pod has found a node: enough pods of the group run already."""
-    further: Further | None = None
-    """Other orders of the pods, if kube-scheduler's has failed."""
     search: Search | None = None
     """The placements, if the group is tried on one after the other."""
-    tree: "TreeSearch | None" = None
-    """The tree, for a group of groups."""
-    of_tree: bool = False
-    """Whether this is the part of a tree's attempt in which the pods of one group are tried."""
-    retried: bool = False
-    """Whether the pods were tried before, on other nodes."""
     only_places: bool | None = None
     """Whether a pod that stands in for one of the group (`StandIns`) matters to the others by the place that it takes
     only. None: not known yet."""
@@ -270,10 +234,6 @@ class GroupAttempt(Struct, eq=False):
             pods = list(self.members.values())
             self._listed = self.members, len(pods), pods
         return pods
-
-    def part(self, group: PodGroup, members: dict[str, Member], *, retried: bool) -> "GroupAttempt":
-        """The part of a tree's attempt in which the pods of one of its groups are tried."""
-        return GroupAttempt(self.entry, group, members, of_tree=True, retried=retried)
 
     def leave_out(self, uids: Collection[str]) -> None:
         """These pods are no part of the attempt any more, which is over for them."""
@@ -297,13 +257,6 @@ class GroupAttempt(Struct, eq=False):
         self.next, self.untried = 0, ""
         for member in self.members.values():
             member.forget()
-
-    @property
-    def found_further(self) -> str:
-        """The message for a group that fits in another order only; empty if it fits in kube-scheduler's."""
-        if self.further is None:
-            return ""
-        return f"kube-scheduler's order of the pods does not fit: order {self.further.tried} (furtherOrders) does"
 
     @property
     def decided(self) -> bool:
@@ -342,8 +295,6 @@ def unsatisfied(group: PodGroup, scheduled: int, remaining: int) -> str:
 def verdict(attempt: GroupAttempt, member: Member) -> tuple[str, str, str | None]:
     """(reason, message, nomination) for a pod of a group that failed, or that found no node itself."""
     plan = attempt.plan or Plan()
-    if attempt.tree is not None and attempt.tree.knows:
-        return attempt.tree.verdict(member, plan)
     if attempt.ended in (Ended.BROKEN, Ended.TOO_COSTLY):
         own = member.reason == SCHEDULER_ERROR
         return SCHEDULER_ERROR, member.message if own else attempt.message, ""

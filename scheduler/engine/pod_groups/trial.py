@@ -39,9 +39,6 @@ Assigned = list[tuple[Pod, int]]
 class Trial:
     """Tries one group."""
 
-    seen_until: Sequence[int] = ()
-    """For a tree, until when each pod was seen on its node (`TreeTrial`); empty: all of them stay."""
-
     def __init__(
         self,
         attempt: GroupAttempt,
@@ -56,11 +53,11 @@ class Trial:
         `pick`: which of several equally good nodes or placements is taken. `consulting`: extenders are asked, too.
         """
         self._consulting = consulting
-        self.attempt = attempt
-        self.live = live
-        self.cluster = cluster
-        self.framework = framework
-        self.pick = pick
+        self._attempt = attempt
+        self._live = live
+        self._cluster = cluster
+        self._framework = framework
+        self._pick = pick
         self._running = running(attempt, live)
         self._scheduled = live.pod_groups.scheduled(attempt.entry.key)
         self._rotation = Rotation()
@@ -75,10 +72,10 @@ class Trial:
 
         Afterwards, the cluster is as it was. Raises PluginError.
         """
-        plugins = self.framework.placements
+        plugins = self._framework.placements
         if not plugins.wanted:
             return (yield from self._on(None))
-        cluster, group = self.cluster, self.attempt.group
+        cluster, group = self._cluster, self._attempt.group
         placements = yield from asking(cluster, lambda: plugins.generate(group, self._running, cluster))
         if not placements:
             return "no feasible placements found", []
@@ -103,17 +100,13 @@ class Trial:
         fitting = [one for one in fitting if _parts_of(one[0], one[1]) == fewest]
         totals = plugins.totals([scores for _, _, scores in fitting])
         best = [i for i, total in enumerate(totals) if total == max(totals)]
-        return "", fitting[best[self.pick(str(self.attempt.entry.key), len(best))]][1]
-
-    def starting(self, assigned: Assigned) -> Assigned:
-        """The pods that would start, of the ones for which `run` has found a node."""
-        return assigned
+        return "", fitting[best[self._pick(str(self._attempt.entry.key), len(best))]][1]
 
     def _on(self, placement: Placement | None) -> Steps[tuple[str, Assigned]]:
         """Do what `run` does on the nodes of one placement; None: on all nodes."""
-        trial = GroupAttempt(self.attempt.entry, self.attempt.group, {})
-        pods = [member.queued.pod for member in self.attempt.pods]
-        trial.members = {member.queued.pod.uid: Member(member.queued) for member in self.attempt.pods}
+        trial = GroupAttempt(self._attempt.entry, self._attempt.group, {})
+        pods = [member.queued.pod for member in self._attempt.pods]
+        trial.members = {member.queued.pod.uid: Member(member.queued) for member in self._attempt.pods}
         assigned: Assigned = []
         left = len(pods)
         why = unsatisfied(trial.group, self._scheduled, left)
@@ -122,15 +115,15 @@ class Trial:
         else:
             if placement is not None and placement.domains:
                 pods.sort(key=rank)
-                yield ORDINARY + self.cluster.nodes.rows // ROWS_PER_STEP + len(placement.domains)
+                yield ORDINARY + self._cluster.nodes.rows // ROWS_PER_STEP + len(placement.domains)
             ahead = [*self._parts(placement, pods), None if placement is None else placement.rows]
-            within = self.only(ahead[0])
+            within = self._only(ahead[0])
             for pod in pods:
-                row = yield from self.node_for(pod, within)
+                row = yield from self._node_for(pod, within)
                 while row is None and len(ahead) > 1:
                     del ahead[0]
-                    within = self.only(ahead[0])
-                    row = yield from self.node_for(pod, within)
+                    within = self._only(ahead[0])
+                    row = yield from self._node_for(pod, within)
                 left -= 1
                 if row is not None:
                     assigned.append((pod, row))
@@ -142,7 +135,7 @@ class Trial:
                 if not assigned:
                     trial.fail("", early=True)
         for i, (pod, _) in enumerate(reversed(assigned)):
-            self.forget(pod)
+            self._forget(pod)
             if i % 100 == 0:
                 yield MOVED * 100
         if trial.ended is not Ended.REJECTED:
@@ -153,17 +146,17 @@ class Trial:
         """The domains of a placement that prefers some, in the order in which they are filled."""
         if placement is None or not placement.domains:
             return []
-        room = room_of_all([placement], pods, self.framework, self.cluster)
-        here = {self.cluster.nodes.live_row(one.node) for one in self._running}
+        room = room_of_all([placement], pods, self._framework, self._cluster)
+        here = {self._cluster.nodes.live_row(one.node) for one in self._running}
         return fill_order(placement, None if room is None else room.most, len(pods), here)[0]
 
-    def only(self, only: Rows | None) -> Bools | None:
+    def _only(self, only: Rows | None) -> Bools | None:
         """bool[rows]: these, without those whose room is kept for another group; None: all."""
-        nodes = self.cluster.nodes
-        first, group = self.attempt.pods[0].queued.pod, self.attempt.entry.key
+        nodes = self._cluster.nodes
+        first, group = self._attempt.pods[0].queued.pod, self._attempt.entry.key
         kept = [
             room.rows
-            for room in self.cluster.kept_room.by_profile.values()
+            for room in self._cluster.kept_room.by_profile.values()
             if room.group != group and room.priority >= first.priority
         ]
         if not kept and (only is None or len(only) == nodes.count):
@@ -177,14 +170,14 @@ class Trial:
             mask[rows] = False
         return mask
 
-    def node_for(self, pod: Pod, within: Bools | None) -> Steps[int | None]:
+    def _node_for(self, pod: Pod, within: Bools | None) -> Steps[int | None]:
         """The row that a pod takes, beside those that were tried before it."""
-        cluster = self.cluster
+        cluster = self._cluster
 
         def decide() -> Decision:
-            return self.framework.decide_quickly(pod, cluster, self._rotation, within=within)
+            return self._framework.decide_quickly(pod, cluster, self._rotation, within=within)
 
-        consulting, queued = self._consulting, self.attempt.members[pod.uid].queued
+        consulting, queued = self._consulting, self._attempt.members[pod.uid].queued
         if consulting is None or not consulting.asks(queued):
             decision = yield from asking(cluster, decide)
         else:
@@ -193,28 +186,26 @@ class Trial:
         if not len(decision.feasible):
             return None
         best = decision.best()
-        row = int(best[self.pick(pod.uid, len(best))])
-        self.assume(pod, row)
+        row = int(best[self._pick(pod.uid, len(best))])
+        self._assume(pod, row)
         return row
 
-    def assume(self, pod: Pod, row: int) -> None:
+    def _assume(self, pod: Pod, row: int) -> None:
         """Have a pod on this row from now on, with its devices. It keeps no other node. Raises PluginError."""
-        cluster = self.cluster
+        cluster = self._cluster
         cluster.nominations.drop(pod.uid)
         cluster.assume(pod, row)
         for plugin in self._reserves:
             assumed = AssumedPod(pod, row, cluster.nodes.names[row] or "", reserved=plugin.reserve(pod, cluster, row))
             self._reserved.setdefault(pod.uid, []).append((plugin, assumed))
 
-    def forget(self, pod: Pod) -> bool:
-        """Have a pod nowhere again; it keeps the node that it did before. False: it was not assumed."""
-        if self.cluster.forget(pod.uid) is None:
-            return False
+    def _forget(self, pod: Pod) -> None:
+        """Have a pod nowhere again; it keeps the node that it did before."""
+        self._cluster.forget(pod.uid)
         for plugin, assumed in self._reserved.pop(pod.uid, ()):
-            plugin.unreserve(assumed, self.cluster)
+            plugin.unreserve(assumed, self._cluster)
         if pod.nominated_node_name:
-            self.cluster.nominations.put(pod, pod.nominated_node_name)
-        return True
+            self._cluster.nominations.put(pod, pod.nominated_node_name)
 
 
 def _parts_of(placement: Placement, assigned: Assigned) -> int:

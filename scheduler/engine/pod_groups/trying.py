@@ -12,8 +12,7 @@ from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.entry import Ended
-from scheduler.engine.pod_groups.further import other_row
-from scheduler.engine.pod_groups.results import GroupAttempt, Member, Takes, unsatisfied
+from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.turns import FREE, NO_NODE, ORDINARY, ROWS_PER_STEP
@@ -26,8 +25,8 @@ from scheduler.state.column import Bools
 
 _LONGEST_SEARCH = 8
 """How many times the cost of another attempt it may cost to try a group on many placements."""
-Assume = Callable[[QueuedPod, Decision, float, GroupKey, int | None], "Refusal | PluginError | None"]
-"""Assume a pod on this row, or on one of the best nodes; why a Reserve plugin keeps it from there."""
+Assume = Callable[[QueuedPod, Decision, float, GroupKey], "Refusal | PluginError | None"]
+"""Assume a pod on one of the best nodes; why a Reserve plugin keeps it from there."""
 
 
 class Tries:
@@ -60,9 +59,9 @@ class Tries:
             self._broke(attempt, member, error)
             return self._attempts.steps - before
         search, whole = attempt.search, self._budget.whole
-        again = attempt.retried or (search is not None and search.tried > 0)
+        again = search is not None and search.tried > 0
         attempt.spent += steps + ORDINARY if again else max(steps - FREE, 0)
-        if search is not None or attempt.of_tree:
+        if search is not None:
             whole *= _LONGEST_SEARCH
         if attempt.spent >= whole:
             attempt.break_off(str(TooCostlyError(whole, self._cluster.effort.causes)), Ended.TOO_COSTLY)
@@ -97,9 +96,7 @@ class Tries:
             member.nominated = "" if member.message == NO_NODES else None
             self._attempts.settle(decision)
             return
-        further = attempt.further
-        row = None if further is None else other_row(decision, self._cluster, further)
-        refused = self._assume(member.queued, decision, now, attempt.entry.key, row)
+        refused = self._assume(member.queued, decision, now, attempt.entry.key)
         member.fits = refused is None
         if isinstance(refused, PluginError):
             self._broke(attempt, member, refused)
@@ -122,7 +119,6 @@ class Tries:
         within: Bools | None,
     ) -> tuple[Decision | AskExtenders | None, int]:
         """What `Attempts.of_group` finds. Once the room is free that is kept for the group, its pods go there."""
-        further = attempt.further
         row, first = self._planned(attempt, queued) if answer is None else None, 0
         if row is not None and (within is None or within[row]):
             only = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
@@ -130,9 +126,7 @@ class Tries:
             step, first = self._attempts.of_group(queued, most, now, None, only)
             if not isinstance(step, Decision) or len(step.feasible):
                 return step, first
-        step, steps = self._attempts.of_group(
-            queued, most, now, answer, within, all_rows=further is not None and further.takes is not Takes.BEST
-        )
+        step, steps = self._attempts.of_group(queued, most, now, answer, within)
         return step, first + steps
 
     def _planned(self, attempt: GroupAttempt, queued: QueuedPod) -> int | None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from scheduler.framework.decision import Rows
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COMPOSITE, NATIVE
+from scheduler.model.pod_group import NATIVE
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools
 from scheduler.state.nodes import Nodes
@@ -35,13 +35,8 @@ def importance(pod: Pod) -> tuple[int, str]:
     return -pod.priority, pod.started or _NOT_STARTED
 
 
-def rank_of(pod: Pod, whole: GroupState | None) -> int:
-    """The higher, the more important of equal priority: groups of groups, groups and their pods, other pods.
-
-    `whole`: the group with which the pod goes (victimRank).
-    """
-    if whole is not None and whole.key.api == COMPOSITE:
-        return 2
+def rank_of(pod: Pod) -> int:
+    """The higher, the more important of equal priority: groups and their pods, then other pods (victimRank)."""
     return int(pod.scheduling_group is not None and pod.scheduling_group.api == NATIVE)
 
 
@@ -164,7 +159,7 @@ def _key_among(groups: PodGroups, placement: Placement) -> tuple[int, int, int, 
     pod = placement.pod
     group = None if pod.scheduling_group is None else groups.whole(pod)
     count, start = (1, started(pod)) if group is None else groups.size_of(group)
-    return -groups.priority_of(pod), -rank_of(pod, group), -count, start or _NOT_STARTED
+    return -groups.priority_of(pod), -rank_of(pod), -count, start or _NOT_STARTED
 
 
 def _lowest_of(ranked: list[Placement], groups: PodGroups | None) -> int:

@@ -5,7 +5,6 @@ is put back, and goes again if any pod of the group does not fit its node any mo
 decide, they are compared by sums, and only victims on nodes of the group are looked at.
 """
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -41,16 +40,12 @@ class Sparing:
         filters: FilterPlugins,
         assigned: Sequence[tuple[Pod, int]],
         kinds: Iterable[Pod],
-        seen_until: Sequence[int] = (),
     ) -> None:
         """`cluster`: without the victims, and without the group. `assigned`: the group's pods with their rows, in the
-        order in which they were tried. `kinds`: of the victims, one pod of each shape. `seen_until`: for each of
-        `assigned`, the first one that was tried when it had given back its node; empty: none has."""
+        order in which they were tried. `kinds`: of the victims, one pod of each shape."""
         self._cluster = cluster
         self._filters = filters
         self._assigned = assigned
-        self._seen_until = seen_until
-        self._given_back = sorted({end for end in seen_until if end < len(assigned)})
         self._kinds = list(kinds)
         self._on_row: dict[int, list[Pod]] = {}
         for pod, row in assigned:
@@ -61,8 +56,6 @@ class Sparing:
 
         Raises PluginError.
         """
-        if self._seen_until and not (yield from self._tried((), elsewhere=True)):
-            return victims  # pods that were not on their nodes at the same time have no room beside each other
         # Who stands in for pods of the group may leave no place for them with any victim, wherever that is.
         elsewhere = self._stand_ins() or (yield from asking(self._cluster, self._looks_elsewhere))
         budgets.renew(real)
@@ -136,43 +129,23 @@ class Sparing:
             yield 20 * len(some)
         rows = {row for _, row in victims}
         fits = True
-        tried: dict[int, Pod] = {}
-        unseen: list[tuple[int, PodShape]] = []
-        given_back = deque(self._given_back)
-        for i, (pod, row) in enumerate(self._assigned):
+        tried: list[Pod] = []
+        for pod, row in self._assigned:
             if not elsewhere and row not in rows:
                 continue
-            while given_back and given_back[0] <= i:
-                unseen += self._out_of_sight(tried, given_back.popleft())
-                yield len(tried)
             fits = yield from asking(cluster, partial(self._fits, pod, row))
             if not fits:
                 break
             cluster.assume(pod, row)
-            tried[i] = pod
+            tried.append(pod)
             yield _EVERYWHERE + cluster.nodes.rows // 10
-        cluster.nodes.suppose_all(unseen, -1)
-        for pod in reversed(tried.values()):
+        for pod in reversed(tried):
             cluster.forget(pod.uid)
         if not fits:
             for pod, _ in victims:
                 cluster.forget(pod.uid)
-        yield 20 * (len(tried) + len(unseen) + (0 if fits else len(victims)))
+        yield 20 * (len(tried) + (0 if fits else len(victims)))
         return fits
-
-    def _out_of_sight(self, tried: dict[int, Pod], end: int) -> list[tuple[int, PodShape]]:
-        """Pods of a group that did not fit have given back their nodes before the next pods were tried.
-
-        So these know nothing of their terms, but still find what they take on each node (the cycle state and the node
-        info of kube-scheduler).
-        """
-        found = []
-        for i in [i for i in tried if self._seen_until[i] == end]:
-            self._cluster.forget(tried.pop(i).uid)
-            pod, row = self._assigned[i]
-            found.append((row, pod.shape))
-        self._cluster.nodes.suppose_all(found, 1)
-        return found
 
     def _fits(self, pod: Pod, row: int) -> bool:
         among = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)

@@ -53,7 +53,7 @@ def gathered(by_row: Mapping[int, Sequence[Pod]], groups: PodGroups) -> Generato
             if victim is not None:
                 victim.pods.append((pod, row))
                 continue
-            victim = Victim([(pod, row)], groups.priority_of(pod), rank_of(pod, group))
+            victim = Victim([(pod, row)], groups.priority_of(pod), rank_of(pod))
             victims.append(victim)
             if group is not None:
                 whole[group.key] = victim

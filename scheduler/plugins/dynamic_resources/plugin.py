@@ -26,7 +26,7 @@ from scheduler.framework.plugin import (
 from scheduler.framework.status import ErrorByNode, PluginError, Reason, Reject, Rejections, Unresolvable
 from scheduler.model.devices import AllocatedDevice, ClaimKey, ResourceClaim
 from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COMPOSITE, PodGroup
+from scheduler.model.pod_group import PodGroup
 from scheduler.model.shape import PodShape
 from scheduler.plugins.dynamic_resources.allocated_claims import score_of_allocated, unusable_rows
 from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocated
@@ -199,10 +199,10 @@ class DynamicResources(Plugin):
     def post_filter_group(self, failed: FailedGroup, cluster: Cluster) -> GroupPostFilterResult:
         """Free claims that keep the group from nodes and that nobody else uses: one for each pod, as in PostFilter.
 
-        The text says so even if there are none, as in kube-scheduler. It leaves groups with a topology and trees alone:
+        The text says so even if there are none, as in kube-scheduler. It leaves groups with a topology alone:
         what an earlier attempt has given them in one domain keeps them from all others there.
         """
-        told = not failed.by_topology and failed.group.key.api != COMPOSITE
+        told = not failed.by_topology
         return GroupPostFilterResult(_GIVEN_BACK if told else "", list(self._freed_for(failed.pods, cluster)))
 
     def _freed_for(self, pods: Sequence[Pod], cluster: Cluster) -> Iterator[tuple[Pod, Write]]:

@@ -84,38 +84,12 @@ class Ending(Shown, frozen=True):
     domain: str
 
 
-class GroupOfTree(Shown, frozen=True):
-    """A pod group of the tree. `partOf`: the group of groups that it names. `starts`: enough of it would run, with
-    nobody preempted. `message`: what is said of it otherwise.
-    """
-
-    name: str
-    part_of: str
-    needed: int
-    waiting: int
-    running: int
-    starts: bool
-    message: str
-
-
-class Tree(Shown, frozen=True):
-    """The tree that the group is a part of (CompositePodGroup): its groups start together.
-
-    `root`: its name. `cause`: why it is not tried, empty when it is.
-    """
-
-    root: str
-    cause: str
-    groups: list[GroupOfTree]
-
-
 class GroupExplanation(Shown, kw_only=True, frozen=True):
     """Why a pod group starts, or does not.
 
     `outcome` is one of starts, runs (enough of its pods have nodes, and none waits), unschedulable, held (pods or the
     group are still missing, or have scheduling gates), failed (its pods do not agree, or a plugin failed), unclaimed
     (nobody seems to run its scheduler). `domain`: where the largest part fits, of which `placed` lists some pods.
-    `tree`: null for a group that is in none, or if the profile heeds none.
     """
 
     api_version: str = field(default=API_VERSION)
@@ -134,4 +108,3 @@ class GroupExplanation(Shown, kw_only=True, frozen=True):
     remedies: list[GroupRemedy]
     endings: list[Ending]
     notes: list[str]
-    tree: Tree | None = None

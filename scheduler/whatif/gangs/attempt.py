@@ -1,6 +1,6 @@
-"""What a scheduler's own attempt at a pod group comes to, with preemption and the other orders that a profile asks for.
+"""What a scheduler's own attempt at a pod group comes to, with preemption.
 
-An explanation places pods in a dry run: in one order, and with nobody preempted. Here the engine does what `berth run`
+An explanation places pods in a dry run, with nobody preempted. Here the engine does what `berth run`
 would do. That changes the cluster for good, so it is asked last.
 """
 
@@ -33,10 +33,7 @@ def attempted(gang: Gang, framework: Framework, cluster: Cluster) -> str:
         return "berth run would not start it by preempting pods of lower priority, either (tried)" if lower else ""
     if victims := preempted(simulation):
         return f"berth run would start it (tried): it preempts {victims}"
-    return (
-        "berth run would start it (tried): it tries the pods in another order, or takes other ones of equally good "
-        "nodes, than was done here"
-    )
+    return "berth run would start it (tried): it takes other ones of equally good nodes than were taken here"
 
 
 def preempted(simulation: Simulation) -> str:

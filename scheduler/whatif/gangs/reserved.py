@@ -24,9 +24,7 @@ def said_of(group: PodGroup) -> str:
 
 def kept_from(priority: int, own: GroupKey | None, cluster: Cluster) -> Iterator[str]:
     """Notes for a pod of this priority, or for a group (`own`): whose room it may not use."""
-    entry_of = cluster.pod_groups.trees.entry_of
-    mine = None if own is None else entry_of(own)
-    others = (one.object for one in cluster.pod_groups if one.object is not None and entry_of(one.key) != mine)
+    others = (one.object for one in cluster.pod_groups if one.object is not None and one.key != own)
     rooms = ((group, _ROOM.match(said_of(group))) for group in others if (group.priority or 0) >= priority)
     wall = cluster.devices.wall
     found = sorted(

@@ -15,19 +15,9 @@ from tests.differential.generate.dice import HOST, REQUIRED, Dice, Object
 Step = list[Object]
 RACK = "rack"
 PROFILES = ("default-scheduler", "second")
-FAMILIES = (
-    "gangs",
-    "mixed",
-    "preempting",
-    "evicting",
-    "extended",
-    "topology",
-    "devices",
-    "composite",
-    "composite-evicting",
-)
-OPTIONS = {"topology": ("-topology",), "composite": ("-composite",), "composite-evicting": ("-composite",)}
-"""With which gates of alpha features a family is asked: TopologyAwareWorkloadScheduling, and CompositePodGroup."""
+FAMILIES = ("gangs", "mixed", "preempting", "evicting", "extended", "topology", "devices")
+OPTIONS = {"topology": ("-topology",)}
+"""With which gate of an alpha feature a family is asked: TopologyAwareWorkloadScheduling."""
 
 
 def configuration(family: str) -> str:
@@ -83,7 +73,7 @@ class Case:
 
     def __init__(self, family: str, seed: int, number: int) -> None:
         self.family = family
-        self.preempts = family in ("preempting", "evicting", "extended", "composite-evicting")
+        self.preempts = family in ("preempting", "evicting", "extended")
         self.dice = Dice(f"groups-{family}-{seed}-{number}")
         self.id = f"{family}-{seed}-{number}"
         self.nodes = self.dice.randint(1, 7)
@@ -134,7 +124,7 @@ class Case:
             "priority": dice.one(0, 0, 0, 5),
             "disruptionMode": {"single": {}},
         }
-        if self.family in OPTIONS and dice.maybe(0.8 if self.family == "topology" else 0.3):
+        if self.family in OPTIONS and dice.maybe(0.8):
             spec["schedulingConstraints"] = {"topology": [{"key": dice.one(RACK, RACK, HOST, "missing")}]}
         group = {
             "apiVersion": "scheduling.k8s.io/v1beta1",
@@ -240,14 +230,8 @@ class Case:
 
 def case(family: str, seed: int, number: int) -> Object:
     """The case of this name."""
-    from tests.differential.generate.composite import CompositeCase  # which derive from Case
-    from tests.differential.generate.composite_evicting import CompositeEvictingCase
-    from tests.differential.generate.evicting import EvictingCase, ExtendedCase
+    from tests.differential.generate.evicting import EvictingCase, ExtendedCase  # which derive from Case
 
-    if family == "composite-evicting":
-        return CompositeEvictingCase(seed, number).made()
-    if family == "composite":
-        return CompositeCase(seed, number).made()
     if family == "extended":
         return ExtendedCase(seed, number).made()
     return (EvictingCase(seed, number) if family == "evicting" else Case(family, seed, number)).made()

@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,7 +51,7 @@ type byHand struct {
 var kindsByHand = []runtime.Object{
 	&v1.Node{}, &v1.Pod{}, &v1.Namespace{}, &resourceapi.ResourceClaim{}, &resourceapi.ResourceSlice{},
 	&resourceapi.DeviceClass{}, &resourceapi.DeviceTaintRule{}, &schedulingv1beta1.PodGroup{},
-	&policyv1.PodDisruptionBudget{}, &schedulingv1alpha3.CompositePodGroup{},
+	&policyv1.PodDisruptionBudget{},
 }
 
 func newByHand(client kubernetes.Interface) *byHand {

@@ -28,7 +28,6 @@ func main() {
 	hints := flag.Bool("hints", false, "answer questions to queueing hints")
 	groups := flag.Bool("groups", false, "answer cases of pod groups")
 	topology := flag.Bool("topology", false, "with -groups: also with topology constraints (TopologyAwareWorkloadScheduling)")
-	composite := flag.Bool("composite", false, "with -groups: also with topology constraints, and groups of groups (CompositePodGroup)")
 	more := flag.String("gates", "", "feature gates that are switched for all cases: Name=true,Other=true")
 	flag.BoolVar(&anyOrder, "any-order", false, "with -groups: pods are seen to be bound in an order that is left to chance")
 	flag.Parse()
@@ -41,11 +40,8 @@ func main() {
 	if *groups {
 		gates += ",GenericWorkload=true"
 	}
-	if *topology || *composite {
+	if *topology {
 		gates += ",TopologyAwareWorkloadScheduling=true"
-	}
-	if *composite {
-		gates += ",CompositePodGroup=true"
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.Set(gates); err != nil {
 		fail(err)

@@ -13,7 +13,7 @@ from scheduler.kube.errors import ApiError, Unreachable
 from scheduler.kube.flow import CONFIRM, EVENT, EVICT, Lane
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
-from scheduler.model.pod_group import COMPOSITE, GroupKey, PodGroup
+from scheduler.model.pod_group import GroupKey, PodGroup
 from tests.builders import pod
 
 CHANGED = ApiError(409, "Conflict", "the object has been modified")
@@ -103,13 +103,8 @@ async def test_a_victim(
             "a higher priority podgroup",
             "Preempted by podgroup uid-train on node n",
         ),
-        (
-            PodGroup(GroupKey("default", "train", COMPOSITE), "uid-train", "", 1, "", False, 2),
-            "a higher priority compositepodgroup",
-            "Preempted by compositepodgroup uid-train on node n",
-        ),
     ],
-    ids=["a pod", "a group", "a group of groups"],
+    ids=["a pod", "a group"],
 )
 async def test_who_needs_the_room(group: PodGroup | None, condition: str, event: str) -> None:
     """Said in kube-scheduler's words, in the victim's condition and in its event."""

@@ -230,23 +230,16 @@ def test_a_group_that_let_go_and_fits_after_all(gangs: Harness) -> None:
     assert reserved(api) == [GROUP]
 
 
-@pytest.mark.parametrize("where", ["topology", "tree"])
-def test_what_keeps_it_from_another_rack_is_freed(where: str) -> None:
+def test_what_keeps_it_from_another_rack_is_freed() -> None:
     """An earlier attempt has given a claim a device of a rack that has no room for all any more."""
-    gate = {"featureGates": {"CompositePodGroup": True}}
-    gangs = Harness(configuration(profile(plugins=PLUGINS, GangScheduling=gate)))
+    gangs = Harness(configuration(profile(plugins=PLUGINS)))
     gangs.handle(Follows(NATIVE, True))
     held = claim("c0", meta=FINALIZED, status=allocated(result("d0", "a"), node="a"))
     nodes = (node("a", cpu="100m", labels={"rack": "a"}), node("b", labels={"rack": "b"}))
     api = Api(gangs, *nodes, device_class(), held, claim("c1", meta=FINALIZED))
     api.put(resource_slice("a", device("d0"), node="a"))
     api.put(resource_slice("b", device("d0"), device("d1"), node="b"))
-    if where == "tree":
-        root = {"kind": "CompositePodGroup", "metadata": {"name": "tree", "namespace": "default", "uid": "tree"}}
-        api.put({**root, "spec": {"schedulingPolicy": {"gang": {"minGroupCount": 1}}, **BY_RACK}})
-        api.put(group(min_count=2, parentCompositePodGroupName="tree"))
-    else:
-        api.put(group(min_count=2, **BY_RACK))
+    api.put(group(min_count=2, **BY_RACK))
     for number in range(2):
         api.put(claiming(member(f"w{number}", "100m", meta={"uid": f"default/w{number}"}), f"c{number}"))
     patch, over = freed(gangs.cycles())

@@ -11,6 +11,7 @@ from scheduler.engine.instructions import Bind, Failed, Instruction, Preempt, Se
 from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Follows
 from scheduler.framework.binding import AssumedPod
+from scheduler.framework.config import ConfigError
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.status import Reject, Unschedulable
 from scheduler.model.pod_group import NATIVE
@@ -108,6 +109,31 @@ def test_pods_wait_for_each_other(gangs: Harness) -> None:
     assert gangs.cycles() == []
     gangs.put(member("last"))
     assert sorted(bound(gangs.cycles())) == ["last", "train-0", "train-1"]
+
+
+def test_a_group_with_a_parent_is_scheduled_by_itself(gangs: Harness) -> None:
+    """As in kube-scheduler without the gate CompositePodGroup, whether or not there is such a group."""
+    gangs.put(node("n1"), group(parentCompositePodGroupName="job"), *members(2))
+    assert sorted(bound(gangs.cycles())) == ["train-0", "train-1"]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (
+            {"featureGates": {"CompositePodGroup": True}},
+            'featureGates: Invalid value: "CompositePodGroup": groups of pod groups are not supported',
+        ),
+        ({"furtherOrders": 20}, "furtherOrders: Invalid value: 20: not supported any more"),
+    ],
+)
+def test_what_is_not_supported_is_refused(args: Object, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Harness(configuration(profile(GangScheduling=args)))
+
+
+def test_a_gate_that_is_off_may_be_named() -> None:
+    Harness(configuration(profile(GangScheduling={"featureGates": {"CompositePodGroup": False}})))
 
 
 def test_what_fits_of_a_gang_is_bound(gangs: Harness) -> None:

@@ -7,19 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.engine.binding_table import State
-from scheduler.engine.budget import Budget
-from scheduler.engine.instructions import Instruction
 from scheduler.engine.pod_groups.asking import AT_ONCE as ASKED_AT_ONCE
 from scheduler.engine.pod_groups.entry import in_order
-from scheduler.engine.pod_groups.places import REGROUPED_AT_ONCE, GroupedPlaces
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.stimuli import Follows
 from scheduler.engine.story import Stories
 from scheduler.model.pod_group import NATIVE
-from scheduler.state.validate import validate
 from tests.builders import Object
 
-from . import test_gangs_of_gangs as gangs_of_gangs
 from .conftest import Harness, node, pod
 from .test_gangs import group, member, members, settled, slices
 
@@ -195,101 +190,3 @@ def test_the_order_of_pods(large: Harness) -> None:
         queued = QueuedPod(replace(waiting, priority=priority), 0.0, story, attempts=attempts, arrival=arrival)
         pods.append(queued)
     assert [queued.arrival for queued in in_order(reversed(pods))] == [3, 5, 1, 2, 0, 4]
-
-
-# -- trees -------------------------------------------------------------------------------------------------------
-
-GROUPS = 6
-EACH = 40
-
-
-def tree(budget: Budget | None = None) -> Harness:
-    """Groups whose root has not come yet, with more pods than move in one turn, and room for all of them."""
-    harness = gangs_of_gangs.made(budget)
-    harness.put(*(node(f"n{i}", str(EACH)) for i in range(GROUPS)))
-    for i in range(GROUPS):
-        harness.put(gangs_of_gangs.group(f"g{i}", EACH, "job"), *gangs_of_gangs.members(f"g{i}", EACH))
-    return harness
-
-
-def started(harness: Harness) -> int:
-    """How many pods are bound: they are let go some at a time."""
-    said = harness.cycles()
-    while more := harness.tick(0):
-        said += more
-    return len(gangs_of_gangs.bound(said))
-
-
-def root() -> Object:
-    return gangs_of_gangs.composite("job", GROUPS)
-
-
-def test_a_root_that_comes_gathers_its_pods_in_parts_and_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No turn moves many of them, and the tree is not tried before all are there."""
-    harness = tree()
-    joined = counted(monkeypatch, GroupedPlaces, "_join")
-    harness.put(root())
-    assert joined() <= REGROUPED_AT_ONCE
-    said: list[Instruction] = []
-    for _ in range(1_000):
-        if harness.engine.groups.has_work:
-            break
-        said += harness.cycle()
-        assert joined() <= REGROUPED_AT_ONCE
-    assert not said
-    assert started(harness) == GROUPS * EACH
-    assert validate(harness.engine.cluster) == []
-
-
-def test_a_root_that_goes_lets_its_pods_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are not tried without it; and when it comes again, the tree is."""
-    harness = tree()
-    harness.put(gangs_of_gangs.group("last", 1, "job"), *gangs_of_gangs.members("last", 1, cpu="1000"))
-    harness.put(gangs_of_gangs.composite("job", GROUPS + 1))
-    joined = counted(monkeypatch, GroupedPlaces, "_join")
-    for _ in range(2):
-        assert gangs_of_gangs.failures(harness.cycles()).keys() >= {"last-0", "g0-0"}
-        joined()
-        harness.lose("CompositePodGroup", "default", "job", "uid-job")
-        assert joined() <= REGROUPED_AT_ONCE
-        while harness.engine.has_work:
-            assert not harness.cycle()
-            assert joined() <= REGROUPED_AT_ONCE
-        waiting = harness.engine.queue.counts()
-        assert waiting[Place.GATED] == GROUPS * EACH + 1
-        harness.put(gangs_of_gangs.composite("job", GROUPS + 1))
-        harness.after(100)
-
-
-def test_a_root_that_goes_while_its_tree_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All its pods come back at once, and move to their groups in parts."""
-    harness = tree(Budget(slice=50, longest_slice=50))
-    harness.put(root())
-    while not harness.engine.groups.has_work:
-        harness.cycle()
-    harness.cycle()
-    joined = counted(monkeypatch, GroupedPlaces, "_join")
-    harness.lose("CompositePodGroup", "default", "job", "uid-job")
-    while harness.engine.has_work:
-        assert not gangs_of_gangs.bound(harness.cycle())
-        assert joined() <= REGROUPED_AT_ONCE
-    assert harness.engine.queue.counts()[Place.GATED] == GROUPS * EACH
-    harness.put(root())
-    harness.after(100)
-    assert started(harness) == GROUPS * EACH
-
-
-def test_pods_that_change_and_go_while_their_tree_is_gathered() -> None:
-    """Nobody is tried with a part of the tree: neither the tree nor one of its groups."""
-    harness = tree()
-    harness.put(root())
-    one, *_ = gangs_of_gangs.members("g5", EACH, labels={"news": "1"})
-    harness.put(one)
-    harness.gone("Pod", "g5-1")
-    harness.after(400)  # whoever has waited for long is looked at again
-    while harness.engine.queue.wakes_groups:
-        harness.cycle()
-        assert not harness.engine.groups.has_work or not harness.engine.queue.wakes_groups
-    assert started(harness) == 0
-    harness.put(*gangs_of_gangs.members("g5", EACH)[1:2])
-    assert started(harness) == GROUPS * EACH

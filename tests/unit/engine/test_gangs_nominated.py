@@ -10,8 +10,6 @@ from scheduler.model.pod_group import NATIVE
 from tests.builders import Object
 
 from .conftest import Harness, node, pod
-from .test_gangs_of_gangs import composite, made, members
-from .test_gangs_of_gangs import group as part
 from .test_gangs_preempting import bound, condition, group, member, running, victims
 
 
@@ -115,17 +113,6 @@ def test_where_there_are_places_for_all_it_costs_nothing(gangs: Harness) -> None
         return done
 
     assert 5 * turns("roomy", "110") < turns("tight", "1")
-
-
-def test_pods_of_a_tree_stand_in_each_others_way_alike() -> None:
-    harness = made()
-    harness.put(small("n0", "2"), running("there", "n0", priority=9))
-    harness.put(composite("job", 2), part("a", 1, "job"), part("b", 1, "job"))
-    for one in (*members("a", 1), *members("b", 1)):
-        one["status"]["nominatedNodeName"] = "n0"
-        harness.put(one)
-    harness.put(small("n1", "110"))
-    assert bound(harness.cycles()) == {"a-0": "n1", "b-0": "n0"}
 
 
 # -- a gang that can't reach its minimum gives up what is kept for it --------------------------------------------------

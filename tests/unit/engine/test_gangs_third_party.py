@@ -26,7 +26,6 @@ from tests.builders import configuration
 from .conftest import Harness, node
 from .test_gangs import bound, member
 from .test_gangs import group as gang
-from .test_gangs_further import NOTE
 from .test_gangs_preempting import condition, group, running, victims
 from .test_gangs_preempting import member as paid_member
 from .test_gangs_reserving import EPOCH, events, small
@@ -76,15 +75,6 @@ class Wrong(Silent):
     def post_filter_group(self, failed: FailedGroup, cluster: Cluster) -> Any:
         """Pairs."""
         return [(failed.pods[0], WRITE)]
-
-
-class Patient(Silent):
-    """Wants other orders to be tried."""
-
-    name = "Patient"
-
-    def __init__(self, args: Any = None) -> None:
-        self.further_orders = 5
 
 
 class Pair(Plugin):
@@ -177,15 +167,6 @@ def test_only_a_plugin_that_says_so_has_pods_removed(preempts: bool) -> None:
     assert victims(harness.cycles()) == ({"low-0", "low-1"} if preempts else set())
 
 
-def test_a_plugin_may_have_other_orders_tried() -> None:
-    harness = with_plugin(Patient)
-    harness.put(*(node(f"n{i}", "4") for i in range(2)), gang(min_count=3))
-    harness.put(*(member(f"p{i}", str(cpu)) for i, cpu in enumerate((2, 2, 4))))
-    said = harness.cycles()
-    assert sorted(bound(said)) == ["p0", "p1", "p2"]
-    assert condition(said) == NOTE.format(1), "the fullest node leaves the other one to the large pod"
-
-
 def test_a_plugin_holds_a_group_until_it_has_enough_pods() -> None:
     """It is asked again when a pod comes, as GangScheduling is."""
     points = {"enabled": [{"name": "Pair"}], "disabled": [{"name": "GangScheduling"}]}
@@ -212,9 +193,6 @@ def test_a_plugin_has_nodes_reserved() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
-        ("further_orders", -1, "its further_orders is -1, should be a number of orders"),
-        ("further_orders", True, "its further_orders is True, should be a number of orders"),
-        ("composite_groups", "yes", 'its composite_groups is "yes", should be True or False'),
         ("required_during_execution", 1, "its required_during_execution is 1, should be True or False"),
         ("reservation", {"forSeconds": 5}, "its reservation is {'forSeconds': 5}, should be a Reservation or None"),
         (

@@ -37,6 +37,6 @@ def test_paths_that_make_no_sense_are_refused() -> None:
 
 def test_the_table_covers_what_the_scheduler_watches() -> None:
     """Every kind is there once, and its apiVersion is group/version or the bare version for the core group."""
-    assert len(r.BY_KIND) == len(r.WATCHED) == 23
+    assert len(r.BY_KIND) == len(r.WATCHED) == 22
     assert r.BY_KIND["Pod"].api_version == "v1"
     assert r.BY_KIND["PodDisruptionBudget"].api_version == "policy/v1"
