@@ -161,34 +161,13 @@ class Attempts:
         self._queue.set_aside(queued, now)
 
     def of_group(
-        self,
-        queued: QueuedPod,
-        most: int,
-        now: float,
-        answer: CallAnswer | None = None,
-        within: Bools | None = None,
-    ) -> tuple[Decision | AskExtenders | None, int]:
-        """The decision for one pod of a group that is being tried, and the steps that it took.
+        self, queued: QueuedPod, answer: CallAnswer | None = None, within: Bools | None = None
+    ) -> Decision | AskExtenders:
+        """The decision for one pod of a group that is being tried. Preemption is the group's.
 
-        None: it needs more than `most` steps; what it has found is kept. Preemption is the group's. `answer`: as in
-        `schedule_pod`. `within`: bool[rows], the only nodes on which it may be. Raises PluginError.
+        `answer`: as in `schedule_pod`. `within`: bool[rows], the only nodes on which it may be. Raises PluginError.
         """
-        effort, start = self._cluster.effort, self._rotation.start
-        effort.begin(most)
-        try:
-            step = self._find(queued, within) if answer is None else self._found(answer, within)
-        except SliceOver:
-            self._rotation.start = start
-            return None, effort.end()
-        except BaseException:
-            self.steps += effort.end()
-            raise
-        if effort.over:
-            self._rotation.start = start
-            return None, effort.end()
-        queued.steps = effort.end()
-        self.steps += queued.steps
-        return step, queued.steps
+        return self._find(queued, within) if answer is None else self._found(answer, within)
 
     def settle(self, decision: Decision) -> None:
         """No node takes the pod, and why has been read: keep no more of the decision, unless somebody looks at it."""

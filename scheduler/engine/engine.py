@@ -177,7 +177,7 @@ class Engine:
         queue = self.queue
         if now >= queue.turns.rests_until or self._scheduling.has_urgent_work:
             return False
-        return queue.only_costly or (queue.may_rest and self.groups.tells)
+        return queue.only_costly
 
     def next_tick(self) -> float | None:
         """Engine time at which a Tick has something to do."""
@@ -187,7 +187,6 @@ class Engine:
             self.placement_conflicts.next_look(),
             self.groups.reservations.next_tick(),
             self._bindings_known_at,
-            self.queue.turns.rests_until if self.groups.tells and self.queue.turns.rests_until else None,
         )
         return min((time for time in times if time is not None), default=None)
 
@@ -223,6 +222,8 @@ class Engine:
             self.cluster.devices.wall = self.epoch + now
         if self._no_fits.kept and not self._changes_nothing(stimulus):
             self._no_fits.forget()
+        if not isinstance(stimulus, Cycle):
+            self.groups.let_others_see()
         match stimulus:
             case Cycle():
                 self._scheduling.run(now)

@@ -20,7 +20,6 @@ from scheduler.engine.pod_groups.cycle import GroupCycles
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed
-from scheduler.engine.turns import ORDINARY
 from scheduler.engine.victims import Victims
 from scheduler.framework.binding_plugins import Refusal
 from scheduler.framework.decision import Decision
@@ -65,7 +64,7 @@ class SchedulingCycles:
         self._in_full = in_full
         self._at_hand: QueuedPod | None = None
         self.groups = GroupCycles(
-            cluster, queue, attempts, binding, outbox, budget, self.assume, choice.pick, nominator, victims.remove
+            cluster, queue, attempts, binding, outbox, self.assume, choice.pick, nominator, victims.remove
         )
 
     @property
@@ -76,7 +75,7 @@ class SchedulingCycles:
     @property
     def has_urgent_work(self) -> bool:
         """Whether some of it may not rest."""
-        return self._victims.has_work or (self.groups.has_work and not self.groups.tells)
+        return self._victims.has_work or self.groups.has_work
 
     def run(self, now: float) -> None:
         """Try the next pod, or group of pods, for one slice at most."""
@@ -105,15 +104,12 @@ class SchedulingCycles:
     def _try_beside_group(self, now: float) -> None:
         """Go on with the group that is being tried, or try what comes next, as their turns are."""
         groups = self.groups
-        if not groups.has_work:
-            self._try_next(now)
-            return
         self._attempts.no_fits.forget()
-        if groups.due and not groups.rests(now):
+        if groups.due or (groups.has_work and not self._queue.has_active):
             groups.go_on(now)
             return
-        groups.others_had(ORDINARY)
-        if not self._try_next(now) and groups.has_work and not groups.rests(now):
+        groups.others_come()
+        if not self._try_next(now) and groups.has_work:
             groups.go_on(now)
 
     def _attempt(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> None:
@@ -168,7 +164,7 @@ class SchedulingCycles:
         if call is None:
             return
         if self.groups.trying(call.queued.pod.uid) is not None:
-            self.groups.extenders_failed(call, failure.message, now)
+            self.groups.go_on(now, (call, failure.message))
             return
         if isinstance(call.question, NodesQuestion):
             self._broken(call.queued, failure.message, frozenset((EXTENDER,)), now)

@@ -1,4 +1,4 @@
-"""Extenders are asked about the pods of a plan: in the plan's own cluster, and between its slices.
+"""Extenders are asked about the pods of a plan, in the plan's own cluster. Others are tried while they answer.
 
 As in kube-scheduler, where the cycle that is run without the victims asks them as any other does. They are told the
 names of nodes, and know nothing of the pods that are left out. So their answers are the same whoever is left out, and
@@ -16,7 +16,6 @@ from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.shape import PodShape
-from scheduler.plugins.default_preemption.sparing import asking
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
@@ -42,7 +41,6 @@ class Consulting:
         `once`: extenders are asked about a pod again only for a node about which they were not asked.
         """
         self._calls = calls.about(cluster, profile, framework)
-        self._cluster = cluster
         self._known: dict[str, tuple[frozenset[str], NodesAnswer]] | None = {} if once else None
         """UID → the nodes about which they were asked, and what they said."""
         self._nodes: dict[PodShape, dict[str, None]] = {}
@@ -56,18 +54,15 @@ class Consulting:
         return bool(self._calls.on_nodes(queued.pod))
 
     def decision(self, queued: QueuedPod, within: Bools | None) -> Generator[int, None, Decision]:
-        """The decision for a pod; yields the steps that it took. Raises PluginError."""
+        """The decision for a pod; yields 0 as long as there is no answer. Raises PluginError."""
         calls = self._calls
-
-        def ask() -> Decision | AskExtenders:
-            return calls.ask_about_nodes(queued, calls.on_nodes(queued.pod), within=within)
-
-        step: Decision | AskExtenders | PostFilterResult = yield from asking(self._cluster, ask)
+        step: Decision | AskExtenders | PostFilterResult
+        step = calls.ask_about_nodes(queued, calls.on_nodes(queued.pod), within=within)
         while isinstance(step, AskExtenders):
             call = calls.take(step.question)
             assert call is not None
             said = yield from self._asked(call)
-            step = yield from self._applied(call, said, within)
+            step = calls.apply_answer(call, said, within)
         assert isinstance(step, Decision)
         return step
 
@@ -102,11 +97,6 @@ class Consulting:
     def _put(self, call: ExtenderCall) -> None:
         # Apart from `_answer`, whose type checker would take the answer for None for good.
         self.waits_for, self._said = call, None
-
-    def _applied(
-        self, call: ExtenderCall, said: NodesAnswer, within: Bools | None
-    ) -> Generator[int, None, Decision | AskExtenders | PostFilterResult]:
-        return asking(self._cluster, lambda: self._calls.apply_answer(call, said, within))
 
     def answered(self, call: ExtenderCall, said: NodesAnswer | VictimsAnswer | str) -> None:
         """What the extenders say; a text: what has failed."""

@@ -2,41 +2,40 @@
 
 How one pod is tried is in `trying`, how the placements follow each other in `placements`, and what happens once the
 group is decided in `ending`. Mirrors kube-scheduler `schedule_one_podgroup.go` (scheduleOnePodGroup,
-podGroupSchedulingDefaultAlgorithm), in slices: between two of them the others have their share. What upstream assumes
-in a snapshot is assumed in the columns.
+podGroupSchedulingDefaultAlgorithm), as a generator: between two pods others may be tried. What upstream assumes in a
+snapshot is assumed in the columns.
 """
 
 from collections.abc import Callable
 
-from scheduler.engine.attempts import Attempts, CallAnswer
+from scheduler.engine.attempts import Attempts
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import State
-from scheduler.engine.budget import Budget
-from scheduler.engine.extender_calls import ExtenderCall
-from scheduler.engine.instructions import SCHEDULER_ERROR, GroupTried
+from scheduler.engine.instructions import GroupTried
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.agreement import disagreement, no_profile
-from scheduler.engine.pod_groups.asking import AT_ONCE
 from scheduler.engine.pod_groups.ending import Endings
 from scheduler.engine.pod_groups.entry import Ended, Entry
 from scheduler.engine.pod_groups.evicting import Evict, Evictions
 from scheduler.engine.pod_groups.min_resources import gap
-from scheduler.engine.pod_groups.placements import PODS_PER_STEP, Placements
+from scheduler.engine.pod_groups.placements import Placements
 from scheduler.engine.pod_groups.reservations import Reservations
-from scheduler.engine.pod_groups.results import GroupAttempt, Member, Search, unsatisfied
+from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
 from scheduler.engine.pod_groups.stand_ins import StandIns
 from scheduler.engine.pod_groups.trying import Assume, Tries
+from scheduler.engine.pod_groups.turns import Answer, Turns
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
-from scheduler.engine.turns import FREE, NOMINATED_PER_STEP, ORDINARY, ROWS_PER_STEP, SHARE
 from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
+from scheduler.state.column import Bools
 
 _RESULTS: dict[Ended | None, str] = {Ended.WITH_NODES: "scheduled", Ended.REJECTED: "unschedulable"}
-MANY_NODES = 1_000
-"""To read the labels of more is enough for one turn: 4 ms at 5,000. Pods that come meanwhile are tried before the
-group, which they are not in kube-scheduler."""
+_MANY = 1_000
+"""To look at so many pods, or at the labels of so many nodes, is enough for one turn."""
+_STAND_IN = 20
+"""So many pods are tried until those that stand in for others are found anew."""
 
 
 class GroupCycles:
@@ -49,7 +48,6 @@ class GroupCycles:
         attempts: Attempts,
         binding: BindingCycles,
         outbox: Outbox,
-        budget: Budget,
         assume: Assume,
         pick: Callable[[str, int], int],
         nominator: Nominator,
@@ -59,48 +57,43 @@ class GroupCycles:
         self._cluster = cluster
         self._queue = queue
         self._binding = binding
-        self._budget = budget
         self._outbox = outbox
-        self._pick = pick
         self._attempts = attempts
-        self._tries = Tries(cluster, queue, attempts, outbox, budget, assume)
-        self.reservations = Reservations(cluster, queue, attempts, outbox, budget, pick)
-        evictions = Evictions(cluster, queue, attempts, outbox, budget, pick, evict)
+        self._tries = Tries(cluster, queue, attempts, outbox, assume, self._within)
+        self.reservations = Reservations(cluster, queue, attempts, outbox, pick)
+        evictions = Evictions(cluster, queue, attempts, outbox, pick, evict)
         self._endings = Endings(cluster, queue, binding, outbox, nominator, evictions, self.reservations)
-        self._placements = Placements(cluster, queue, attempts, binding, pick)
+        self._placements = Placements(cluster, queue, attempts, self._endings, pick)
         self.attempt: GroupAttempt | None = None
         """The group that is being tried."""
-        self._owed = 0
-        """Steps that others get before the next slice."""
-        self._in_slice = False
-        self._labels = -1
-        """`Nodes.label_changes` when placements were generated last."""
+        self._turns: Turns[None] | None = None
+        """What is left to do with it. None during a turn, and after one that has raised."""
+        self._others_are_next = False
+        self._standing_in = 0
+        """How many more pods are tried beside those that stand in for others of the group now."""
 
     @property
     def has_work(self) -> bool:
-        """Whether a slice could be done now."""
+        """Whether something could be done now."""
         return self.attempt is not None and self.attempt.asking is None
 
     @property
     def due(self) -> bool:
-        """Whether the others have had their share."""
-        return self._owed <= 0 and self.has_work
+        """Whether the group has its turn before the next pod of the queue: they alternate."""
+        return self.has_work and not self._others_are_next
 
-    @property
-    def tells(self) -> bool:
-        """Whether all that is left to do is to tell pods that they have no node, which may rest like costly work."""
-        attempt = self.attempt
-        return attempt is not None and attempt.said and attempt.ended not in (None, Ended.WITH_NODES)
-
-    def rests(self, now: float) -> bool:
-        """Whether that is all there is to do, and costly work rests now."""
-        return self.tells and now < self._queue.turns.rests_until
-
-    def others_had(self, steps: int) -> None:
-        """Others had a turn."""
-        self._owed -= steps
+    def others_come(self) -> None:
+        """Others have a turn."""
+        self._others_are_next = False
+        self.let_others_see()
         if self.attempt is not None:
             self.attempt.noticed = True
+
+    def let_others_see(self) -> None:
+        """From now on, nodes are kept for the group's pods again."""
+        if self._standing_in:
+            self._standing_in = 0
+            self._cluster.nominations.bring_back()
 
     def trying(self, uid: str) -> QueuedPod | None:
         """A pod of the group that is being tried."""
@@ -108,44 +101,104 @@ class GroupCycles:
         return None if member is None else member.queued
 
     def begin(self, entry: Entry, now: float) -> None:
-        """A group has come up: try it, for one slice."""
-        self._in_slice = True
-        self._begin(entry, now)
-        self._in_slice = False
-        if self.attempt is not None:
-            self._queue.turns.take(entry.key.namespace)
-
-    def _begin(self, entry: Entry, now: float) -> None:
+        """A group has come up: begin to try it."""
         group = self._cluster.pod_groups.get(entry.key)
         members = {queued.pod.uid: Member(queued) for queued in entry.trying}
-        self._owed = 0
         entry.first_tried = min(entry.first_tried, now)
         once_more, entry.once_more = entry.once_more, False
         attempt = self.attempt = GroupAttempt(entry, group or _nobody(entry.key), members, began=self._time())
-        if group is None:
-            # Only if the profile has no GangScheduling: it holds the pods of groups that are not known.
-            attempt.break_off(_not_found(entry.key))
-        else:
-            self._look_at_it_first(attempt, now, once_more=once_more)
-        if attempt.decided:
-            self._end(attempt, now)
-        elif len(members) > AT_ONCE or (attempt.search is not None and self._looked_long(attempt.search)):
-            self._owed = SHARE * ORDINARY  # to look at all of them, or at all placements, was enough for one turn
-        else:
-            self._go_on(attempt, now, None)
+        attempt.now = now
+        self._take_turn(attempt, self._cycle(attempt, once_more=once_more))
 
     def _time(self) -> float:
         """The time of who measures, if anybody does."""
         clock = self._attempts.record.clock
         return 0.0 if clock is None else clock()
 
-    def _look_at_it_first(self, attempt: GroupAttempt, now: float, *, once_more: bool) -> None:
-        """Find where the group may be. It fails here if no pod has to be tried to know that.
+    def go_on(self, now: float, answer: Answer | None = None) -> None:
+        """Do what is next, until others may be tried. `answer`: of the extenders, if the group waited for them."""
+        attempt, turns = self.attempt, self._turns
+        if attempt is None or turns is None:
+            return
+        self._turns = None
+        attempt.now, attempt.answer, attempt.asking = now, answer, None
+        if attempt.decided:
+            attempt.missed |= self._queue.events.number != attempt.events
+        self._take_turn(attempt, self._after_changes(attempt, turns))
 
-        `once_more`: as of `Entry`.
+    def _take_turn(self, attempt: GroupAttempt, turns: Turns[None]) -> None:
+        self._others_are_next = True
+        try:
+            next(turns)
+        except StopIteration:
+            self.attempt = None
+            self._measure(attempt)
+        else:
+            self._turns, attempt.events = turns, self._queue.events.number
+
+    def _after_changes(self, attempt: GroupAttempt, turns: Turns[None]) -> Turns[None]:
+        """What is left to do after what others have done, and what has happened."""
+        wrong = self._undecidable(attempt)
+        lost = not attempt.decided and self._endings.lost(attempt)
+        if not (wrong or lost):
+            return turns
+        turns.close()
+        self.let_others_see()
+        if wrong:
+            attempt.break_off(wrong)
+            return self._end(attempt)
+        return self._cycle(attempt, again=True)
+
+    def _undecidable(self, attempt: GroupAttempt) -> str:
+        """Why nobody can decide about the group any more; empty: somebody can, or it is decided for good."""
+        if attempt.decided and attempt.ended is not Ended.REJECTED:
+            return ""
+        name = next((member.queued.pod.scheduler_name for member in attempt.pods[:1]), None)
+        if name is not None and name not in self._queue.frameworks:
+            return no_profile(name)
+        if attempt.decided:
+            return ""
+        group = self._cluster.pod_groups.get(attempt.entry.key)
+        if group is None:
+            return _not_found(attempt.entry.key)
+        attempt.group = group
+        return ""
+
+    # -- what is done ------------------------------------------------------------------------------------------------
+
+    def _cycle(self, attempt: GroupAttempt, *, once_more: bool = False, again: bool = False) -> Turns[None]:
+        """Try the group, and do what follows from that. `once_more`: as of `Entry`.
+
+        `again`: not all pods are assumed any more that were. All give back what they hold, and are tried anew.
         """
+        if not again:
+            self._look_at_it_first(attempt, once_more=once_more)
+        while True:
+            if again:
+                attempt.noticed = True
+                yield from self._endings.give_back(attempt, again=True)
+                attempt.from_start()
+                attempt.search = None
+                if attempt.members:
+                    self._placements.begin(attempt)
+                yield
+            yield from self._try(attempt)
+            if len(attempt.members) > _MANY:
+                yield
+            again = attempt.ended is Ended.WITH_NODES and (self._endings.lost(attempt) or self._has_too_few(attempt))
+            if not again:
+                break
+        yield from self._end(attempt)
+
+    def _look_at_it_first(self, attempt: GroupAttempt, *, once_more: bool) -> None:
+        """Find where the group may be. It fails here if no pod has to be tried to know that."""
         group, groups = attempt.group, self._cluster.pod_groups
-        if once_more and (why := unsatisfied(group, groups.scheduled(group.key), len(attempt.members))):
+        if groups.get(group.key) is None:
+            # Only if the profile has no GangScheduling: it holds the pods of groups that are not known.
+            attempt.break_off(_not_found(group.key))
+            return
+        why = unsatisfied(group, groups.scheduled(group.key), len(attempt.members))
+        if once_more and why:
             attempt.short = True
             attempt.fail_at_once(why)
             return
@@ -154,30 +207,78 @@ class GroupCycles:
         if wrong:
             attempt.break_off(wrong)
             return
-        if group.min_resources is not None:
-            steps = (len(group.min_resources) + 1) * (1 + self._cluster.nodes.rows // ROWS_PER_STEP)
-            self._queue.turns.account(group.key.namespace, FREE + steps, now)
-            if why := gap(group, groups.state(group.key), self._cluster):
-                attempt.fail_at_once(why)
-                return
+        if lacking := gap(group, groups.state(group.key), self._cluster):
+            attempt.fail_at_once(lacking)
+            return
         self._placements.begin(attempt)
-        if attempt.ended is not None or attempt.search is not None:
-            return  # on each placement it is another number of pods
-        if why := unsatisfied(group, groups.scheduled(group.key), len(attempt.members)):
+        if why and attempt.ended is None and attempt.search is None:  # on each placement it is another number of pods
             attempt.fail_at_once(why)
 
-    def _looked_long(self, search: Search) -> bool:
-        """Whether there are many placements, or the labels of many nodes were read for them just now."""
-        anew, self._labels = search.labels != self._labels, search.labels
-        return (anew and self._cluster.nodes.count > MANY_NODES) or len(search.found) > AT_ONCE
+    def _try(self, attempt: GroupAttempt) -> Turns[None]:
+        """Try all pods, on one placement after the other if there are several."""
+        if attempt.ended is not None:
+            return
+        looked = max(len(attempt.members), 0 if attempt.search is None else self._cluster.nodes.count)
+        if looked > _MANY:
+            yield
+        if attempt.search is not None:
+            yield from self._placements.search(attempt, attempt.search, self._try_all)
+        else:
+            yield from self._try_all(attempt)
+
+    def _try_all(self, attempt: GroupAttempt) -> Turns[None]:
+        """Try one pod after the other, until it is known whether the group fits."""
+        if not attempt.members:
+            attempt.fail("")
+        while attempt.ended is None:
+            if attempt.next < len(attempt.pods):
+                yield from self._tries.one(attempt, attempt.pods[attempt.next])
+                if attempt.next < len(attempt.pods) and attempt.ended is None:
+                    yield
+            elif any(member.fits for member in attempt.members.values()):
+                attempt.ended = Ended.WITH_NODES
+            else:
+                attempt.fail("", early=True)
+                attempt.enough = True
+        self.let_others_see()
+
+    def _within(self, attempt: GroupAttempt) -> Bools | None:
+        """bool[rows]: the only nodes on which the next pod may be; None: all. It is about to be tried."""
+        self._stand_in(attempt)
+        return self._placements.within(attempt)
+
+    def _stand_in(self, attempt: GroupAttempt) -> None:
+        """Have only stand-ins keep from the group the nodes that are kept for its pods."""
+        if self._standing_in > 1:
+            self._standing_in -= 1
+            return
+        self.let_others_see()
+        nominations = self._cluster.nominations
+        pods = [member.queued.pod for member in attempt.pods] if nominations else []
+        if pods:
+            framework = self._queue.frameworks[pods[0].scheduler_name]
+            nominations.set_aside(pods, StandIns(attempt, self._cluster, framework, _STAND_IN).of)
+            self._standing_in = _STAND_IN
+
+    def _has_too_few(self, attempt: GroupAttempt) -> bool:
+        """Whether pods have gone since the attempt was decided, or more are asked for, so that the others would wait in
+        vain."""
+        groups = self._cluster.pod_groups
+        group = groups.get(attempt.group.key)
+        return not attempt.members or group is None or bool(unsatisfied(group, groups.scheduled(group.key), 0))
+
+    def _end(self, attempt: GroupAttempt) -> Turns[None]:
+        """The group is decided: do what follows."""
+        self.let_others_see()
+        if not attempt.decided:
+            attempt.decided, attempt.decided_at = True, self._time()
+            self._tries.charge(attempt)
+            if attempt.ended is not Ended.WITH_NODES:
+                attempt.missed = any(one.queued.left_at != self._queue.events.number for one in attempt.pods[:1])
+            attempt.next = 0
+        yield from self._endings.end(attempt)
 
     # -- what happens meanwhile --------------------------------------------------------------------------------------
-
-    @property
-    def planning(self) -> bool:
-        """Whether victims are looked for, for a group that did not fit."""
-        attempt = self.attempt
-        return attempt is not None and attempt.preemption is not None and attempt.plan is None
 
     def drop(self, uid: str) -> QueuedPod | None:
         """A pod is gone, or placed."""
@@ -187,146 +288,15 @@ class GroupCycles:
         place = list(attempt.members).index(uid)
         member = attempt.members.pop(uid)
         member.queued.entry = None
-        if not attempt.decided:
-            attempt.next = -1  # the others are tried again from the start
-        else:
+        if attempt.decided:
             attempt.next -= place < attempt.next
             attempt.told -= place < attempt.told
-        if uid in attempt.holding:
-            attempt.holding.remove(uid)
-        self._ask_no_more(attempt)  # the others are tried, or planned for, from the start
-        return member.queued
-
-    def _ask_no_more(self, attempt: GroupAttempt) -> None:
-        """Nobody waits for what extenders are being asked: an answer that comes now is for nobody."""
-        question, attempt.asking = attempt.asking, None
+        else:
+            attempt.lost = True  # the others are tried again from the start
+        question, attempt.asking = attempt.asking, None  # they are tried, or planned for, from the start
         if question is not None:
             self._attempts.extender_calls.drop(question.pod.uid)
-
-    # -- slices ------------------------------------------------------------------------------------------------------
-
-    def go_on(self, now: float, answer: CallAnswer | None = None) -> None:
-        """Do one slice. `answer`: of the extenders, if the group waited for them."""
-        attempt = self.attempt
-        if attempt is None:
-            return
-        self._in_slice = True
-        self._queue.turns.take(attempt.entry.key.namespace)
-        self._go_on(attempt, now, answer)
-        self._in_slice = False
-
-    def _go_on(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> None:
-        attempt.asking, decided = None, attempt.decided
-        gone = self._profile_gone(attempt)
-        if gone:
-            attempt.break_off(no_profile(gone))
-        if gone and not decided:
-            self._end(attempt, now)
-            return
-        if decided:
-            attempt.missed |= self._queue.events.number != attempt.events
-            self._finished(attempt, over=self._endings.go_on(attempt, now, answer))
-            return
-        if attempt.again or self._endings.lost(attempt):
-            answer = None  # it is about one of the pods with those before it assumed
-            if not self._began_again(attempt, now):
-                return
-        used = self._tries.charged(attempt, now, self._slice(attempt, now, answer))
-        self._owed = SHARE * used
-        if attempt.decided:
-            self._end(attempt, now)
-
-    def _profile_gone(self, attempt: GroupAttempt) -> str:
-        """The name of the group's profile, if that was removed: nobody can decide about the group any more.
-
-        Empty: it is there, or the group is to start all the same, as pods do that are being bound.
-        """
-        name = next((member.queued.pod.scheduler_name for member in attempt.pods[:1]), None)
-        starts = attempt.decided and attempt.ended is Ended.WITH_NODES
-        return "" if name is None or name in self._queue.frameworks or starts else name
-
-    def _slice(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> int:
-        """Do what `_tried` does, while only stand-ins keep from the group the nodes that are kept for its pods."""
-        nominations = self._cluster.nominations
-        if not nominations:
-            return self._tried(attempt, now, answer)
-        pods = [member.queued.pod for member in attempt.pods]
-        framework = self._queue.frameworks.get(pods[0].scheduler_name) if pods else None
-        if framework is None:
-            return self._tried(attempt, now, answer)
-        at_once = self._budget.longest_slice // (2 * ORDINARY) + 1
-        with nominations.aside(pods, StandIns(attempt, self._cluster, framework, at_once).of):
-            return len(attempt.members) // PODS_PER_STEP + self._tried(attempt, now, answer)
-
-    def _tried(self, attempt: GroupAttempt, now: float, answer: CallAnswer | None) -> int:
-        """Try pods until the slice is used up, or the attempt is decided; the steps that were used."""
-        most = left = self._budget.longest_slice // 2 or 1  # assuming and reserving take as long as deciding
-        group = self._cluster.pod_groups.get(attempt.entry.key)
-        if group is None:
-            attempt.break_off(_not_found(attempt.entry.key))
-            return ORDINARY
-        attempt.group = group
-        pods = attempt.pods
-        if not pods:
-            attempt.fail("")
-            attempt.search = None
-            return ORDINARY
-        within = self._placements.within(attempt)
-        while left > 0 and not attempt.decided and (attempt.searching or attempt.next < len(pods)):
-            if attempt.search is not None and attempt.searching:
-                used = self._placements.step(attempt, attempt.search, now, left, quietly=not attempt.noticed)
-                attempt.spent += used
-                left -= used
-                if attempt.ended is None:
-                    attempt.noticed = False
-                    within = self._placements.within(attempt)
-                continue
-            domain = 0 if attempt.search is None else attempt.search.filled
-            steps = self._tries.one(attempt, pods[attempt.next], max(left, self._budget.slice), now, answer, within)
-            answer = None
-            left -= steps + ORDINARY + len(self._cluster.nominations) // NOMINATED_PER_STEP
-            if attempt.asking is not None:
-                break
-            if attempt.search is not None and attempt.search.filled != domain:
-                within = self._placements.within(attempt)
-            if attempt.ended is None and attempt.next == len(pods):
-                self._tries.decide(attempt)
-        return most - left
-
-    def _began_again(self, attempt: GroupAttempt, now: float) -> bool:
-        """Not all pods are assumed any more that were: all give back what they hold, and are tried from the start.
-
-        False: that is all for this slice.
-        """
-        if not attempt.again:
-            attempt.again = True
-            attempt.holding = [uid for uid, member in attempt.members.items() if member.fits]
-            attempt.spent += ORDINARY * len(attempt.members)
-        self._endings.give_back(attempt, now, quietly=False)
-        self._owed = SHARE * ORDINARY
-        if attempt.holding:
-            return False
-        attempt.again = False
-        attempt.from_start()
-        if attempt.members:
-            self._placements.begin(attempt)
-        if attempt.decided:
-            self._end(attempt, now)
-        return not attempt.decided
-
-    def _end(self, attempt: GroupAttempt, now: float) -> None:
-        """The attempt is decided."""
-        attempt.decided_at = self._time()
-        self._ask_no_more(attempt)
-        self._finished(attempt, over=self._endings.begin(attempt, now))
-
-    def _finished(self, attempt: GroupAttempt, *, over: bool) -> None:
-        """A part was done of what is left to do with a group that is decided. `over`: nothing is left."""
-        self._owed = SHARE * max(attempt.used, ORDINARY)
-        attempt.used = 0
-        if over:
-            self.attempt = None
-            self._measure(attempt)
+        return member.queued
 
     def _measure(self, attempt: GroupAttempt) -> None:
         """Have the attempt counted, if somebody measures and a pod of it is left."""
@@ -340,40 +310,26 @@ class GroupCycles:
             self._outbox.add(GroupTried(attempt.pods[0].queued.pod, result, *took, preempts))
 
     def broke(self, message: str, now: float) -> None:
-        """The slice raised, which is a fault of Berth: the group is tried again after its backoff.
+        """The turn raised, which is a fault of Berth: the group is tried again after its backoff.
 
         Pods that went on before that are bound all the same, as pods are that are in no group.
         """
         attempt = self.attempt
-        if attempt is None or not self._in_slice:
+        if attempt is None or self._turns is not None:
             return
-        self._in_slice = False
+        self.let_others_see()
         self._binding.broke("", message, now)
         attempt.leave_out({uid for uid, member in attempt.members.items() if self._is_elsewhere(member.queued)})
         for uid, member in attempt.members.items():
             member.fits = self._binding.state(uid) is State.GROUP_DECIDING  # these give back what they hold
         attempt.break_off(message)
-        self._end(attempt, now)
+        self._turns = self._end(attempt)
 
     def _is_elsewhere(self, queued: QueuedPod) -> bool:
         """Whether a pod of the group is no part of the attempt any more: it went on, or is back in the queue."""
         uid = queued.pod.uid
         went_on = queued.entry is None and self._binding.state(uid) is not State.GROUP_DECIDING
         return went_on or uid in self._queue
-
-    def extenders_failed(self, call: ExtenderCall, message: str, now: float) -> None:
-        """An extender failed that is not ignorable."""
-        attempt, uid = self.attempt, call.queued.pod.uid
-        if attempt is None:
-            return
-        attempt.asking = None
-        if attempt.decided:
-            self._finished(attempt, over=self._endings.go_on(attempt, now, (call, message)))
-        else:
-            member = attempt.members[uid]
-            member.reason, member.message = SCHEDULER_ERROR, message
-            attempt.break_off(f"failed to schedule other pod from a pod group: {message}")
-            self._end(attempt, now)
 
 
 def _not_found(key: GroupKey) -> str:

@@ -46,6 +46,8 @@ class Drained(Struct, frozen=True):
 class Draining(Planning[Drained | str]):
     """The search, for one attempt; a text says why nothing was found."""
 
+    what = "room"
+
     def _made(self) -> Generator[int, None, Drained | str]:
         try:
             return (yield from self._searched())

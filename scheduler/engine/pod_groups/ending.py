@@ -1,6 +1,6 @@
 """The end of a group's attempt: its pods go on to Permit, or give back what they hold and are told why they failed.
 
-Mirrors kube-scheduler `schedule_one_podgroup.go` (submitPodGroupAlgorithmResult), some pods at a time.
+Mirrors kube-scheduler `schedule_one_podgroup.go` (submitPodGroupAlgorithmResult); others may be tried after some pods.
 """
 
 from scheduler.engine import story_writer
@@ -19,25 +19,23 @@ from scheduler.engine.places import ATTEMPT_FAILED, Cause
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.evicting import Evictions
 from scheduler.engine.pod_groups.plan import Plan
-from scheduler.engine.pod_groups.planning import PlanAnswer
 from scheduler.engine.pod_groups.preemption import failed_group
 from scheduler.engine.pod_groups.reservations import Reservations
-from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied, verdict
+from scheduler.engine.pod_groups.results import GroupAttempt, Member, verdict
+from scheduler.engine.pod_groups.turns import Turns
 from scheduler.engine.queue import Queue
 from scheduler.framework.events import ANY
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
-_LARGE = 256
-"""What follows from the attempt of a group with more pods begins in the next turn."""
 _AT_ONCE = 128
-"""How many pods go on to Permit, give back what they hold, or are told that they failed, in one slice."""
+"""How many pods go on to Permit, give back what they hold, or are told that they failed, in one turn."""
 _FAILED = Cause(ATTEMPT_FAILED)
 
 
 class Endings:
-    """Does what is left to do with a group that is decided, a slice at a time."""
+    """Does what is left to do with a group that is decided."""
 
     def __init__(
         self,
@@ -59,7 +57,7 @@ class Endings:
 
     def lost(self, attempt: GroupAttempt) -> bool:
         """Whether a pod of the group is not assumed any more, although it was."""
-        if attempt.next < 0:
+        if attempt.lost:
             return True
         left = self._binding.left_deciding
         if attempt.looked_at == left:
@@ -72,60 +70,50 @@ class Endings:
         attempt.looked_at = left
         return False
 
-    def begin(self, attempt: GroupAttempt, now: float) -> bool:
-        """The attempt is decided: do the first part of what is left. Returns what `go_on` returns."""
+    def end(self, attempt: GroupAttempt) -> Turns[None]:
+        """Do all that is left to do. Afterwards, pods without a node are back in the queue."""
         if attempt.ended is Ended.WITH_NODES:
-            attempt.next = 0
-        else:
-            attempt.missed = any(one.queued.left_at != self._queue.events.number for one in attempt.pods[:1])
-            attempt.holding = [uid for uid, member in attempt.members.items() if member.fits]
-        if len(attempt.members) > _LARGE:
-            attempt.events = self._queue.events.number
-            return False  # to go through all of them was enough for one turn
-        return self.go_on(attempt, now)
+            yield from self._send(attempt)
+            return
+        yield from self.give_back(attempt)
+        yield from self._evictions.make_room(attempt)
+        yield from self._reservations.keep_room(attempt)
+        yield from self._tell(attempt)
 
-    def go_on(self, attempt: GroupAttempt, now: float, answer: PlanAnswer | None = None) -> bool:
-        """Do a part of what is left to do. True: the attempt is over, and pods without a node are back in the queue.
+    def give_back(self, attempt: GroupAttempt, *, untold: bool = False, again: bool = False) -> Turns[None]:
+        """The pods that are assumed give back what they hold, the last one first.
 
-        `answer`: of extenders, if a plan waited for them.
+        `untold`: as of `BindingCycles.give_back`. `again`: they are going to be tried once more.
         """
-        if attempt.ended is Ended.WITH_NODES:
-            over = self._send(attempt, now)
-        else:
-            self.give_back(attempt, now, quietly=not attempt.noticed)
-            over = (
-                not attempt.holding
-                and self._evictions.over(attempt, now, answer)
-                and self._reservations.over(attempt, now, answer)
-                and self._tell(attempt, now)
-            )
-        attempt.events = self._queue.events.number
-        return over
+        holding = [(uid, member) for uid, member in attempt.members.items() if member.fits]
+        for i, (uid, member) in enumerate(reversed(holding)):
+            if i and i % _AT_ONCE == 0:
+                yield
+            member.fits = not again
+            self._binding.give_back(uid, attempt.now, quietly=not attempt.noticed, untold=untold)
 
-    def give_back(self, attempt: GroupAttempt, now: float, *, quietly: bool) -> None:
-        """Some pods that were assumed give back what they hold, the last one first."""
-        for _ in range(min(_AT_ONCE, len(attempt.holding))):
-            self._binding.give_back(attempt.holding.pop(), now, quietly=quietly)
-
-    def _tell(self, attempt: GroupAttempt, now: float) -> bool:
+    def _tell(self, attempt: GroupAttempt) -> Turns[None]:
         """Say of the group, and of each of its pods, why they failed."""
-        back = attempt.pods
         if not attempt.said:
             attempt.said = True
+            back = attempt.pods
             if attempt.ended is Ended.REJECTED and back and attempt.plan is not None:
                 self._post_filter(attempt, back[0].queued.pod, attempt.plan)
             if back:
                 reason = UNSCHEDULABLE if attempt.ended is Ended.REJECTED else SCHEDULER_ERROR
                 self._say(attempt, "False", reason, attempt.message)
-        for member in back[attempt.told : attempt.told + _AT_ONCE]:
+        while attempt.told < len(attempt.pods):
+            member = attempt.pods[attempt.told]
             attempt.told += 1
-            self._failed(member, *verdict(attempt, member), now)
-        return attempt.told == len(back) and self._close(attempt, back, now)
+            self._failed(member, *verdict(attempt, member), attempt.now)
+            if attempt.told % _AT_ONCE == 0:
+                yield
+        self._close(attempt, attempt.pods)
 
     def _post_filter(self, attempt: GroupAttempt, first: Pod, plan: Plan) -> None:
         """Have written what plugins want. The group stays unschedulable if one of them fails."""
         writes, misbehaved = plan.writes, plan.misbehaved
-        if attempt.preemption is not None and attempt.preemption.turns > 1:
+        if plan.stale:
             framework = self._queue.frameworks[first.scheduler_name]
             results = list(framework.post_filter_group(failed_group(attempt, framework), self._cluster))
             misbehaved = [result for _, result in results if isinstance(result, PluginError)]
@@ -135,40 +123,28 @@ class Endings:
         for pod, write in writes:
             self._outbox.add(PostFilterWrite(pod, (write,)))
 
-    def _send(self, attempt: GroupAttempt, now: float) -> bool:
-        """Enough pods have a node: they go on to Permit, some at a time. Then the others are told why they failed."""
-        pods = attempt.pods
+    def _send(self, attempt: GroupAttempt) -> Turns[None]:
+        """Enough pods have a node: they go on to Permit. Then the others are told why they failed."""
         if not attempt.said:
-            if self.lost(attempt) or self._has_too_few(attempt):
-                attempt.ended, attempt.next = None, -1  # begin again from the start with the next slice
-                return False
-            self._reservations.started(attempt.entry.key, now)
             attempt.said = True
+            self._reservations.started(attempt.entry.key, attempt.now)
             self._say(attempt, "True", "Scheduled", "")
-        if attempt.next < len(pods):
-            for member in pods[attempt.next : attempt.next + _AT_ONCE]:
-                attempt.next += 1
-                if member.fits:
-                    member.queued.entry = None
-                    member.fits = self._binding.happens(member.queued.pod.uid, Event.GROUP_ON, None, now)
-            if attempt.next < len(pods):
-                return False
-        left = _AT_ONCE
-        for member in pods[attempt.told :]:
-            if not left:
-                return False
+        while attempt.next < len(attempt.pods):
+            member = attempt.pods[attempt.next]
+            attempt.next += 1
+            if member.fits:
+                member.queued.entry = None
+                member.fits = self._binding.happens(member.queued.pod.uid, Event.GROUP_ON, None, attempt.now)
+            if attempt.next % _AT_ONCE == 0:
+                yield
+        while attempt.told < len(attempt.pods):
+            member = attempt.pods[attempt.told]
             attempt.told += 1
             if not member.fits and member.reason:
-                left -= 1
-                self._failed(member, member.reason, member.message, member.nominated, now)
-        return self._close(attempt, [member for member in pods if not member.fits], now)
-
-    def _has_too_few(self, attempt: GroupAttempt) -> bool:
-        """Whether pods have gone since the attempt was decided, or more are asked for, so that the others would wait in
-        vain."""
-        groups = self._cluster.pod_groups
-        group = groups.get(attempt.group.key)
-        return not attempt.members or group is None or bool(unsatisfied(group, groups.scheduled(group.key), 0))
+                self._failed(member, member.reason, member.message, member.nominated, attempt.now)
+                if attempt.told % _AT_ONCE == 0:
+                    yield
+        self._close(attempt, [member for member in attempt.pods if not member.fits])
 
     def _failed(self, member: Member, reason: str, message: str, nominated: str | None, now: float) -> None:
         queued = member.queued
@@ -185,13 +161,12 @@ class Endings:
         story_writer.failed(queued, reason, message, member.plugins, now)
         self._outbox.failed(queued, reason, message, member.plugins, member.decision, nominated)
 
-    def _close(self, attempt: GroupAttempt, back: list[Member], now: float) -> bool:
+    def _close(self, attempt: GroupAttempt, back: list[Member]) -> None:
         assert attempt.ended is not None
         queued = [member.queued for member in back if member.queued.pod.uid not in self._queue]
         if attempt.missed and queued:
             attempt.entry.early |= self._queue.events.since(queued[0].left_at, ANY)[1]
-        self._queue.group_tried(attempt.entry, queued, attempt.ended, now, _FAILED, missed=attempt.missed)
-        return True
+        self._queue.group_tried(attempt.entry, queued, attempt.ended, attempt.now, _FAILED, missed=attempt.missed)
 
     def _say(self, attempt: GroupAttempt, status: str, reason: str, message: str) -> None:
         if attempt.group.uid:

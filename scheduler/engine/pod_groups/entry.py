@@ -24,7 +24,6 @@ class Ended(Enum):
     """Enough pods have a node, though perhaps not all."""
     REJECTED = auto()
     BROKEN = auto()
-    TOO_COSTLY = auto()
 
 
 class Entry(Struct, eq=False):
@@ -63,8 +62,6 @@ class Entry(Struct, eq=False):
     """The same without the last attempt."""
     once_more: bool = False
     """The group is tried although pods are missing. If they still are, it gives up the nodes that are kept for it."""
-    overruns: int = 0
-    """Attempts in a row that cost too much. If there are any, the backoff depends on them."""
     returned_at: float = 0.0
     """When its last attempt failed: the backoff begins then."""
     early: bool = False

@@ -1,26 +1,24 @@
-"""Preemption for a group whose attempt has failed: a plan is made in slices, then its victims are told to go."""
+"""Preemption for a group whose attempt has failed: a plan is made, then its victims are told to go."""
 
 from collections.abc import Callable
 
 from scheduler.engine.attempts import Attempts
-from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.instructions import VictimsChosen
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.entry import Ended
-from scheduler.engine.pod_groups.planning import PlanAnswer
+from scheduler.engine.pod_groups.plan import Plan
 from scheduler.engine.pod_groups.preemption import NODE, GroupPreemption
 from scheduler.engine.pod_groups.results import GroupAttempt
+from scheduler.engine.pod_groups.turns import Turns
 from scheduler.engine.queue import Queue
-from scheduler.engine.turns import FREE
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
 from scheduler.plugins.default_preemption.budgets import Budgets
 from scheduler.state.cluster import Cluster
+from scheduler.state.search_steps import SearchCapError
 
 _AT_ONCE = 32
-"""How many victims are told to go in one slice."""
-_LONGEST_PLAN = 8
-"""How many times the cost of an attempt a plan may cost: it looks at all pods of lower priority."""
+"""How many victims are told to go in one turn."""
 Evict = Callable[[Pod, str, tuple[Pod, ...], float, PodGroup], None]
 """Has victims removed for a pod of a group."""
 
@@ -34,7 +32,6 @@ class Evictions:
         queue: Queue,
         attempts: Attempts,
         outbox: Outbox,
-        budget: Budget,
         pick: Callable[[str, int], int],
         evict: Evict,
     ) -> None:
@@ -43,78 +40,48 @@ class Evictions:
         self._queue = queue
         self._attempts = attempts
         self._outbox = outbox
-        self._budget = budget
         self._pick = pick
         self._evict = evict
         self._budgets = Budgets()
 
-    def over(self, attempt: GroupAttempt, now: float, answer: PlanAnswer | None) -> bool:
-        """Do a slice of the plan or of its evictions; whether nothing is left.
+    def make_room(self, attempt: GroupAttempt) -> Turns[None]:
+        """Have pods of lower priority removed, if that helps the group.
 
         Then the attempt has its plan, if preemption was asked at all.
-
-        `answer`: of extenders, if the plan waited for them.
         """
-        if attempt.ended is not Ended.REJECTED or attempt.short or not attempt.members:
-            return self._let_go(attempt, now)
-        if attempt.plan is None:
-            self._go_on(attempt, now, answer)
-        plan = attempt.plan
-        if plan is None:
-            return False
-        pod, measured = attempt.pods[0].queued.pod, self._attempts.record.clock is not None
-        if plan.victims and not attempt.evicted and measured:
+        while attempt.plan is None:
+            if attempt.ended is not Ended.REJECTED or attempt.short or not attempt.members:
+                return
+            try:
+                plan = yield from self._preemption(attempt).make(self._queue, self._outbox)
+            except SearchCapError as error:
+                plan = Plan(error=str(error))
+            if plan is not None and plan.error:
+                attempt.break_off(plan.error)
+            elif plan is not None:
+                attempt.plan = plan
+                attempt.reasons.append(plan.said)
+        yield from self._remove(attempt, attempt.plan)
+
+    def _preemption(self, attempt: GroupAttempt) -> GroupPreemption:
+        pods = [member.queued.pod for member in attempt.pods]
+        return GroupPreemption(
+            attempt,
+            self._queue.frameworks[pods[0].scheduler_name],
+            self._cluster,
+            self._pick,
+            self._budgets,
+            extenders=self._attempts.extenders_about(pods),
+        )
+
+    def _remove(self, attempt: GroupAttempt, plan: Plan) -> Turns[None]:
+        if plan.victims and self._attempts.record.clock is not None:
+            pod = attempt.pods[0].queued.pod
             self._outbox.add(VictimsChosen(pod, "podgroup", len(plan.victims), plan.groups, plan.violations))
-        some = tuple(plan.victims[attempt.evicted : attempt.evicted + _AT_ONCE])
-        attempt.evicted += len(some)
-        if some:
-            self._evict(pod, NODE, some, now, attempt.group)
-        return attempt.evicted == len(plan.victims)
-
-    @property
-    def _most(self) -> int:
-        """Steps of one slice."""
-        return max(self._budget.longest_slice // 2, 1)
-
-    def _let_go(self, attempt: GroupAttempt, now: float) -> bool:
-        """Free some of what a plan has that is not ready, and is not wanted any more; whether nothing is left."""
-        preemption = attempt.preemption
-        if preemption is None:
-            return True
-        before = preemption.spent
-        done = preemption.let_go(self._most)
-        attempt.used = preemption.spent - before
-        if attempt.used:
-            self._queue.turns.account(attempt.entry.key.namespace, FREE + attempt.used, now)
-        return done
-
-    def _go_on(self, attempt: GroupAttempt, now: float, answer: PlanAnswer | None) -> None:
-        """Go on with the plan. It is begun again if a pod of the group has gone."""
-        preemption = attempt.preemption
-        if preemption is not None and preemption.lost and not self._let_go(attempt, now):
-            return
-        if preemption is None or preemption.lost:
-            pods = [member.queued.pod for member in attempt.pods]
-            framework = self._queue.frameworks[pods[0].scheduler_name]
-            extenders = self._attempts.extenders_about(pods)
-            preemption = attempt.preemption = GroupPreemption(
-                attempt, framework, self._cluster, self._pick, self._budgets, extenders=extenders
-            )
-        preemption.answered(answer)
-        before, whole = preemption.spent, self._budget.whole * _LONGEST_PLAN
-        plan = preemption.go_on(self._most)
-        attempt.used = preemption.spent - before
-        self._queue.turns.account(attempt.entry.key.namespace, FREE + attempt.used, now)
-        attempt.planning += attempt.used
-        question = preemption.question()
-        if question is not None:
-            attempt.asking = question.question
-            self._outbox.add(question)
-            return
-        if plan is None and attempt.planning >= whole:
-            attempt.break_off(str(TooCostlyError(whole, self._cluster.effort.causes)), Ended.TOO_COSTLY)
-        elif plan is not None and plan.error:
-            attempt.break_off(plan.error)
-        elif plan is not None:
-            attempt.plan = plan
-            attempt.reasons.append(plan.said)
+        for start in range(0, len(plan.victims), _AT_ONCE):
+            if start:
+                yield
+            if not attempt.members:
+                return
+            some = tuple(plan.victims[start : start + _AT_ONCE])
+            self._evict(attempt.pods[0].queued.pod, NODE, some, attempt.now, attempt.group)

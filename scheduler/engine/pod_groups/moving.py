@@ -34,8 +34,6 @@ class GroupsMoved(GroupsAsked):
 
         For pods that could not be bound it is no longer than that of a pod, as others of the group wait with them.
         """
-        if entry.overruns:
-            return self._budget.backoff(entry.overruns)
         count = entry.errors or entry.rejections
         longest = self.max_backoff * sqrt(max(len(entry.pods), 1))
         together = min(self.initial_backoff * 2 ** min(count - 1, 32), longest) if count else 0.0
@@ -212,7 +210,7 @@ class GroupsMoved(GroupsAsked):
                 self._active.push(entry.order, leader)
             case Place.BACKOFF:
                 self._strict_backoff.push(entry.order, leader)
-                if entry.early and not (entry.errors or entry.failed or entry.overruns):
+                if entry.early and not (entry.errors or entry.failed):
                     self._early_groups.push(entry.returned_at, leader)
             case _:
                 self._flush.push(entry.order, leader)

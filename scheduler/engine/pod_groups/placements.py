@@ -3,7 +3,7 @@
 Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupSchedulingPlacementAlgorithm, findBestPodGroupPlacement).
 Where sums over the columns say what comes of a placement, it is not tried. Else the group is tried there, what comes of
 it is noted, and all pods give back what they hold. The best placement is tried in the end, on the cluster as it is by
-then, and is kept.
+then, and is kept. The search has a cap: 5,000 pods on each of 5,000 nodes would take an hour.
 """
 
 from collections import deque
@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from scheduler.engine.attempts import Attempts
-from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.pod_groups.domains import TRIED, fill_order, rank
+from scheduler.engine.pod_groups.ending import Endings
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import (
     GROUP_UNSCHEDULABLE,
@@ -26,8 +26,8 @@ from scheduler.engine.pod_groups.results import (
     unsatisfied,
 )
 from scheduler.engine.pod_groups.room import Room, room_of_all
+from scheduler.engine.pod_groups.turns import A_TRY, MOST_STEPS, Turns
 from scheduler.engine.queue import Queue
-from scheduler.engine.turns import ORDINARY
 from scheduler.framework.decision import Rows
 from scheduler.framework.placement import Assignment, Placement
 from scheduler.framework.placement_plugins import PlacementPlugins
@@ -36,31 +36,32 @@ from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
+from scheduler.state.search_steps import CappedSearch, SearchCapError
 
-GIVEN_BACK = 30
-"""Steps of a pod that gives back what it holds."""
-BY_SUMS = 30
+_BY_SUMS = 30
 """Steps of a placement that need not be tried."""
-PODS_PER_STEP = 4
-"""How many pods count for one step when a placement is scored that need not be tried."""
+_AT_ONCE = 64
+"""How many of those are looked at in one turn."""
+TryAll = Callable[[GroupAttempt], Turns[None]]
+"""Tries all pods of a group on the current placement."""
 
 
 class Placements:
-    """Takes a group through its placements, a slice at a time."""
+    """Takes a group through its placements."""
 
     def __init__(
         self,
         cluster: Cluster,
         queue: Queue,
         attempts: Attempts,
-        binding: BindingCycles,
+        endings: Endings,
         pick: Callable[[str, int], int],
     ) -> None:
         """`pick`: which of several equally good placements is taken, by the name of the group."""
         self._cluster = cluster
         self._queue = queue
         self._attempts = attempts
-        self._binding = binding
+        self._endings = endings
         self._pick = pick
 
     def begin(self, attempt: GroupAttempt) -> None:
@@ -80,8 +81,6 @@ class Placements:
         search = attempt.search = Search(by_name, deque(by_name), self._cluster.nodes.label_changes)
         if search.levels:
             attempt.members = dict(sorted(attempt.members.items(), key=lambda item: rank(item[1].queued.pod)))
-            attempt.spent += self._cluster.nodes.count
-        search.measured = len(found) == 1
 
     def within(self, attempt: GroupAttempt) -> Bools | None:
         """bool[rows]: the nodes of the current placement, or of its current domain, as they are now; None: all."""
@@ -97,76 +96,76 @@ class Placements:
         mask[rows] = True
         return mask
 
-    def step(self, attempt: GroupAttempt, search: Search, now: float, most: int, *, quietly: bool) -> int:
-        """Go on after the current placement was tried, or to the next one.
+    def search(self, attempt: GroupAttempt, search: Search, try_all: TryAll) -> Turns[None]:
+        """Try the group on one placement after the other, until it is tried on the best one or fits into none."""
+        steps = self._cluster.search_steps.capped(f"a domain for podgroup {attempt.entry.key}", MOST_STEPS)
+        if len(search.found) > 1:
+            search.room = self._room(attempt, list(search.found.values()))
+            if len(search.found) > _AT_ONCE:
+                yield
+        try:
+            while (chosen := (yield from self._next(attempt, search, steps))) is not None:
+                if attempt.ended is None:
+                    tries = attempt.tries
+                    yield from try_all(attempt)
+                    steps.take(A_TRY * (attempt.tries - tries))
+                if attempt.ended is Ended.BROKEN or self._is_best(attempt, search, chosen=chosen):
+                    return
+                yield from self._note(attempt, search)
+                if attempt.ended is not None:
+                    return
+        except SearchCapError as error:
+            attempt.break_off(str(error))
 
-        Returns the steps that it took: not many more than `most`.
-        """
-        if not search.measured:
-            search.measured, found = True, list(search.found.values())
-            search.room = self._room(attempt, found)
-            return ORDINARY + len(found)
-        if search.between:
-            return self._next(attempt, search, most)
-        outcome = search.outcome
-        if outcome is None:
-            fits = attempt.enough or attempt.ended is Ended.WITH_NODES
-            while search.waiting and self._ruled_out(attempt, search, search.waiting[0]):
-                search.waiting.popleft()
-            if fits and (search.chosen or not (search.fitting or self._waits_beside(search))):
-                search.over = True
-                return ORDINARY
-            if fits:
-                search.in_domains = self._in_domains(attempt, search)
-            status = GROUP_UNSCHEDULABLE if attempt.early else attempt.message
-            kept = {uid: member.kept() for uid, member in attempt.members.items()}
-            outcome = search.outcome = Outcome(kept, status, fits)
-        used = 0
-        for uid, member in reversed(attempt.members.items()):
-            if member.fits:
-                if used >= most:
-                    return used
-                used += GIVEN_BACK
-                member.fits = False
-                self._binding.give_back(uid, now, quietly=quietly, untold=True)
-        search.tried += 1
-        search.outcome, search.between = None, True
-        attempt.from_start()
-        if outcome.fits:
-            pods = [member.queued.pod for member in outcome.members.values() if member.fits]
-            self._score(attempt, search, search.current, pods, search.in_domains)
-        elif search.first is None or search.levels:
-            search.first = outcome
-        return used + ORDINARY
-
-    def _next(self, attempt: GroupAttempt, search: Search, most: int) -> int:
-        """Begin with the next placement that has to be tried; the steps that it took to find it, as in `step`."""
-        used, needed = 0, self._needed(attempt)
+    def _next(self, attempt: GroupAttempt, search: Search, steps: CappedSearch) -> Turns[bool | None]:
+        """Begin with the next placement that has to be tried: whether it is the best one. None: the attempt is over."""
+        needed, looked = self._needed(attempt), 0
         pods = [member.queued.pod for member in attempt.pods]
-        while search.waiting and used < most and attempt.ended is None and not self._has_lower(search):
+        while search.waiting and attempt.ended is None and not self._has_lower(search):
             name = search.waiting.popleft()
-            used += BY_SUMS
+            steps.take(_BY_SUMS)
             room = None if search.room is None or not search.room.exact else search.room.most.get(name)
-            if room is None:
-                if self._ruled_out(attempt, search, name):
-                    continue
+            if room is None and not self._ruled_out(attempt, search, name):
                 self._start(attempt, search, name)
-                return used
-            if room >= needed:
+                return False
+            if room is not None and room >= needed:
                 placed = pods[:room]
                 self._score(attempt, search, name, placed, self._order(attempt, search, name, len(placed))[1])
-                used += room // PODS_PER_STEP + len(search.found[name].domains)
-        if used >= most and search.waiting and not self._has_lower(search):
-            return used
+            looked += 1
+            if looked % _AT_ONCE == 0:
+                yield
         if attempt.ended is not None:
-            return used + BY_SUMS
+            return None
         if search.fitting:
-            self._choose(attempt, search)
-        elif search.first is None:
+            return self._choose(attempt, search)
+        if search.first is None:
             self._start(attempt, search, search.said_of)  # for what is said
-        else:
-            self._fail(attempt, search)
-        return used + BY_SUMS
+            return False
+        self._fail(attempt, search, search.first)
+        return None
+
+    def _is_best(self, attempt: GroupAttempt, search: Search, *, chosen: bool) -> bool:
+        """Whether the group fits where it was tried, and no other placement can be better."""
+        while search.waiting and self._ruled_out(attempt, search, search.waiting[0]):
+            search.waiting.popleft()
+        fits = attempt.enough or attempt.ended is Ended.WITH_NODES
+        return fits and (chosen or not (search.fitting or self._waits_beside(search)))
+
+    def _note(self, attempt: GroupAttempt, search: Search) -> Turns[None]:
+        """Note what came of the current placement, and have all pods give back what they hold."""
+        fits = attempt.enough or attempt.ended is Ended.WITH_NODES
+        domains = self._in_domains(attempt, search) if fits else 0
+        status = GROUP_UNSCHEDULABLE if attempt.early else attempt.message
+        outcome = Outcome({uid: member.kept() for uid, member in attempt.members.items()}, status)
+        yield from self._endings.give_back(attempt, untold=True, again=True)
+        attempt.noticed = False
+        attempt.from_start()
+        if fits:
+            pods = [member.queued.pod for member in outcome.members.values() if member.fits]
+            self._score(attempt, search, search.current, pods, domains)
+        elif search.first is None or search.levels:
+            search.first = outcome
+        yield
 
     def _has_lower(self, search: Search) -> bool:
         """Whether the group fits into a placement of a lower level than all that wait."""
@@ -221,37 +220,34 @@ class Placements:
         except PluginError as error:
             _broke(attempt, error)
 
-    def _choose(self, attempt: GroupAttempt, search: Search) -> None:
-        """Of the placements into which the group fits, try the one with the highest score: of the lowest level, and of
-        those in which the group uses fewest domains."""
+    def _choose(self, attempt: GroupAttempt, search: Search) -> bool | None:
+        """Of the placements into which the group fits, begin with the one with the highest score: of the lowest level,
+        and of those in which the group uses fewest domains. Returns what `_next` does."""
         fewest = min(self._spread(search, one) for one in search.fitting)
         closest = [i for i, one in enumerate(search.fitting) if self._spread(search, one) == fewest]
         try:
             totals = self._framework(attempt).placements.totals([search.fitting[i].scores for i in closest])
         except PluginError as error:
             _broke(attempt, error)
-            return
+            return None
         best = [i for i, total in zip(closest, totals, strict=True) if total == max(totals)]
         one = search.fitting.pop(best[self._pick(str(attempt.entry.key), len(best))])
-        self._start(attempt, search, one.name, chosen=True)
+        self._start(attempt, search, one.name)
+        return True
 
     def _spread(self, search: Search, one: Fitting) -> tuple[int, int]:
         return search.found[one.name].level, one.domains
 
-    def _start(self, attempt: GroupAttempt, search: Search, name: str, *, chosen: bool = False) -> None:
-        """Try the group on a placement."""
-        search.current, search.between, search.chosen = name, False, chosen
-        search.filled, search.domains = 0, []
+    def _start(self, attempt: GroupAttempt, search: Search, name: str) -> None:
+        """Begin with a placement."""
+        search.current, search.filled = name, 0
         search.domains, _ = self._order(attempt, search, name, len(attempt.members))
         why = unsatisfied(attempt.group, self._cluster.pod_groups.scheduled(attempt.entry.key), len(attempt.members))
         if why:
             attempt.fail(why, early=True)
 
-    def _fail(self, attempt: GroupAttempt, search: Search) -> None:
+    def _fail(self, attempt: GroupAttempt, search: Search, outcome: Outcome) -> None:
         """The group fits into no placement: what is said is what came of the first one."""
-        outcome = search.first
-        assert outcome is not None
-        search.over = True
         which = "broadest" if search.levels else "first"
         attempt.fail(
             f"0/{len(search.found)} placements are available, {which} placement status: {outcome.status}", early=True

@@ -164,7 +164,6 @@ class GroupedPlaces(GroupsMoved):
         entry.returned_at = now
         entry.rejections = entry.rejections + 1 if ended is Ended.REJECTED else 0
         entry.errors = entry.errors + 1 if ended is Ended.BROKEN else 0
-        entry.overruns = entry.overruns + 1 if ended is Ended.TOO_COSTLY else 0
         if ended is Ended.WITH_NODES:
             # Permit or Reserve may have refused some of them: these must not come back at once, over and over.
             entry.rejections = max((queued.rejections for queued in came), default=0)

@@ -26,6 +26,8 @@ class Plan(Struct):
     """A plugin has failed."""
     writes: list[tuple[Pod, Write]] = field(default_factory=list)
     """What plugins want written, so that the group fits later."""
+    stale: bool = False
+    """Others were tried since plugins were asked what they want written: they are asked again."""
     misbehaved: list[PluginError] = field(default_factory=list)
     """Plugins that failed, so that they could do nothing for the group."""
 

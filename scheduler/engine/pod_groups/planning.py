@@ -1,16 +1,17 @@
-"""A plan for a group whose attempt has failed: made in slices, in a cluster of its own, which goes in slices, too."""
+"""A plan for a group whose attempt has failed: in a cluster of its own, which takes many turns, and within a cap."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
-from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
-from scheduler.engine.instructions import AskExtenders
+from scheduler.engine.extender_calls import ExtenderCalls
+from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.consulting import Consulting
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.pod_groups.stand_ins import StandIns
 from scheduler.engine.pod_groups.trial import Trial
-from scheduler.framework.extenders import NodesAnswer, VictimsAnswer
+from scheduler.engine.pod_groups.turns import MOST_STEPS, Turns
+from scheduler.engine.queue import Queue
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
@@ -24,8 +25,6 @@ _A_ROW, _A_POD = 50, 10
 _LET_GO = 2
 """How many entries of a copy are let go of in a step."""
 Found = TypeVar("Found")
-PlanAnswer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer | str]
-"""A question of a plan to extenders, and what they say; a text: what has failed."""
 
 
 class Copied(NamedTuple):
@@ -41,6 +40,9 @@ class Copied(NamedTuple):
 
 class Planning(ABC, Generic[Found]):
     """Makes the plan for one attempt."""
+
+    what: ClassVar[str]
+    """What is looked for."""
 
     def __init__(
         self,
@@ -63,21 +65,43 @@ class Planning(ABC, Generic[Found]):
         self._extenders = extenders
         self._consulting: Consulting | None = None
         """If extenders are asked about the pods."""
-        self._steps = self._whole()
-        self._leaving: Generator[int, None, None] | None = None
-        self.spent = 0
-        """Steps that were taken so far."""
         self.turns = 0
-        """In how many turns these were taken."""
+        """How often others could be tried since it was begun."""
 
     @abstractmethod
     def _made(self) -> Generator[int, None, Found]:
         """Make the plan; yields the steps that it took."""
 
-    def _whole(self) -> Generator[int, None, Found]:
-        plan = yield from self._made()
-        yield from self._let_go()
-        return plan
+    def make(self, queue: Queue, outbox: Outbox) -> Turns[Found | None]:
+        """Make the plan; None: a pod of the group is gone for which it was made.
+
+        Raises SearchCapError, and charges the group's namespace in any case.
+        """
+        attempt, key = self._attempt, self._attempt.entry.key
+        search = self._cluster.search_steps.capped(f"{self.what} for podgroup {key}", MOST_STEPS)
+        steps, made = self._made(), None
+        try:
+            while len(attempt.members) == len(self._members):
+                try:
+                    search.take(next(steps))
+                except StopIteration as end:
+                    made = end.value
+                    break
+                consulting = self._consulting
+                if self._extenders is not None and consulting is not None and consulting.waits_for is not None:
+                    question = self._extenders.adopt(consulting.waits_for)
+                    attempt.asking = question.question
+                    outbox.add(question)
+                self.turns += 1
+                yield
+                if attempt.answer is not None and consulting is not None:
+                    consulting.answered(*attempt.answered())
+        finally:
+            queue.fair_share.charge(key.namespace, search.taken, attempt.now)
+            steps.close()
+        for _ in self._let_go():
+            yield
+        return made
 
     def _let_go(self) -> Generator[int, None, None]:
         """The copy is of no use any more. To throw it away at once would take long."""
@@ -86,41 +110,6 @@ class Planning(ABC, Generic[Found]):
             for entries in copied.end():
                 yield 1 + entries // _LET_GO
 
-    def let_go(self, most: int) -> bool:
-        """Nobody wants the plan any more: free some of what it has, in about so many steps; whether nothing is left."""
-        if self._leaving is None:
-            if self._copy is None:
-                return True
-            self._leaving = self._let_go()
-            self._steps.close()
-        until = self.spent + most
-        for steps in self._leaving:
-            self.spent += steps
-            if self.spent >= until:
-                return False
-        return True
-
-    @property
-    def lost(self) -> bool:
-        """Whether a pod of the group is gone for which the plan was made."""
-        return len(self._attempt.members) != len(self._members)
-
-    @property
-    def waits(self) -> bool:
-        """Whether nothing can be done until extenders have answered."""
-        return self._consulting is not None and self._consulting.waits_for is not None
-
-    def question(self) -> AskExtenders | None:
-        """What extenders are to be asked before it can go on. The pod that it is about waits for the answer then."""
-        if self._extenders is None or self._consulting is None or self._consulting.waits_for is None:
-            return None
-        return self._extenders.adopt(self._consulting.waits_for)
-
-    def answered(self, answer: PlanAnswer | None) -> None:
-        """Go on with what extenders say, if they were asked."""
-        if answer is not None and self._consulting is not None:
-            self._consulting.answered(*answer)
-
     def _walk(self, thought: Cluster, *, once: bool) -> tuple[Trial, Framework]:
         """What tries the group in a copy, and the plugins that it asks. `once`: as `Consulting` takes it."""
         framework = self._framework.apart()
@@ -128,18 +117,6 @@ class Planning(ABC, Generic[Found]):
             profile = self._pods[0].scheduler_name
             self._consulting = Consulting(self._extenders, thought, profile, framework, once=once)
         return Trial(self._attempt, self._cluster, thought, framework, self._pick, self._consulting), framework
-
-    def go_on(self, most: int) -> Found | None:
-        """Take some more steps, not many more than `most`. None: the plan is not ready."""
-        until = self.spent + most
-        self.turns += 1
-        try:
-            while self.spent < until and not self.waits:
-                self.spent += next(self._steps)
-        except StopIteration as end:
-            plan: Found = end.value
-            return plan
-        return None
 
     def _without(self, leaves: Callable[[Pod], bool]) -> Generator[int, None, Copied]:
         """A copy of the cluster without the pods that leave."""

@@ -1,8 +1,8 @@
 """What preemption can do for a pod group that found too few nodes: whom it removes, and where the group waits then.
 
 Mirrors kube-scheduler `framework/preemption/podgrouppreemption.go`. In a dry run all pods of lower priority are left
-out, and the group is tried once. If it fits, as many of them as possible are spared. All of this is one plan, made in
-slices in a cluster of its own, which is thrown away afterwards.
+out, and the group is tried once. If it fits, as many of them as possible are spared. All of this is one plan, in
+a cluster of its own, which is thrown away afterwards.
 """
 
 from collections.abc import Callable, Generator
@@ -36,7 +36,9 @@ def failed_group(attempt: GroupAttempt, framework: Framework) -> FailedGroup:
 
 
 class GroupPreemption(Planning[Plan]):
-    """Makes the plan for one attempt, a slice at a time."""
+    """Makes the plan for one attempt."""
+
+    what = "victims"
 
     def __init__(
         self,
@@ -78,6 +80,7 @@ class GroupPreemption(Planning[Plan]):
                     return Plan(error=f"{where}: {text}")
                 said = [plan.said] if final else [*said, plan.said]
         plan.said, plan.writes, plan.misbehaved = ", ".join(said), writes, misbehaved
+        plan.stale = self.turns > 0
         return plan
 
     def _preempting(self) -> Generator[int, None, tuple[Plan, bool]]:

@@ -11,25 +11,22 @@ from datetime import UTC, datetime
 
 from scheduler.engine import wakes
 from scheduler.engine.attempts import Attempts
-from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import RecordEvent
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.draining import Drained, Draining
 from scheduler.engine.pod_groups.entry import Ended, Entry
-from scheduler.engine.pod_groups.planning import PlanAnswer
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.pod_groups.room import plain
+from scheduler.engine.pod_groups.turns import Turns
 from scheduler.engine.queue import Queue
-from scheduler.engine.turns import FREE
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod_group import GroupKey
 from scheduler.state.cluster import Cluster
 from scheduler.state.kept_room import KeptRoom
+from scheduler.state.search_steps import SearchCapError
 
-_LONGEST_SEARCH = 8
-"""How many times the cost of an attempt the search may cost."""
 _AGAIN = 60.0
 """After so many seconds, room is looked for again: pods may end sooner than they have said."""
 _MANY = 1_000
@@ -45,7 +42,6 @@ class Reservations:
         queue: Queue,
         attempts: Attempts,
         outbox: Outbox,
-        budget: Budget,
         pick: Callable[[str, int], int],
     ) -> None:
         """`pick`: which of several equally good nodes or placements is taken."""
@@ -53,7 +49,6 @@ class Reservations:
         self._queue = queue
         self._attempts = attempts
         self._outbox = outbox
-        self._budget = budget
         self._pick = pick
         self._kept = cluster.kept_room
         self._not_before: dict[str, float] = {}
@@ -61,27 +56,30 @@ class Reservations:
 
     # -- after an attempt that failed --------------------------------------------------------------------------------
 
-    def over(self, attempt: GroupAttempt, now: float, answer: PlanAnswer | None) -> bool:
-        """Do a slice of what there is to do for a group that found too few nodes; whether nothing is left.
-
-        `answer`: of extenders, if the search waited for them.
-        """
+    def keep_room(self, attempt: GroupAttempt) -> Turns[None]:
+        """Keep room for a group that found too few nodes, if it is to have some."""
         if not self._may_need_room(attempt):
-            return self._let_go(attempt, now)
+            return
         framework = self._queue.frameworks[attempt.pods[0].queued.pod.scheduler_name]
         if framework.profile.reservation is None:
-            return True
+            return
         plugin, wanted = framework.profile.reservation
-        if attempt.draining is None and not self._due(attempt, wanted, now):
+        if not self._due(attempt, wanted, attempt.now):
             self._say(attempt, self._kept.of(attempt.entry.key))
-            return True
-        unwanted = attempt.drained is not None or (attempt.draining is not None and attempt.draining.lost)
-        if unwanted and not self._let_go(attempt, now):
-            return False
-        if attempt.drained is not None and attempt.draining is not None and not attempt.draining.lost:
-            return self._keep(attempt, plugin, wanted, attempt.drained, now)
-        self._search(attempt, framework, now, answer)
-        return False  # to find it, and to throw the copy of the cluster away, is enough for one turn
+            return
+        while attempt.members:
+            extenders = self._attempts.extenders_about(member.queued.pod for member in attempt.pods)
+            draining = Draining(attempt, framework, self._cluster, self._pick, extenders=extenders)
+            found: Drained | str | None
+            try:
+                found = yield from draining.make(self._queue, self._outbox)
+            except SearchCapError as error:
+                found = str(error)
+            if isinstance(found, str):
+                self._found(attempt, wanted, None, found, attempt.now)
+                return
+            if found is not None and (yield from self._keep(attempt, plugin, wanted, found)):
+                return
 
     def _may_need_room(self, attempt: GroupAttempt) -> bool:
         """Whether it is a gang that failed since there is too little room now, and that makes none by preemption."""
@@ -93,38 +91,6 @@ class Reservations:
             and attempt.group.gang
             and (plan is None or not plan.waits)
         )
-
-    def _search(self, attempt: GroupAttempt, framework: Framework, now: float, answer: PlanAnswer | None) -> None:
-        """Do a slice of the search for room. Once it is over, the attempt has what was found.
-
-        `answer`: as of `over`.
-        """
-        draining, attempt.drained, attempt.keeping = attempt.draining, None, None
-        if draining is None or draining.lost:
-            extenders = self._attempts.extenders_about(member.queued.pod for member in attempt.pods)
-            draining = attempt.draining = Draining(attempt, framework, self._cluster, self._pick, extenders=extenders)
-        draining.answered(answer)
-        before = draining.spent
-        found = draining.go_on(self._most)
-        self._charge(attempt, draining.spent - before, now)
-        question = draining.question()
-        if question is not None:
-            attempt.asking = question.question
-            self._outbox.add(question)
-        elif found is not None:
-            attempt.drained = found
-        elif attempt.searched >= self._budget.whole * _LONGEST_SEARCH:
-            attempt.drained = "where it would start takes too long to find"
-
-    def _let_go(self, attempt: GroupAttempt, now: float) -> bool:
-        """Free some of what a search has that is not wanted any more; whether nothing is left."""
-        draining = attempt.draining
-        if draining is None:
-            return True
-        before = draining.spent
-        done = draining.let_go(self._most)
-        self._charge(attempt, draining.spent - before, now)
-        return done
 
     def _due(self, attempt: GroupAttempt, wanted: Reservation, now: float) -> bool:
         """Whether room is to be looked for, now that the group did not fit once more."""
@@ -146,35 +112,18 @@ class Reservations:
         late = room.until is not None and room.until <= self._cluster.devices.wall
         return not (late or room.lost or room.planned.keys() != attempt.members.keys())
 
-    @property
-    def _most(self) -> int:
-        """Steps of one slice."""
-        return max(self._budget.longest_slice // 2, 1)
-
-    def _charge(self, attempt: GroupAttempt, steps: int, now: float) -> None:
-        attempt.used = steps
-        attempt.searched += steps
-        self._queue.turns.account(attempt.entry.key.namespace, FREE + steps, now)
-
-    def _keep(self, attempt: GroupAttempt, plugin: str, wanted: Reservation, found: Drained | str, now: float) -> bool:
-        """Do a slice of what it takes to keep the room that was found; whether nothing is left."""
-        if isinstance(found, str):
-            self._found(attempt, wanted, None, found, now)
-            return True
-        cluster, nodes = self._cluster, self._cluster.nodes
-        if attempt.keeping is None:
-            room = self._room(attempt, plugin, wanted, found, now)
-            attempt.keeping = room, room.prepare(found.assigned, nodes, cluster.pods_on, cluster.devices.wall)
-        (room, parts), used = attempt.keeping, 0
-        for steps in parts:
-            used += steps
-            if used >= self._most:
-                self._charge(attempt, used, now)
+    def _keep(self, attempt: GroupAttempt, plugin: str, wanted: Reservation, found: Drained) -> Turns[bool]:
+        """Keep the room that was found. False: a pod has gone meanwhile for which it was found."""
+        cluster, nodes, count = self._cluster, self._cluster.nodes, len(attempt.members)
+        room = self._room(attempt, plugin, wanted, found, attempt.now)
+        for _ in room.prepare(found.assigned, nodes, cluster.pods_on, cluster.devices.wall):
+            yield
+            if len(attempt.members) != count:
                 return False
-        self._charge(attempt, used, now)
         room.follow(nodes, cluster.pods_on, cluster.devices.wall)
         holds = room.holds(nodes)
-        self._found(attempt, wanted, room if holds else None, "" if holds else "its nodes have changed meanwhile", now)
+        why = "" if holds else "its nodes have changed meanwhile"
+        self._found(attempt, wanted, room if holds else None, why, attempt.now)
         return True
 
     def _found(self, attempt: GroupAttempt, wanted: Reservation, room: KeptRoom | None, why: str, now: float) -> None:

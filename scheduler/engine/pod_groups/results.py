@@ -5,9 +5,9 @@ Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupAlgorithmResult, subm
 """
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
@@ -16,17 +16,13 @@ from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.engine.pod_groups.entry import Ended, Entry
 from scheduler.engine.pod_groups.plan import Plan
 from scheduler.engine.pod_groups.room import Room
+from scheduler.engine.pod_groups.turns import Answer
 from scheduler.engine.queued import QueuedPod
 from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.extenders import Question
 from scheduler.framework.placement import Placement, Running
 from scheduler.model.pod_group import PodGroup
-
-if TYPE_CHECKING:
-    from scheduler.engine.pod_groups.draining import Drained, Draining
-    from scheduler.engine.pod_groups.preemption import GroupPreemption
-    from scheduler.state.cluster import Cluster
-    from scheduler.state.kept_room import KeptRoom
+from scheduler.state.cluster import Cluster
 
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
 NOWHERE: Rows = np.zeros(0, dtype=np.intp)
@@ -65,7 +61,6 @@ class Outcome(Struct, eq=False):
     members: dict[str, Member]
     status: str
     """Why the group does not fit there."""
-    fits: bool
 
 
 class Fitting(NamedTuple):
@@ -89,14 +84,10 @@ class Search(Struct, eq=False):
     """`Nodes.label_changes` when the placements were generated."""
     room: Room | None = None
     """How many pods the placements take, if sums tell that."""
-    measured: bool = True
-    """Whether it was asked how many pods the placements take."""
     said_of: str = ""
     """The placement about which the message says why the group does not fit: the first one, or the broadest one."""
     at_level: Counter[int] = field(default_factory=Counter)
     """How many placements each level has."""
-    between: bool = True
-    """Nothing is held, and the next placement is to be chosen."""
     current: str = ""
     domains: list[Rows] = field(default_factory=list)
     """Parts of the current placement in the order in which the group fills them."""
@@ -105,19 +96,10 @@ class Search(Struct, eq=False):
 
     One more than there are domains: the placement takes no more either, and pods are tried in the broadest one.
     """
-    tried: int = 0
     fitting: list[Fitting] = field(default_factory=list)
     """Placements into which the group fits."""
-    outcome: Outcome | None = None
-    """What came of the current placement, while the pods give back what they hold."""
-    in_domains: int = 0
-    """In how many domains of the current placement the pods were."""
     first: Outcome | None = None
     """What came of the first placement into which the group does not fit, or of the last one if there are levels."""
-    chosen: bool = False
-    """The current placement was tried before, and is the best one."""
-    over: bool = False
-    """The group's attempt has ended as the current placement has."""
 
     def __post_init__(self) -> None:
         self.renew(self.found)
@@ -163,43 +145,31 @@ class GroupAttempt(Struct, eq=False):
     began: float = 0.0
     decided_at: float = 0.0
     """When it began and was decided, by the clock of the attempts' record."""
+    now: float = 0.0
+    """Engine time of the turn that is under way."""
     next: int = 0
     """How many of the pods were tried."""
+    lost: bool = False
+    """A pod has gone since it was tried."""
+    tries: int = 0
+    """How often pods were tried, on all placements together, since that was charged last."""
     ended: Ended | None = None
+    decided: bool = False
+    """What comes of the group is known, and not only on one of its placements."""
     reasons: list[str] = field(default_factory=list)
     """Why the attempt failed."""
     early: bool = False
     """The attempt failed before any pod was tried, or found no node for any of the others."""
-    spent: int = 0
-    """Steps beyond those of ordinary pods."""
     asking: Question | None = None
     """What extenders are being asked: until they answer, nothing is done."""
-    again: bool = False
-    """The attempt begins again from the start, once all pods have given back what they hold."""
-    holding: list[str] = field(default_factory=list)
-    """UIDs of the pods that are still to give back what they hold."""
-    preemption: "GroupPreemption | None" = None
-    """The search for victims, after the attempt has failed."""
+    answer: Answer | None = None
+    """What they have said."""
     plan: Plan | None = None
     """What came of the search for victims."""
-    planning: int = 0
-    """The steps that the search for victims took so far."""
-    used: int = 0
-    """The steps of its last slice."""
-    draining: "Draining | None" = None
-    """The search for room that is to be kept for the group, after the search for victims."""
-    drained: "Drained | str | None" = None
-    """What came of the search for room."""
-    keeping: "tuple[KeptRoom, Iterator[int]] | None" = None
-    """The room that is kept, while what is on its nodes is counted."""
-    searched: int = 0
-    """The steps that searching and keeping room took so far."""
     kept: bool = False
     """Whether it is known if room is kept for the group."""
     of_room: str = ""
     """What the message says about kept room."""
-    evicted: int = 0
-    """How many victims were told to go."""
     said: bool = False
     """Whether what came of the group was reported."""
     told: int = 0
@@ -209,7 +179,7 @@ class GroupAttempt(Struct, eq=False):
     noticed: bool = False
     """Others were tried while pods of the group were assumed."""
     events: int = 0
-    """The number of the last event before others had their share."""
+    """The number of the last event before others had a turn."""
     short: bool = False
     """The group has too few pods, and is tried only so that it gives up the nodes that are kept for it."""
     untried: str = ""
@@ -224,7 +194,7 @@ class GroupAttempt(Struct, eq=False):
     looked_at: int = -1
     """`left_deciding` of the binding cycles when all pods were found that should be assumed."""
     _listed: tuple[dict[str, Member], int, list[Member]] = field(default_factory=lambda: ({}, 0, []))
-    """The members, how many they were, and their list: it is asked for with each slice."""
+    """The members, how many they were, and their list: it is asked for in each turn."""
 
     @property
     def pods(self) -> list[Member]:
@@ -254,25 +224,19 @@ class GroupAttempt(Struct, eq=False):
     def from_start(self) -> None:
         """Begin again with the first pod. Nothing is held."""
         self.ended, self.reasons, self.early, self.enough = None, [], False, False
-        self.next, self.untried = 0, ""
+        self.next, self.untried, self.lost = 0, "", False
         for member in self.members.values():
             member.forget()
 
-    @property
-    def decided(self) -> bool:
-        """Whether the group's fate is known: it has ended, and not only on one of its placements."""
-        return self.ended is not None and not self.searching
+    def answered(self) -> Answer:
+        """What extenders have said, after the turn that asked them."""
+        answer, self.answer = self.answer, None
+        assert answer is not None
+        return answer
 
-    @property
-    def searching(self) -> bool:
-        """Whether a placement was tried, and it is not known yet what comes of the group."""
-        if self.search is None or self.search.over:
-            return False
-        return self.ended in (Ended.WITH_NODES, Ended.REJECTED) or (self.ended is None and self.search.between)
-
-    def break_off(self, message: str, ended: Ended = Ended.BROKEN) -> None:
+    def break_off(self, message: str) -> None:
         """End the attempt with an error, whatever came of it before."""
-        self.ended, self.reasons, self.early = ended, [message], False
+        self.ended, self.reasons, self.early = Ended.BROKEN, [message], False
 
     @property
     def message(self) -> str:
@@ -295,7 +259,7 @@ def unsatisfied(group: PodGroup, scheduled: int, remaining: int) -> str:
 def verdict(attempt: GroupAttempt, member: Member) -> tuple[str, str, str | None]:
     """(reason, message, nomination) for a pod of a group that failed, or that found no node itself."""
     plan = attempt.plan or Plan()
-    if attempt.ended in (Ended.BROKEN, Ended.TOO_COSTLY):
+    if attempt.ended is Ended.BROKEN:
         own = member.reason == SCHEDULER_ERROR
         return SCHEDULER_ERROR, member.message if own else attempt.message, ""
     nominated = plan.node_for(member.queued.pod)
@@ -309,7 +273,7 @@ def verdict(attempt: GroupAttempt, member: Member) -> tuple[str, str, str | None
     return UNSCHEDULABLE, message, "" if attempt.short else nominated
 
 
-def running(attempt: GroupAttempt, cluster: "Cluster") -> list[Running]:
+def running(attempt: GroupAttempt, cluster: Cluster) -> list[Running]:
     """The pods of the group that have a node, and not by this attempt."""
     state, names = cluster.pod_groups.state(attempt.entry.key), cluster.nodes.names
     found = []

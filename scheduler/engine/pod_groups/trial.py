@@ -14,15 +14,14 @@ from scheduler.engine.pod_groups.domains import fill_order, rank
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Member, running, unsatisfied
 from scheduler.engine.pod_groups.room import room_of_all
-from scheduler.engine.turns import NOMINATED_PER_STEP, ORDINARY, ROWS_PER_STEP
+from scheduler.engine.pod_groups.turns import A_TRY
 from scheduler.framework.binding import AssumedPod
-from scheduler.framework.decision import Decision, Rows
+from scheduler.framework.decision import Rows
 from scheduler.framework.placement import Assignment, Placement
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
 from scheduler.framework.sampling import Rotation
 from scheduler.model.pod import Pod
-from scheduler.plugins.default_preemption.sparing import asking
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
@@ -76,7 +75,8 @@ class Trial:
         if not plugins.wanted:
             return (yield from self._on(None))
         cluster, group = self._cluster, self._attempt.group
-        placements = yield from asking(cluster, lambda: plugins.generate(group, self._running, cluster))
+        placements = plugins.generate(group, self._running, cluster)
+        yield cluster.nodes.rows
         if not placements:
             return "no feasible placements found", []
         fitting: list[tuple[Placement, Assigned, tuple[int, ...]]] = []
@@ -89,7 +89,7 @@ class Trial:
             pods = [pod for pod, _ in assigned]
             scores = plugins.scores(Assignment(group, placement, pods, self._scheduled), cluster)
             fitting.append((placement, assigned, scores))
-            yield ORDINARY + len(pods)
+            yield A_TRY + len(pods)
         if not fitting:
             number = len(placements)
             said = f"0/{number} placements are available, first placement status: {first}"
@@ -115,7 +115,7 @@ class Trial:
         else:
             if placement is not None and placement.domains:
                 pods.sort(key=rank)
-                yield ORDINARY + self._cluster.nodes.rows // ROWS_PER_STEP + len(placement.domains)
+                yield A_TRY + self._cluster.nodes.rows + len(placement.domains)
             ahead = [*self._parts(placement, pods), None if placement is None else placement.rows]
             within = self._only(ahead[0])
             for pod in pods:
@@ -172,17 +172,16 @@ class Trial:
 
     def _node_for(self, pod: Pod, within: Bools | None) -> Steps[int | None]:
         """The row that a pod takes, beside those that were tried before it."""
-        cluster = self._cluster
-
-        def decide() -> Decision:
-            return self._framework.decide_quickly(pod, cluster, self._rotation, within=within)
-
+        cluster, searches = self._cluster, self._cluster.search_steps
         consulting, queued = self._consulting, self._attempt.members[pod.uid].queued
+        searched = 0
         if consulting is None or not consulting.asks(queued):
-            decision = yield from asking(cluster, decide)
+            searches.taken = 0
+            decision = self._framework.decide_quickly(pod, cluster, self._rotation, within=within)
+            searched = searches.taken
         else:
             decision = yield from consulting.decision(queued, within)
-        yield ORDINARY + len(cluster.nominations) // NOMINATED_PER_STEP
+        yield A_TRY + pod.shape.steps + searched
         if not len(decision.feasible):
             return None
         best = decision.best()

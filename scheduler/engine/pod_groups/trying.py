@@ -1,4 +1,4 @@
-"""One pod of a group that is being tried: a node for it, with those before it assumed, and what that costs.
+"""One pod of a group that is being tried: a node for it, with those before it assumed.
 
 Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupPodSchedulingAlgorithm).
 """
@@ -8,14 +8,14 @@ from collections.abc import Callable
 import numpy as np
 
 from scheduler.engine.attempts import Attempts, CallAnswer
-from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
+from scheduler.engine.pod_groups.turns import A_TRY, Turns
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
-from scheduler.engine.turns import FREE, NO_NODE, ORDINARY, ROWS_PER_STEP
+from scheduler.engine.turns import FREE
 from scheduler.framework.binding_plugins import Refusal
 from scheduler.framework.decision import NO_NODES, Decision, fit_error
 from scheduler.framework.status import PluginError, printable
@@ -23,71 +23,61 @@ from scheduler.model.pod_group import GroupKey
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
-_LONGEST_SEARCH = 8
-"""How many times the cost of another attempt it may cost to try a group on many placements."""
 Assume = Callable[[QueuedPod, Decision, float, GroupKey], "Refusal | PluginError | None"]
 """Assume a pod on one of the best nodes; why a Reserve plugin keeps it from there."""
+Within = Callable[[GroupAttempt], Bools | None]
+"""bool[rows]: the only nodes on which the next pod may be, as they are now; None: all."""
 
 
 class Tries:
     """Tries the pods of a group, and knows what the attempt costs its namespace."""
 
     def __init__(
-        self, cluster: Cluster, queue: Queue, attempts: Attempts, outbox: Outbox, budget: Budget, assume: Assume
+        self, cluster: Cluster, queue: Queue, attempts: Attempts, outbox: Outbox, assume: Assume, within: Within
     ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._attempts = attempts
         self._outbox = outbox
-        self._budget = budget
         self._assume = assume
+        self._within = within
 
-    def one(
-        self,
-        attempt: GroupAttempt,
-        member: Member,
-        most: int,
-        now: float,
-        answer: CallAnswer | None,
-        within: Bools | None,
-    ) -> int:
-        """Try one pod, with those before it assumed; the steps that it took."""
-        queued, before = member.queued, self._attempts.steps
+    def one(self, attempt: GroupAttempt, member: Member) -> Turns[None]:
+        """Try one pod, with those before it assumed, to its end: only extenders have it wait."""
         try:
-            step, steps = self._decided(attempt, queued, most, now, answer, within)
+            step = self._decided(attempt, member.queued, None, self._within(attempt))
+            while isinstance(step, AskExtenders):
+                attempt.asking = step.question
+                self._outbox.add(step)
+                yield
+                call, said = attempt.answered()
+                if isinstance(said, str):
+                    self._extenders_failed(attempt, member, said)
+                    return
+                step = self._decided(attempt, member.queued, (call, said), self._within(attempt))
         except PluginError as error:
             self._broke(attempt, member, error)
-            return self._attempts.steps - before
-        search, whole = attempt.search, self._budget.whole
-        again = search is not None and search.tried > 0
-        attempt.spent += steps + ORDINARY if again else max(steps - FREE, 0)
-        if search is not None:
-            whole *= _LONGEST_SEARCH
-        if attempt.spent >= whole:
-            attempt.break_off(str(TooCostlyError(whole, self._cluster.effort.causes)), Ended.TOO_COSTLY)
-            return steps
-        if step is None:
-            return steps  # this pod is tried again with the next slice
-        if isinstance(step, AskExtenders):
-            attempt.asking = step.question
-            self._outbox.add(step)
-            return steps
+            return
+        search = attempt.search
         if not len(step.feasible) and search is not None and search.fill_next(enough=self._starts(attempt)):
-            attempt.spent += ORDINARY
-            return steps  # this pod is tried again in the next domain
+            return  # this pod is tried again in the next domain
         attempt.next += 1
-        self._take(attempt, member, step, now)
+        self._take(attempt, member, step)
         if attempt.ended is not None:
-            return steps
+            return
         why = unsatisfied(
             attempt.group, self._cluster.pod_groups.scheduled(attempt.group.key), len(attempt.members) - attempt.next
         )
         if why:
             attempt.fail(why)
             attempt.untried = attempt.message
-        return steps
 
-    def _take(self, attempt: GroupAttempt, member: Member, decision: Decision, now: float) -> None:
+    def _extenders_failed(self, attempt: GroupAttempt, member: Member, message: str) -> None:
+        """An extender failed that is not ignorable."""
+        member.reason, member.message = SCHEDULER_ERROR, message
+        attempt.break_off(f"failed to schedule other pod from a pod group: {message}")
+
+    def _take(self, attempt: GroupAttempt, member: Member, decision: Decision) -> None:
         """Assume a pod on one of the nodes that were found for it, if any were, and note what comes of that."""
         member.decision = decision
         if not len(decision.feasible):
@@ -96,7 +86,7 @@ class Tries:
             member.nominated = "" if member.message == NO_NODES else None
             self._attempts.settle(decision)
             return
-        refused = self._assume(member.queued, decision, now, attempt.entry.key)
+        refused = self._assume(member.queued, decision, attempt.now, attempt.entry.key)
         member.fits = refused is None
         if isinstance(refused, PluginError):
             self._broke(attempt, member, refused)
@@ -110,24 +100,25 @@ class Tries:
         return not unsatisfied(attempt.group, self._cluster.pod_groups.scheduled(attempt.group.key), 0)
 
     def _decided(
-        self,
-        attempt: GroupAttempt,
-        queued: QueuedPod,
-        most: int,
-        now: float,
-        answer: CallAnswer | None,
-        within: Bools | None,
-    ) -> tuple[Decision | AskExtenders | None, int]:
-        """What `Attempts.of_group` finds. Once the room is free that is kept for the group, its pods go there."""
-        row, first = self._planned(attempt, queued) if answer is None else None, 0
-        if row is not None and (within is None or within[row]):
-            only = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
-            only[row] = True
-            step, first = self._attempts.of_group(queued, most, now, None, only)
-            if not isinstance(step, Decision) or len(step.feasible):
-                return step, first
-        step, steps = self._attempts.of_group(queued, most, now, answer, within)
-        return step, first + steps
+        self, attempt: GroupAttempt, queued: QueuedPod, answer: CallAnswer | None, within: Bools | None
+    ) -> Decision | AskExtenders:
+        """The decision of `Attempts.of_group`. Once the room is free that is kept for the group, its pods go there."""
+        searches = self._cluster.search_steps
+        attempt.tries += 1
+        searches.taken = 0
+        try:
+            row = self._planned(attempt, queued) if answer is None else None
+            if row is not None and (within is None or within[row]):
+                only = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
+                only[row] = True
+                step = self._attempts.of_group(queued, None, only)
+                if not isinstance(step, Decision) or len(step.feasible):
+                    return step
+            return self._attempts.of_group(queued, answer, within)
+        finally:
+            steps = queued.pod.shape.steps + searches.taken
+            if steps > FREE:
+                self._queue.fair_share.charge(queued.pod.namespace, steps - FREE, attempt.now)
 
     def _planned(self, attempt: GroupAttempt, queued: QueuedPod) -> int | None:
         """The row on which room should be free by now for a pod of the group."""
@@ -151,13 +142,9 @@ class Tries:
             attempt.fail("", early=True)
             attempt.enough = True
 
-    def charged(self, attempt: GroupAttempt, now: float, used: int) -> int:
-        """Charge the namespace for what goes beyond as many ordinary pods, or was in vain."""
-        namespace = attempt.entry.key.namespace
-        if attempt.spent:
-            self._queue.turns.account(namespace, FREE + min(attempt.spent, used), now)
-        if attempt.decided and attempt.ended is not Ended.WITH_NODES:
-            no_node = sum(bool(member.reason) for member in attempt.members.values())
-            vain = ORDINARY * attempt.next + no_node * (NO_NODE + self._cluster.nodes.rows // ROWS_PER_STEP)
-            self._queue.turns.account(namespace, FREE + max(vain, 0), now)
-        return used
+    def charge(self, attempt: GroupAttempt) -> None:
+        """Charge the namespace for tries that start no pod, once the attempt is decided."""
+        started = sum(member.fits for member in attempt.members.values()) if attempt.ended is Ended.WITH_NODES else 0
+        vain = max(attempt.tries - started, 0)
+        self._queue.fair_share.charge(attempt.entry.key.namespace, vain * A_TRY, attempt.now)
+        attempt.tries = 0
