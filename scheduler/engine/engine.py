@@ -92,7 +92,7 @@ class Engine:
         """Seconds since the epoch at engine time 0, where a shell knows them."""
         budget = Budget() if budget is None else budget
         self._outbox = Outbox()
-        self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, budget, self.cluster)
+        self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, self.cluster)
         self.choice = Choice(seed)
         rotation = Rotation()
         self._extender_calls = ExtenderCalls(self.cluster, frameworks, rotation, in_order(extenders))
@@ -103,7 +103,6 @@ class Engine:
             self._extender_calls,
             rotation,
             self._outbox,
-            budget=budget,
             in_full=in_full,
             verifier=Verifier(frameworks, verify) if verify else None,
         )
@@ -171,13 +170,6 @@ class Engine:
     def has_work(self) -> bool:
         """Whether a Cycle would schedule a pod."""
         return self.queue.has_active or self._scheduling.has_work
-
-    def rests(self, now: float) -> bool:
-        """Whether nothing is to be done but costly work, and that rests."""
-        queue = self.queue
-        if now >= queue.turns.rests_until or self._scheduling.has_urgent_work:
-            return False
-        return queue.only_costly
 
     def next_tick(self) -> float | None:
         """Engine time at which a Tick has something to do."""
@@ -320,7 +312,7 @@ class Engine:
 
     def _look_for_conflicts(self, now: float) -> None:
         """Tell of pods of ours that another scheduler's choice has broken; each look is charged to its namespace."""
-        for pod, steps, conflict in self.placement_conflicts.look(now):
-            self.queue.turns.account(pod.namespace, steps, now)
+        for pod, conflict in self.placement_conflicts.look(now):
+            self.queue.fair_share.charge(pod.namespace, pod.shape.steps, now)
             if conflict is not None:
                 self._outbox.add(RecordConflict(pod, conflict.node, conflict.constraint, conflict.text))

@@ -9,7 +9,7 @@ from typing import Any
 from scheduler.engine import story_writer
 from scheduler.engine.attempts import Attempts, CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
-from scheduler.engine.budget import Budget, TooCostlyError
+from scheduler.engine.budget import Budget
 from scheduler.engine.choice import Choice
 from scheduler.engine.extender_calls import ExtenderCalls
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders, PostFilterWrite, VictimsChosen
@@ -72,13 +72,8 @@ class SchedulingCycles:
         """Whether there is something to do besides the pods of the queue."""
         return self.groups.has_work or self._victims.has_work
 
-    @property
-    def has_urgent_work(self) -> bool:
-        """Whether some of it may not rest."""
-        return self._victims.has_work or self.groups.has_work
-
     def run(self, now: float) -> None:
-        """Try the next pod, or group of pods, for one slice at most."""
+        """Try the next pod, or go on with the group of pods that is being tried."""
         self._at_hand = None
         if self._victims.take_turn():
             self._attempts.no_fits.forget()
@@ -113,15 +108,11 @@ class SchedulingCycles:
             groups.go_on(now)
 
     def _attempt(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> None:
-        """Try a pod, for one slice at most, and do what follows. `answer`: as in `Attempts.schedule_pod`."""
+        """Try a pod, and do what follows. `answer`: as in `Attempts.schedule_pod`."""
         try:
             outcome = self._attempts.schedule_pod(queued, now, answer)
         except PluginError as error:
             self._broken(queued, str(error), frozenset((error.plugin,)), now)
-            return
-        except TooCostlyError as error:
-            # No error of Berth's, but not "Unschedulable" either: no node that an autoscaler adds would help.
-            self._broken(queued, str(error), frozenset(), now)
             return
         match outcome:
             case Decision():

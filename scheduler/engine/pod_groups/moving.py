@@ -122,7 +122,7 @@ class GroupsMoved(GroupsAsked):
         if leader is None:
             return
         entry = leader.entry
-        debt = self.turns.seconds_in_debt(entry.key.namespace, now)
+        debt = self.fair_share.seconds_beyond(entry.key.namespace, now)
         if debt:
             self._early_groups.push(now + max(debt, _SHORTEST_DEBT), leader)
         else:
@@ -185,7 +185,7 @@ class GroupsMoved(GroupsAsked):
                     said = noted[plugins, about] = self._queued(queued, entry, now, cause, order)
             note(queued.story, said)
         self._lead(entry, order)
-        self.turns.account(entry.key.namespace, len(pods), now)
+        self.fair_share.charge(entry.key.namespace, len(pods), now)
 
     def _shift(self, entry: Entry, place: Place) -> None:
         self._counts[entry.place] -= len(entry.pods)

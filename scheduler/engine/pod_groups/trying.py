@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from scheduler.engine.attempts import Attempts, CallAnswer
+from scheduler.engine.fair_share import FREE
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.entry import Ended
@@ -15,7 +16,6 @@ from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfie
 from scheduler.engine.pod_groups.turns import A_TRY, Turns
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
-from scheduler.engine.turns import FREE
 from scheduler.framework.binding_plugins import Refusal
 from scheduler.framework.decision import NO_NODES, Decision, fit_error
 from scheduler.framework.status import PluginError, printable
