@@ -15,7 +15,7 @@ from scheduler.engine.binding_record import BindingCycle, event_of
 from scheduler.engine.binding_table import ASKING, TABLE, Action, Event, State
 from scheduler.engine.instructions import UNSCHEDULABLE, Misbehaved
 from scheduler.engine.last_look import LastLook
-from scheduler.engine.pod_groups.asking import GANG_SCHEDULING
+from scheduler.engine.pod_groups.gathering import GANG_SCHEDULING
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import (
     BindFailed,

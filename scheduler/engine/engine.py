@@ -15,7 +15,6 @@ from scheduler.engine import wakes
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event
-from scheduler.engine.budget import Budget
 from scheduler.engine.changes import key_of
 from scheduler.engine.choice import Choice
 from scheduler.engine.extender_calls import ExtenderCalls
@@ -77,20 +76,17 @@ class Engine:
         binders: Iterable[Any] = (),
         cluster: Cluster | None = None,
         verify: int = 0,
-        budget: Budget | None = None,
         let_go_beside: int = sys.maxsize,
     ) -> None:
         """`in_full`: keep in each decision who rejected what and how every plugin scored, at the cost of speed.
 
         `binders`: Bind plugins for the extenders that bind; each has its `extender`. `cluster`: the columns to start
-        from; empty ones without it. `verify`: every so many decisions, one is verified; 0: none. `budget`: what an
-        attempt may cost. `let_go_beside`: pods of a gang that may be bound wait with their Bindings while writes for
-        so many pods are under way.
+        from; empty ones without it. `verify`: every so many decisions, one is verified; 0: none. `let_go_beside`: pods
+        of a gang that may be bound wait with their Bindings while writes for so many pods are under way.
         """
         self.cluster = cluster if cluster is not None else Cluster()
         self.epoch: float | None = None
         """Seconds since the epoch at engine time 0, where a shell knows them."""
-        budget = Budget() if budget is None else budget
         self._outbox = Outbox()
         self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, self.cluster)
         self.choice = Choice(seed)
@@ -121,7 +117,6 @@ class Engine:
             self._nominator,
             Victims(self.cluster, self.binding, self._nominator, self._outbox, self._story_writer),
             self._outbox,
-            budget,
             self.choice,
             binders=tuple(binders),
             in_full=in_full,

@@ -93,7 +93,7 @@ class PendingWork(GroupedPlaces):
     @property
     def has_pending_work(self) -> bool:
         """Whether pods are still being woken, events are pending, or stories are behind."""
-        return bool(self._waves.under_way or self._entering or self.stories.late) or self.wakes_groups or self.behind
+        return bool(self._waves.under_way or self._entering or self.stories.late) or self.behind
 
     @property
     def behind(self) -> bool:
@@ -106,8 +106,6 @@ class PendingWork(GroupedPlaces):
             self._reenter(now)
         elif self._waves.under_way:
             self._waves.go_on(now, AT_ONCE)
-        elif self.wakes_groups:
-            self.wake_some(now)
         elif self.behind:
             self._ask(now, _ASKED_AT_ONCE)
 

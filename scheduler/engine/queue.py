@@ -213,8 +213,6 @@ class Queue(PendingWork):
             self._waves.go_on(now, pending_work.AT_ONCE)
             if self._waves.under_way and not self._active_before(self._waves.priority):
                 return False  # pods of higher priority are still being woken
-        elif self.wakes_groups:
-            self.wake_some(now)
         if self.behind:
             self._ask(now, _ASKED_BESIDE)
         return True

@@ -9,7 +9,6 @@ from typing import Any
 from scheduler.engine import story_writer
 from scheduler.engine.attempts import Attempts, CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
-from scheduler.engine.budget import Budget
 from scheduler.engine.choice import Choice
 from scheduler.engine.extender_calls import ExtenderCalls
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders, PostFilterWrite, VictimsChosen
@@ -43,7 +42,6 @@ class SchedulingCycles:
         nominator: Nominator,
         victims: Victims,
         outbox: Outbox,
-        budget: Budget,
         choice: Choice,
         *,
         binders: tuple[Any, ...],
@@ -58,7 +56,6 @@ class SchedulingCycles:
         self._nominator = nominator
         self._victims = victims
         self._outbox = outbox
-        self._budget = budget
         self._choice = choice
         self._binders = binders
         self._in_full = in_full
@@ -100,7 +97,7 @@ class SchedulingCycles:
         """Go on with the group that is being tried, or try what comes next, as their turns are."""
         groups = self.groups
         self._attempts.no_fits.forget()
-        if groups.due or (groups.has_work and not self._queue.has_active):
+        if groups.due:
             groups.go_on(now)
             return
         groups.others_come()

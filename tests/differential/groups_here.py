@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from scheduler.engine.binding_table import State
-from scheduler.engine.budget import Budget
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import (
     AskExtenders,
@@ -59,8 +58,6 @@ from tests.registered import registry
 
 MOST_CYCLES = 2_000
 BACKOFF = 20.0
-ONE_SLICE = Budget(longest_slice=1_000_000)
-"""A group is tried in one turn. By itself it is tried in slices, so that others are decided in between."""
 
 
 class ByName(Plugin):
@@ -123,7 +120,6 @@ class World:
         plugins: list[type[Plugin]] = [ByName, SortedPlacements, *([Drowsy] if drowsy else [])]
         self._engine = Engine(
             build(decoded, {**registry(), **{one.name: one for one in plugins}}),
-            budget=ONE_SLICE,
             extenders=decoded.extenders,
         )
         # Nobody is charged: all pods are one namespace's, and kube-scheduler knows no shares (docs/equal.md).

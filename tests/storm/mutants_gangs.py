@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 from scheduler.engine.binding_cycle import BindingCycles
-from scheduler.engine.pod_groups import cycle, ending, trying
+from scheduler.engine.pod_groups import cycle, trying
 from scheduler.engine.pod_groups.ending import Endings
 from scheduler.engine.pod_groups.gathering import Gathering
 from scheduler.engine.pod_groups.results import GroupAttempt
+from scheduler.engine.pod_groups.turns import Turns
 from scheduler.model.pod_group import GroupKey
 from scheduler.state.pod_groups import PodGroups
 from tests.storm.mutants import mutant
@@ -23,7 +24,6 @@ def binds_the_part_that_fits() -> Iterator[None]:
     with (
         patch.object(cycle, "unsatisfied", lambda *_: ""),
         patch.object(trying, "unsatisfied", lambda *_: ""),
-        patch.object(ending, "unsatisfied", lambda *_: ""),
         patch.object(Gathering, "_enough", lambda *_: True),
     ):
         yield
@@ -31,8 +31,8 @@ def binds_the_part_that_fits() -> Iterator[None]:
 
 @mutant("a gang that does not fit keeps what it has assumed")
 def keeps_what_it_holds() -> Iterator[None]:
-    def careless(self: Endings, attempt: GroupAttempt, now: float, *, quietly: bool) -> None:
-        attempt.holding.clear()
+    def careless(self: Endings, attempt: GroupAttempt, *, untold: bool = False, again: bool = False) -> Turns[None]:
+        yield from ()
 
     with patch.object(Endings, "give_back", careless):
         yield

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import State
+from scheduler.engine.fair_share import FREE
 from scheduler.engine.instructions import GroupTried
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
@@ -32,10 +33,12 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 
 _RESULTS: dict[Ended | None, str] = {Ended.WITH_NODES: "scheduled", Ended.REJECTED: "unschedulable"}
-_MANY = 1_000
+_MANY = 256
 """To look at so many pods, or at the labels of so many nodes, is enough for one turn."""
-_STAND_IN = 20
-"""So many pods are tried until those that stand in for others are found anew."""
+_IN_A_ROW = 16
+"""So many turns the group has before pods have some that come after it in the queue; then these have as many. Pods that
+come before it are tried between any two of its own. Else a crowd of small pods would keep any gang from ever starting.
+"""
 
 
 class GroupCycles:
@@ -68,7 +71,10 @@ class GroupCycles:
         """The group that is being tried."""
         self._turns: Turns[None] | None = None
         """What is left to do with it. None during a turn, and after one that has raised."""
-        self._others_are_next = False
+        self._row = 0
+        """How many turns the group still has in a row."""
+        self._others = 0
+        """How many turns others have before that."""
         self._standing_in = 0
         """How many more pods are tried beside those that stand in for others of the group now."""
 
@@ -79,13 +85,16 @@ class GroupCycles:
 
     @property
     def due(self) -> bool:
-        """Whether the group has its turn before the next pod of the queue: they alternate."""
-        return self.has_work and not self._others_are_next
+        """Whether the group has its turn now: nobody else is active, or others had theirs, and nobody is before it."""
+        attempt = self.attempt
+        if attempt is None or not self.has_work:
+            return False
+        return not self._queue.has_active or not (self._others or self._queue.has_before(attempt.entry))
 
     def others_come(self) -> None:
         """Others have a turn."""
-        self._others_are_next = False
         self.let_others_see()
+        self._others = max(self._others - 1, 0)
         if self.attempt is not None:
             self.attempt.noticed = True
 
@@ -107,7 +116,7 @@ class GroupCycles:
         entry.first_tried = min(entry.first_tried, now)
         once_more, entry.once_more = entry.once_more, False
         attempt = self.attempt = GroupAttempt(entry, group or _nobody(entry.key), members, began=self._time())
-        attempt.now = now
+        attempt.now, self._row, self._others = now, _IN_A_ROW, 0
         self._take_turn(attempt, self._cycle(attempt, once_more=once_more))
 
     def _time(self) -> float:
@@ -127,7 +136,9 @@ class GroupCycles:
         self._take_turn(attempt, self._after_changes(attempt, turns))
 
     def _take_turn(self, attempt: GroupAttempt, turns: Turns[None]) -> None:
-        self._others_are_next = True
+        self._row -= 1
+        if self._row <= 0:
+            self._row = self._others = _IN_A_ROW
         try:
             next(turns)
         except StopIteration:
@@ -147,7 +158,7 @@ class GroupCycles:
         if wrong:
             attempt.break_off(wrong)
             return self._end(attempt)
-        return self._cycle(attempt, again=True)
+        return self._again(attempt)
 
     def _undecidable(self, attempt: GroupAttempt) -> str:
         """Why nobody can decide about the group any more; empty: somebody can, or it is decided for good."""
@@ -166,28 +177,21 @@ class GroupCycles:
 
     # -- what is done ------------------------------------------------------------------------------------------------
 
-    def _cycle(self, attempt: GroupAttempt, *, once_more: bool = False, again: bool = False) -> Turns[None]:
-        """Try the group, and do what follows from that. `once_more`: as of `Entry`.
+    def _cycle(self, attempt: GroupAttempt, *, once_more: bool) -> Turns[None]:
+        """Try the group, and do what follows from that. `once_more`: as of `Entry`."""
+        self._look_at_it_first(attempt, once_more=once_more)
+        yield from self._try(attempt)
+        yield from self._end(attempt)
 
-        `again`: not all pods are assumed any more that were. All give back what they hold, and are tried anew.
-        """
-        if not again:
-            self._look_at_it_first(attempt, once_more=once_more)
-        while True:
-            if again:
-                attempt.noticed = True
-                yield from self._endings.give_back(attempt, again=True)
-                attempt.from_start()
-                attempt.search = None
-                if attempt.members:
-                    self._placements.begin(attempt)
-                yield
-            yield from self._try(attempt)
-            if len(attempt.members) > _MANY:
-                yield
-            again = attempt.ended is Ended.WITH_NODES and (self._endings.lost(attempt) or self._has_too_few(attempt))
-            if not again:
-                break
+    def _again(self, attempt: GroupAttempt) -> Turns[None]:
+        """Not all pods are assumed any more that were: all give back what they hold, and are tried from the start."""
+        attempt.noticed = True
+        yield from self._endings.give_back(attempt, again=True)
+        attempt.from_start()
+        attempt.search = None
+        if attempt.members:
+            self._placements.begin(attempt)
+        yield from self._try(attempt)
         yield from self._end(attempt)
 
     def _look_at_it_first(self, attempt: GroupAttempt, *, once_more: bool) -> None:
@@ -218,8 +222,7 @@ class GroupCycles:
         """Try all pods, on one placement after the other if there are several."""
         if attempt.ended is not None:
             return
-        looked = max(len(attempt.members), 0 if attempt.search is None else self._cluster.nodes.count)
-        if looked > _MANY:
+        if max(len(attempt.members), 0 if attempt.search is None else self._cluster.nodes.count) > _MANY:
             yield
         if attempt.search is not None:
             yield from self._placements.search(attempt, attempt.search, self._try_all)
@@ -232,7 +235,9 @@ class GroupCycles:
             attempt.fail("")
         while attempt.ended is None:
             if attempt.next < len(attempt.pods):
-                yield from self._tries.one(attempt, attempt.pods[attempt.next])
+                member = attempt.pods[attempt.next]
+                self._row -= member.queued.pod.shape.steps // FREE  # as many turns as it takes the time of
+                yield from self._tries.one(attempt, member)
                 if attempt.next < len(attempt.pods) and attempt.ended is None:
                     yield
             elif any(member.fits for member in attempt.members.values()):
@@ -257,15 +262,8 @@ class GroupCycles:
         pods = [member.queued.pod for member in attempt.pods] if nominations else []
         if pods:
             framework = self._queue.frameworks[pods[0].scheduler_name]
-            nominations.set_aside(pods, StandIns(attempt, self._cluster, framework, _STAND_IN).of)
-            self._standing_in = _STAND_IN
-
-    def _has_too_few(self, attempt: GroupAttempt) -> bool:
-        """Whether pods have gone since the attempt was decided, or more are asked for, so that the others would wait in
-        vain."""
-        groups = self._cluster.pod_groups
-        group = groups.get(attempt.group.key)
-        return not attempt.members or group is None or bool(unsatisfied(group, groups.scheduled(group.key), 0))
+            nominations.set_aside(pods, StandIns(attempt, self._cluster, framework, _IN_A_ROW).of)
+            self._standing_in = _IN_A_ROW
 
     def _end(self, attempt: GroupAttempt) -> Turns[None]:
         """The group is decided: do what follows."""
@@ -293,10 +291,14 @@ class GroupCycles:
             attempt.told -= place < attempt.told
         else:
             attempt.lost = True  # the others are tried again from the start
-        question, attempt.asking = attempt.asking, None  # they are tried, or planned for, from the start
+        self._ask_no_more(attempt)  # they are tried, or planned for, from the start
+        return member.queued
+
+    def _ask_no_more(self, attempt: GroupAttempt) -> None:
+        """Nobody waits for what extenders are being asked: an answer that comes now is for nobody."""
+        question, attempt.asking = attempt.asking, None
         if question is not None:
             self._attempts.extender_calls.drop(question.pod.uid)
-        return member.queued
 
     def _measure(self, attempt: GroupAttempt) -> None:
         """Have the attempt counted, if somebody measures and a pod of it is left."""
@@ -318,12 +320,14 @@ class GroupCycles:
         if attempt is None or self._turns is not None:
             return
         self.let_others_see()
+        self._ask_no_more(attempt)
         self._binding.broke("", message, now)
         attempt.leave_out({uid for uid, member in attempt.members.items() if self._is_elsewhere(member.queued)})
         for uid, member in attempt.members.items():
             member.fits = self._binding.state(uid) is State.GROUP_DECIDING  # these give back what they hold
         attempt.break_off(message)
-        self._turns = self._end(attempt)
+        attempt.now = now
+        self._take_turn(attempt, self._end(attempt))
 
     def _is_elsewhere(self, queued: QueuedPod) -> bool:
         """Whether a pod of the group is no part of the attempt any more: it went on, or is back in the queue."""

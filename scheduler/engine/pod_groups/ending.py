@@ -126,8 +126,8 @@ class Endings:
     def _send(self, attempt: GroupAttempt) -> Turns[None]:
         """Enough pods have a node: they go on to Permit. Then the others are told why they failed."""
         if not attempt.said:
-            attempt.said = True
             self._reservations.started(attempt.entry.key, attempt.now)
+            attempt.said = True
             self._say(attempt, "True", "Scheduled", "")
         while attempt.next < len(attempt.pods):
             member = attempt.pods[attempt.next]

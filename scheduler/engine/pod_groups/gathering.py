@@ -14,6 +14,8 @@ USUAL = 300.0
 SHORTEST, LONGEST = 1.0, 900.0
 """Between these is what a group of scheduler-plugins may ask for: kube-scheduler lets no Permit plugin wait for longer
 (maxTimeout), and pods need a moment to have their claims written."""
+GANG_SCHEDULING = "GangScheduling"
+"""The plugin whose Permit, in kube-scheduler, has pods wait for their group: one that waited for too long names it."""
 AT_ONCE = 32
 """How many pods are bound at one go of those that were let go."""
 

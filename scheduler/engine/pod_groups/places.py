@@ -1,25 +1,59 @@
 """Pod groups in the queue: their pods come and go, they are tried, and they come back.
 
-All waiting pods of a group are in one place (`scheduler.engine.pod_groups.moving`). Mirrors what kube-scheduler
+All waiting pods of a group are in one place, and move together; while PreEnqueue plugins hold one of them, all wait.
+One pod, the leader, stands for its group in the heaps. Mirrors what kube-scheduler
 `backend/queue/scheduling_queue.go` does with pod groups.
 """
 
 from collections.abc import Iterable
+from math import sqrt
 from typing import Any
 
-from scheduler.engine.places import FLUSH_AFTER, Cause
+from msgspec.structs import replace
+
+from scheduler.engine import story_entries
+from scheduler.engine.instructions import SCHEDULER_ERROR
+from scheduler.engine.places import FLUSH_AFTER, Cause, Places
 from scheduler.engine.pod_groups.entry import Ended, Entry, in_order
-from scheduler.engine.pod_groups.moving import GroupsMoved
 from scheduler.engine.queued import Place, QueuedPod
+from scheduler.engine.story import Story
+from scheduler.framework.status import PluginError
+from scheduler.model.limits import TOO_LARGE
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey, PodGroup
 
-_POD_CAME = Cause("UnscheduledPodAdd")
+_POD_CAME, _EARLY = Cause("UnscheduledPodAdd"), Cause("PopFromBackoffQ")
 _GROUP_ADDED, _GROUP_UPDATED, _GROUP_GONE = Cause("PodGroupAdd"), Cause("PodGroupUpdate"), Cause("PodGroupDelete")
+MOST_PODS = 10_000
+"""A group of which more pods wait is not tried. To ask the plugins about so many takes 30 ms."""
+_NOTED_AT_ONCE = 256
+"""The stories of more pods are counted in later turns."""
+_SHORTEST_DEBT = 0.001
+"""Seconds: what is less is lost when it is added to the time."""
+_ANYTHING: frozenset[str] = frozenset()
+"""No plugin: any event may help."""
 
 
-class GroupedPlaces(GroupsMoved):
+class GroupedPlaces(Places):
     """Places in which the pods of a group stay together."""
+
+    def __init__(self, *args: Any) -> None:
+        """The arguments are those of `Places`."""
+        super().__init__(*args)
+        self._entries: dict[GroupKey, Entry] = {}
+        self._arrivals = 0
+        self.group_under_way = False
+        """Whether a group is being tried: no other one is begun."""
+        self._put_off_groups: list[Entry] = []
+        """Groups that came up while another one was being tried."""
+
+    def entries(self) -> int:
+        """How much is kept here: what `Places.entries` counts, and what is kept of groups."""
+        return super().entries() + sum(1 + len(entry.pods) + len(entry.held) for entry in self._entries.values())
+
+    def group_entry(self, key: GroupKey) -> Entry | None:
+        """The entry of a group of which pods wait, or are being tried."""
+        return self._entries.get(key)
 
     def group_of(self, pod: Pod) -> GroupKey | None:
         """The group with which a pod is scheduled; None: it is scheduled by itself."""
@@ -95,7 +129,11 @@ class GroupedPlaces(GroupsMoved):
         if waiting is not None:
             plugin, _ = entry.held[waiting]
             self._ask_about(entry, entry.pods[waiting], now)
-            if waiting not in entry.held or entry.held[waiting][0] != plugin:
+            if waiting in entry.held and entry.held[waiting][0] == plugin:
+                pass
+            elif plugin == TOO_LARGE:
+                self._ask_all(entry, now)
+            else:
                 self._release_from(plugin, entry)
         if not (entry.held or entry.once_more) and entry.place is not Place.GATED and entry.leader is not None:
             self._ask_about(entry, entry.leader, now)
@@ -128,6 +166,11 @@ class GroupedPlaces(GroupsMoved):
         entry.place, entry.leader = Place.GATED, None
         self.group_under_way = True
         return True
+
+    def has_before(self, entry: Entry) -> bool:
+        """Whether a pod or a group is active that comes before this group, which is being tried."""
+        first = self._active.peek()
+        return first is not None and first.key < entry.order
 
     def _put_off(self, entry: Entry) -> None:
         """Have a group wait until another one was tried."""
@@ -172,7 +215,8 @@ class GroupedPlaces(GroupsMoved):
         elif not came:
             entry.failed = 0
         if ended is not Ended.REJECTED or missed or came:
-            self._ask_all_and_wake(entry, now, cause)
+            self._ask_all(entry, now)
+            self._asked(entry, now, cause)
             return
         self._ask_about(entry, next(iter(entry.pods.values())), now)  # all are asked when something wakes them
         if entry.held or not entry.pods:
@@ -217,6 +261,281 @@ class GroupedPlaces(GroupsMoved):
             self._settle(entry, now, cause)
         elif entry.place is not Place.BACKOFF:
             self._ready(entry, now, cause)
+
+    # -- what PreEnqueue plugins say ---------------------------------------------------------------------------------
+
+    def _ask_about(self, entry: Entry, queued: QueuedPod, now: float) -> None:
+        """Ask the PreEnqueue plugins about one pod; they are asked again when an event may change their answer."""
+        uid = queued.pod.uid
+        framework = self.frameworks.get(queued.pod.scheduler_name)
+        if framework is None:
+            del self._pods[uid]
+            self._leave(queued)
+            queued.story.end(story_entries.Left(now, "its profile is not configured any more"))
+            return
+        self._release(entry, uid)
+        entry.failing.discard(uid)
+        if len(entry.pods) > MOST_PODS:
+            self._hold_too_many(entry, queued)
+            return
+        try:
+            held = framework.pre_enqueue(queued.pod, self.cluster)
+        except PluginError as error:
+            entry.failing.add(uid)
+            entry.held[uid] = (error.plugin, str(error))
+            queued.plugins = frozenset((error.plugin,))
+            self._outbox.failed(queued, SCHEDULER_ERROR, str(error), queued.plugins)
+            return
+        if held is None:
+            return
+        entry.held[uid] = (held[0], held[1].text)
+        queued.plugins = frozenset((held[0],))
+        self.tell_limit(queued)
+        plugin = framework.profile.by_name.get(held[0])
+        if plugin is not None and plugin.for_groups:
+            entry.held_by_group[uid] = None
+        else:
+            self.unschedulable.put(queued)
+
+    def _hold_too_many(self, entry: Entry, queued: QueuedPod) -> None:
+        """Hold a pod of a group that is beyond the limit. It is asked about again when pods of the group go."""
+        text = f"too large for this scheduler: more than {MOST_PODS:,} waiting pods in one group"
+        uid, queued.plugins = queued.pod.uid, frozenset((TOO_LARGE,))
+        entry.held[uid], entry.held_by_group[uid] = (TOO_LARGE, text), None
+        self._outbox.failed(queued, SCHEDULER_ERROR, text, queued.plugins)
+
+    def _ask_all(self, entry: Entry, now: float) -> None:
+        """Ask about all pods. Of a group that is beyond the limit one is enough."""
+        pods = list(entry.pods.values())
+        for queued in pods if len(pods) <= MOST_PODS else pods[:1]:
+            self._ask_about(entry, queued, now)
+        self.fair_share.charge(entry.key.namespace, len(pods), now)
+
+    def _release(self, entry: Entry, uid: str) -> None:
+        """A pod is not held any more."""
+        entry.held_by_group.pop(uid, None)
+        if entry.held.pop(uid, None) is not None:
+            self._do_not_ask_about(entry.pods[uid])
+
+    def _release_from(self, plugin: str, entry: Entry) -> None:
+        """A plugin that goes by the group does not hold it any more, so none of its pods. It is asked after others."""
+        for uid in [uid for uid in entry.held_by_group if entry.held[uid][0] == plugin]:
+            self._release(entry, uid)
+
+    def _do_not_ask_about(self, queued: QueuedPod) -> None:
+        """When something happens, nobody asks about this pod any more."""
+        if queued.equals is not None:
+            self.unschedulable.take(queued)
+
+    # -- from place to place -----------------------------------------------------------------------------------------
+
+    def group_backoff(self, entry: Entry) -> float:
+        """How long a group backs off; the longest backoff grows with the root of the number of its pods.
+
+        For pods that could not be bound it is no longer than that of a pod, as others of the group wait with them.
+        """
+        count = entry.errors or entry.rejections
+        longest = self.max_backoff * sqrt(max(len(entry.pods), 1))
+        together = min(self.initial_backoff * 2 ** min(count - 1, 32), longest) if count else 0.0
+        failed = min(self.initial_backoff * 2 ** min(entry.failed - 1, 32), self.max_backoff) if entry.failed else 0.0
+        return float(max(together, failed))
+
+    def _settle(self, entry: Entry, now: float, cause: Cause) -> None:
+        """Have the group where it belongs, by whether any of its pods is held."""
+        if entry.trying or not entry.pods:
+            return
+        if entry.failing:
+            if entry.place is not Place.BACKOFF:
+                self._fail(entry, now, cause)
+        elif entry.held:
+            if self._tries_once_more(entry):
+                entry.early = False  # pods that are missing may come until its backoff is over
+                self._ready(entry, now, cause)
+            elif entry.new or entry.place is not Place.GATED:
+                self._move(entry, Place.GATED, now + FLUSH_AFTER, now, cause)
+        elif entry.place is Place.GATED:
+            entry.early |= not entry.new  # pods that come back from their binding cycles are no change
+            self._ready(entry, now, cause)
+
+    def _tries_once_more(self, entry: Entry) -> bool:
+        """Whether a group that lacks pods by now, or has no object any more, is tried all the same: nodes are kept for
+        it, and it gives them up then, as in kube-scheduler."""
+        uid, (held_by, _) = next(iter(entry.held.items()))
+        if uid not in entry.held_by_group or not entry.attempts or (entry.place is Place.GATED and not entry.new):
+            return False
+        if not self.keeps_nodes(entry):
+            return False
+        self._release_from(held_by, entry)
+        entry.once_more = not entry.held
+        return entry.once_more
+
+    def keeps_nodes(self, entry: Entry) -> bool:
+        """Whether nodes are kept for pods of the group."""
+        node_of = self.cluster.nominations.node_of
+        return any(node_of(uid) is not None for uid in entry.pods)
+
+    def _wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
+        """Wake a pod; with a pod of a group, the whole group is woken."""
+        entry = queued.entry
+        if entry is None:
+            super()._wake(queued, now, cause)
+        elif queued.pod.uid in entry.held and queued.equals is not None:
+            self._ask_about(entry, queued, now)
+            self._settle(entry, now, cause)
+            if queued is entry.leader and entry.place is Place.GATED:
+                self._lead(entry, now + FLUSH_AFTER)  # it may be its time that was over
+        elif not entry.trying:
+            self._wake_group(entry, now, cause)
+
+    def _wake_group(self, entry: Entry, now: float, cause: Cause) -> None:
+        if entry.place is Place.ACTIVE:
+            return
+        if entry.place is not Place.BACKOFF or entry.held or entry.failing:
+            self._ask_all(entry, now)
+            self._asked(entry, now, cause)
+        else:
+            self._asked(entry, now, cause)
+
+    def _asked(self, entry: Entry, now: float, cause: Cause) -> None:
+        if entry.failing:
+            self._fail(entry, now, cause)
+        elif entry.held and entry.place is Place.GATED and not entry.new:
+            self._lead(entry, now + FLUSH_AFTER)
+        elif entry.held:
+            self._settle(entry, now, cause)
+        elif entry.pods:
+            self._ready(entry, now, cause)
+
+    def _ready(self, entry: Entry, now: float, cause: Cause) -> None:
+        """Nothing holds the group but its backoff."""
+        if entry.attempts and entry.returned_at + self.group_backoff(entry) > now:
+            self._back_off(entry, now, cause)
+        else:
+            self._activate(entry, now, cause)
+
+    def _take_group_early(self, now: float) -> None:
+        """Nothing else is to be done: the group that has waited longest need not wait for the end of its backoff.
+
+        kube-scheduler takes any group that did not fail by an error (SchedulerPopFromBackoffQ). Here something must
+        have changed since it was tried, and its namespace must have paid for that.
+        """
+        leader = self._early_groups.pop_due(now)
+        if leader is None:
+            return
+        entry = leader.entry
+        debt = self.fair_share.seconds_beyond(entry.key.namespace, now)
+        if debt:
+            self._early_groups.push(now + max(debt, _SHORTEST_DEBT), leader)
+        else:
+            self._activate(entry, now, _EARLY)
+
+    def _fail(self, entry: Entry, now: float, cause: Cause) -> None:
+        """A plugin failed before the group was tried. That counts as an attempt, so that its backoff grows."""
+        entry.attempts += 1
+        entry.errors += 1
+        entry.returned_at = now
+        self._back_off(entry, now, cause)
+
+    def _back_off(self, entry: Entry, now: float, cause: Cause) -> None:
+        self._move(entry, Place.BACKOFF, max(entry.returned_at + self.group_backoff(entry), now), now, cause)
+
+    def _activate(self, entry: Entry, now: float, cause: Cause) -> None:
+        first = next(iter(entry.pods.values()))
+        framework = self.frameworks[first.pod.scheduler_name]
+        group = self.cluster.pod_groups.get(entry.key)
+        pod = first.pod
+        if group is not None and group.priority not in (None, pod.priority):
+            pod = replace(pod, priority=group.priority)
+        try:
+            key = framework.sort_key(pod, entry.queued_at)
+            self._check_key(framework, key)
+        except PluginError as error:
+            self._fail(entry, now, cause)
+            self._outbox.failed(first, SCHEDULER_ERROR, str(error), frozenset((error.plugin,)))
+            return
+        for queued in entry.pods.values():
+            if queued.first_active is None:
+                queued.first_active = now
+        self._move(entry, Place.ACTIVE, key, now, cause)
+
+    def _move(self, entry: Entry, place: Place, order: Any, now: float, cause: Cause) -> None:
+        pods = entry.pods
+        self._counts[entry.place] -= len(pods)
+        self._counts[place] += len(pods)
+        if place is not Place.GATED and entry.held:
+            for uid in pods:
+                self._release(entry, uid)
+        if entry.place is Place.UNSCHEDULABLE and entry.leader is not None:
+            self._do_not_ask_about(entry.leader)
+        self._count(place, cause, len(pods))
+        entry.place = place
+        self._ticket += 1
+        entry.ticket = self._ticket
+        note = Story.note_later if len(pods) > _NOTED_AT_ONCE else Story.note
+        held = entry.held if place is Place.GATED else {}
+        noted: dict[tuple[frozenset[str], str], story_entries.Queued] = {}
+        plugins = reason = said = None
+        for uid, queued in pods.items():
+            queued.place = place
+            about = held[uid][1] if uid in held else ""
+            if said is None or queued.plugins is not plugins or about != reason:
+                # Most of them are told what the one before was told.
+                plugins, reason = queued.plugins, about
+                said = noted.get((plugins, about))
+                if said is None:
+                    said = noted[plugins, about] = self._queued(queued, entry, now, cause, order)
+            note(queued.story, said)
+        self._lead(entry, order)
+        self.fair_share.charge(entry.key.namespace, len(pods), now)
+
+    def _shift(self, entry: Entry, place: Place) -> None:
+        self._counts[entry.place] -= len(entry.pods)
+        self._counts[place] += len(entry.pods)
+        entry.place = place
+        for queued in entry.pods.values():
+            queued.place, queued.ticket = place, 0
+
+    def _lead(self, entry: Entry, order: Any = None) -> None:
+        """Have one of the pods stand for the group in the heap of its place."""
+        if entry.trying:
+            return
+        if order is not None:
+            entry.order = order
+        if entry.leader is not None:
+            entry.leader.ticket = 0
+        leader = entry.leader = next(iter(entry.pods.values()))
+        leader.ticket = entry.ticket
+        match entry.place:
+            case Place.ACTIVE:
+                leader.key = entry.order
+                self._active.push(entry.order, leader)
+            case Place.BACKOFF:
+                self._strict_backoff.push(entry.order, leader)
+                if entry.early and not (entry.errors or entry.failed):
+                    self._early_groups.push(entry.returned_at, leader)
+            case _:
+                self._flush.push(entry.order, leader)
+        if entry.place is Place.UNSCHEDULABLE and leader.equals is None:
+            leader.plugins = _ANYTHING
+            self.unschedulable.put(leader)
+
+    def _count(self, place: Place, cause: Cause, pods: int) -> None:
+        entered = (place, cause.event)
+        self.incoming[entered] = self.incoming.get(entered, 0) + pods
+
+    def _queued(
+        self, queued: QueuedPod, entry: Entry, now: float, cause: Cause, order: Any = None
+    ) -> story_entries.Queued:
+        """What the story of a pod says of its group's place; the same for all pods with the same reasons."""
+        until = order if entry.place is Place.BACKOFF and order is not None else 0.0
+        reason = self._reason(queued, entry)
+        return story_entries.Queued(now, entry.place, cause.event, cause.about, queued.plugins, until, reason)
+
+    def _reason(self, queued: QueuedPod, entry: Entry) -> str:
+        """Why PreEnqueue plugins hold a pod, or else another pod of its group."""
+        if not entry.held or entry.place is not Place.GATED:
+            return ""
+        return entry.held.get(queued.pod.uid, next(iter(entry.held.values())))[1]
 
 
 def _asks(group: PodGroup) -> tuple[Any, ...]:

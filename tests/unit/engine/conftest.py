@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.budget import Budget
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Instruction
 from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus, Tick
@@ -36,14 +35,13 @@ class Harness:
         config: dict[str, Any] = CONFIG,
         *plugins: Any,
         verify: int = 0,
-        budget: Budget | None = None,
         limits: Limits = LIMITS,
     ) -> None:
         """`plugins`: classes that are there beside the in-tree ones; `config` has to enable them."""
         self.now = 1000.0
         self.decoder = Decoder(limits=limits)
         there = {**registry(), **{plugin.name: plugin for plugin in plugins}}
-        self.engine = Engine(build(decode(config), there), verify=verify, budget=budget)
+        self.engine = Engine(build(decode(config), there), verify=verify)
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
         return self.engine.handle(stimulus, self.now)

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 import pytest
 
 from scheduler.engine.binding_table import State
-from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
+from scheduler.engine.pod_groups import places
+from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Follows
 from scheduler.framework.binding import AssumedPod
@@ -55,6 +56,12 @@ def failures(said: list[Instruction]) -> dict[str, str]:
 
 def bound(said: list[Instruction]) -> list[str]:
     return [i.pod.name for i in said if isinstance(i, Bind)]
+
+
+def planning(harness: Harness) -> bool:
+    """Whether victims are looked for."""
+    attempt = harness.engine.groups.attempt
+    return attempt is not None and attempt.decided and attempt.ended is Ended.REJECTED and attempt.plan is None
 
 
 def test_a_gang_that_fits_is_bound(gangs: Harness) -> None:
@@ -160,7 +167,7 @@ def test_bindings_come_together(gangs: Harness) -> None:
 
 def test_a_gang_is_tried_in_slices(gangs: Harness) -> None:
     """Between two slices others are tried, and no more of them are held up than a slice takes."""
-    harness = Harness(budget=Budget(longest_slice=1_000))
+    harness = Harness()
     harness.handle(Follows(NATIVE, True))
     harness.put(*(node(f"n{i}", "8") for i in range(10)), group(min_count=40), *members(40))
     assert harness.cycle() == []
@@ -226,7 +233,7 @@ def slices(harness: Harness) -> Iterator[list[Instruction]]:
 
 def sliced(count: int = 4, needed: int = 4, cpu: str = "2") -> Harness:
     """A gang of which one pod has been tried."""
-    harness = Harness(budget=Budget(longest_slice=1))
+    harness = Harness()
     harness.handle(Follows(NATIVE, True))
     harness.put(node("n1", cpu), node("n2", cpu), node("n3", cpu), group(min_count=needed), *members(count))
     assert harness.cycle() == []
@@ -309,14 +316,13 @@ def test_the_group_goes_between_two_slices() -> None:
 @pytest.mark.parametrize("full", [False, True])
 def test_the_profile_goes_between_two_slices(full: bool) -> None:
     """Whether its pods find nodes, or victims are looked for: nobody can decide about the gang any more."""
-    harness = Harness(budget=Budget(longest_slice=1))
+    harness = Harness()
     harness.handle(Follows(NATIVE, True))
     harness.put(*(node(f"n{i}", "2") for i in range(3)))
     for i in range(3 if full else 0):
         harness.put(pod(f"low-{i}", "2", scheduler="else", priority=-1, nodeName=f"n{i}"))
     harness.put(group(min_count=3), *members(3))
-    groups = harness.engine.groups
-    while groups.attempt is None or not (groups.planning or harness.engine.cluster.assumed()):
+    while not (planning(harness) or harness.engine.cluster.assumed()):
         harness.cycle()
     harness.engine.reconfigure({}, 1.0, 10.0, harness.now)
     said = harness.cycles()
@@ -328,7 +334,7 @@ def test_the_profile_goes_between_two_slices(full: bool) -> None:
 
 def test_two_groups_are_not_tried_at_a_time() -> None:
     """Each alone would hold what the other one needs."""
-    harness = Harness(budget=Budget(longest_slice=1))
+    harness = Harness()
     harness.handle(Follows(NATIVE, True))
     harness.put(node("n1", "8"), *(group(name, 6) for name in "abc"))
     for i in range(6):
@@ -459,6 +465,24 @@ def test_a_gated_pod_holds_its_group(gangs: Harness) -> None:
     assert gangs.engine.queue.counts()[Place.GATED] == 3
     gangs.put(member("a"))
     assert sorted(bound(gangs.cycles())) == ["a", "b", "c"]
+
+
+def test_a_group_with_too_many_pods_is_not_tried(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once there are fewer, all pods are asked about, the gated one included."""
+    monkeypatch.setattr(places, "MOST_PODS", 4)
+    gangs.put(node("n1", "8"), group(), *members(4), member("gated", schedulingGates=[{"name": "wait"}]))
+    late = gangs.tell(member("late", meta={"uid": "late"}))
+    (failed,) = [one for one in late if isinstance(one, Failed) and one.pod.name == "late"]
+    assert failed.message == "too large for this scheduler: more than 4 waiting pods in one group"
+    assert (failed.reason, *failed.plugins) == ("SchedulerError", "Limits")
+    assert gangs.cycles() == []
+    assert gangs.engine.queue.counts()[Place.GATED] == 6
+    for name in ("train-0", "train-1"):
+        gangs.gone("Pod", name)
+    assert gangs.cycles() == [], "one of them is gated"
+    gangs.put(member("gated"))
+    assert sorted(bound(gangs.cycles())) == ["gated", "late", "train-2", "train-3"]
+    settled(gangs)
 
 
 def test_a_gated_pod_that_goes_holds_nobody(gangs: Harness) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Instruction, Withdraw
 from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, Bound, Cycle, Follows, Gone, Put, Tick
@@ -24,7 +23,7 @@ class World(Harness):
     """Three gangs, some nodes, and an API server that answers late, or not at all, and refuses now and then."""
 
     def __init__(self, seed: int, config: Object = CONFIG) -> None:
-        super().__init__(config, budget=Budget(longest_slice=Random(seed).choice((1, 600, 10_000))))
+        super().__init__(config)
         self.dice = Random(seed)
         self.objects: dict[tuple[str, str], Object] = {}
         self.posted: dict[str, str] = {}

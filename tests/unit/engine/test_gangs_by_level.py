@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Instruction, Preempt
 from scheduler.engine.pod_groups.domains import Path, filled, rank, used
 from scheduler.engine.pod_groups.placements import Placements
@@ -28,11 +27,11 @@ LEVELS = ["block", "rack", "kubernetes.io/hostname"]
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
-def leveled(levels: list[str] = LEVELS, budget: Budget | None = None) -> Harness:
+def leveled(levels: list[str] = LEVELS) -> Harness:
     """A harness whose profile names levels."""
     args = [{"name": "TopologyPlacementGenerator", "args": {"levels": levels}}]
     config = {**CONFIG, "profiles": [{**PROFILE, "plugins": PLUGINS, "pluginConfig": args}]}
-    harness = Harness(config, budget=budget)
+    harness = Harness(config)
     harness.handle(Follows(NATIVE, True))
     return harness
 
@@ -195,7 +194,7 @@ def test_preferences_of_pods_that_sums_say_nothing_of() -> None:
     affinity = {
         "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}
     }
-    harness = leveled(budget=Budget(longest_slice=500))
+    harness = leveled()
     small_town(harness)
     harness.put(gang(7), *ranked(7, affinity=affinity))
     found = on(harness.cycles())
@@ -223,7 +222,6 @@ class Town:
         self.preferred = dice.choice(LEVELS)
         broader = LEVELS[: LEVELS.index(self.preferred)]
         self.required = dice.choice((None, *broader))
-        self.slice = dice.choice((1, 400, 10_000))
 
     def takes(self, depth: int, inside: tuple[str, ...] = ()) -> dict[tuple[str, ...], int]:
         """What each domain of a depth takes."""
@@ -242,11 +240,11 @@ class Town:
 
 @pytest.mark.parametrize("part", range(4))
 def test_against_brute_force(part: int) -> None:
-    """Every level, required or not, in slices of any length."""
+    """Every level, required or not."""
     bound_at_all = 0
     for seed in range(part * 60, part * 60 + 60):
         town = Town(seed)
-        harness = leveled(budget=Budget(longest_slice=town.slice))
+        harness = leveled()
         harness.put(*(at(name, block, rack, cpu) for (block, rack, name), cpu in town.room.items()))
         harness.put(gang(town.count, town.preferred, town.required), *ranked(town.count))
         found = on(harness.cycles())

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.engine.budget import Budget
 from scheduler.engine.fair_share import PAID_OFF, SHARE
 from scheduler.engine.instructions import Bind, Instruction
 from scheduler.engine.pod_groups.entry import Entry
@@ -147,7 +146,7 @@ def test_one_after_the_other(waiting: Harness) -> None:
 
 def test_something_happens_while_it_is_tried() -> None:
     """With slices, events may come between them."""
-    harness = Harness(budget=Budget(slice=50, longest_slice=50))
+    harness = Harness()
     harness.handle(Follows(NATIVE, True))
     harness.put(node("n0", "2"), on_n0("big"), group(), member("train-0"), member("train-1"))
     for seconds in (0.0, 60.0, 60.0, 60.0):

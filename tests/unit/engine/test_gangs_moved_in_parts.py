@@ -1,4 +1,4 @@
-"""Large gangs that are tried again: what is done for each of their pods is done some pods at a time, or not at all."""
+"""Large gangs that are tried again: what costs much for each of their pods is done in parts, or not at all."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.engine.binding_table import State
-from scheduler.engine.pod_groups.asking import AT_ONCE as ASKED_AT_ONCE
 from scheduler.engine.pod_groups.entry import in_order
-from scheduler.engine.queued import Place, QueuedPod
+from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import Follows
 from scheduler.engine.story import Stories
 from scheduler.model.pod_group import NATIVE
@@ -18,7 +17,8 @@ from tests.builders import Object
 from .conftest import Harness, node, pod
 from .test_gangs import group, member, members, settled, slices
 
-MANY = 3 * ASKED_AT_ONCE
+AT_ONCE = 256
+MANY = 3 * AT_ONCE
 """So many pods that what is done for all of them takes several turns."""
 
 
@@ -75,72 +75,11 @@ def test_all_stories_say_so_when_a_gang_moves_and_are_counted_in_parts(
         assert places(large) == {"active"}
         large.gone("Pod", "last")
         assert places(large) == {"gated"}
-        assert paid() <= ASKED_AT_ONCE
+        assert paid() <= AT_ONCE
     for _ in turns(large):
-        assert paid() <= 2 * ASKED_AT_ONCE
+        assert paid() <= 2 * AT_ONCE
     assert not large.engine.queue.stories.late
     settled(large)
-
-
-def test_a_gang_that_missed_something_is_asked_in_parts(large: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Something happened while it was tried: the plugins are asked about all its pods, some in each turn."""
-    asked = counted(monkeypatch, large.engine.queue.frameworks["berth"], "pre_enqueue")
-    large.put(member("last", "1000"))
-    large.cycle()
-    assert large.engine.groups.has_work
-    large.put(node("other", "1m"))
-    asked()
-    most = 0
-    for _ in turns(large):
-        most = max(most, asked())
-        settled(large)
-    assert 0 < most <= ASKED_AT_ONCE + 1
-    assert large.engine.queue.counts() == {
-        Place.ACTIVE: 0,
-        Place.BACKOFF: MANY,
-        Place.UNSCHEDULABLE: 0,
-        Place.GATED: 0,
-    }
-
-
-@pytest.mark.parametrize("change", ["gated", "deleted", "joined", "group"])
-def test_what_happens_while_it_is_asked_about(change: str) -> None:
-    """Its attempt is over, and not all of its pods were asked about: it goes nowhere before that, and then on."""
-    harness = Harness()
-    harness.handle(Follows(NATIVE, True))
-    harness.put(*nodes(), group(min_count=MANY), *members(MANY - 1), member("last", "1000"))
-    queue, noticed = harness.engine.queue, False
-    while harness.engine.has_work and not queue.wakes_groups:
-        harness.cycle()
-        if harness.engine.groups.has_work and not noticed:
-            noticed = True
-            harness.put(node("other", "1m"))
-    assert queue.wakes_groups
-    match change:
-        case "gated":
-            harness.put(member("train-5", schedulingGates=[{"name": "wait"}]))
-        case "deleted":
-            harness.gone("Pod", "train-5")
-        case "joined":
-            harness.put(member("late"))
-        case "group":
-            harness.put(group(min_count=MANY - 1))
-    if queue.wakes_groups:
-        assert queue.counts()[Place.GATED] == len(queue), "not all were asked about"
-    while queue.wakes_groups:
-        harness.cycle()
-    settled(harness)
-    waits = Place.GATED if change in ("gated", "deleted") else Place.BACKOFF
-    assert queue.counts()[waits] == len(queue)
-    assert len(queue) == MANY + {"deleted": -1, "joined": 1}.get(change, 0)
-    entry = queue.group_entry(next(iter(queue)).entry.key)
-    assert entry is not None
-    assert entry.leader is not None, "it has a place among those that wait"
-    if change == "gated":
-        harness.put(member("train-5"))
-        harness.cycles()
-        assert queue.counts()[Place.BACKOFF] == len(queue)
-        settled(harness)
 
 
 def test_a_slice_does_not_look_at_all_pods_of_the_gang(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,14 +110,15 @@ def test_a_pod_that_is_lost_is_found_at_once(large: Harness) -> None:
 def test_a_large_gang_is_begun_in_one_turn_and_tried_in_the_next(
     large: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Looking at all its pods is enough for one turn; pods of others may come before the next."""
+    """Looking at all its pods is enough for one turn. Pods that come before it may be tried before the next."""
     large.put(member("last"))
     assumed = counted(monkeypatch, large.engine.binding, "assume")
     large.cycle()
     assert (large.engine.groups.has_work, assumed()) == (True, 0)
-    large.put(pod("other", "0"))
+    large.put(pod("later", "0"), pod("before", "0", priority=10))
     large.cycle()
-    assert large.engine.binding.state("other") is not None
+    assert large.engine.binding.state("before") is not None
+    assert large.engine.binding.state("later") is None
 
 
 def test_the_order_of_pods(large: Harness) -> None:

@@ -1,8 +1,5 @@
 """Gangs whose pods claim devices, in a dry run: what is reserved there, and which devices running pods give back."""
 
-import pytest
-
-from scheduler.engine.budget import Budget
 from scheduler.engine.stimuli import Follows
 from scheduler.model.pod_group import NATIVE
 from scheduler.state.validate import validate
@@ -16,8 +13,6 @@ from .test_gangs_preempting import member as of_group
 from .test_gangs_preempting import running as low
 from .test_gangs_preempting import victims
 from .test_gangs_reserving import events, reserving, running
-
-BUDGETS = [None, Budget(slice=50, longest_slice=50)]
 
 
 def with_a_device(name: str, cpu: str = "4") -> list[Object]:
@@ -34,10 +29,9 @@ def settled(harness: Harness) -> None:
     assert harness.engine.cluster.devices.in_flight == {}
 
 
-@pytest.mark.parametrize("budget", BUDGETS, ids=["whole", "sliced"])
-def test_room_is_kept_where_devices_become_free(budget: Budget | None) -> None:
+def test_room_is_kept_where_devices_become_free() -> None:
     """The device of n0 is given back at 1100, that of n1 at 1200 and that of n2 never: another pod uses it, too."""
-    harness = reserving(budget)
+    harness = reserving()
     harness.put(device_class(), *(one for i in range(3) for one in with_a_device(f"n{i}")))
     harness.put(held("c0", "n0", "a"), held("c1", "n1", "b"), held("c2", "n2", "c", "d"))
     harness.put(claiming(running("a", "n0", lasts=100), "c0"), claiming(running("b", "n1", lasts=200), "c1"))
@@ -67,10 +61,9 @@ def test_no_room_is_kept_where_no_device_becomes_free() -> None:
     )
 
 
-@pytest.mark.parametrize("budget", BUDGETS, ids=["whole", "sliced"])
-def test_two_pods_of_a_plan_do_not_count_on_one_device(budget: Budget | None) -> None:
+def test_two_pods_of_a_plan_do_not_count_on_one_device() -> None:
     """Either node has one device, and room for both pods once the victim is gone, as in kube-scheduler's plan."""
-    harness = Harness(budget=budget)
+    harness = Harness()
     harness.handle(Follows(NATIVE, True))
     harness.put(device_class(), *(one for i in range(2) for one in with_a_device(f"n{i}", "2")))
     harness.put(low("low-0", "n0", "2"), low("low-1", "n1", "2"))

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
 from scheduler.engine.stimuli import Follows, VictimStays
 from scheduler.model.pod_group import NATIVE
@@ -16,6 +15,7 @@ from scheduler.state.validate import validate
 from tests.builders import Object
 
 from .conftest import Harness, node, pod
+from .test_gangs import planning
 
 ON_N0 = {"kubernetes.io/hostname": "n0"}
 
@@ -30,7 +30,7 @@ def gangs(harness: Harness) -> Harness:
 @pytest.fixture
 def hurried() -> Iterator[Harness]:
     """As `gangs`, with slices of almost nothing."""
-    harness = Harness(budget=Budget(slice=50, longest_slice=50))
+    harness = Harness()
     harness.handle(Follows(NATIVE, True))
     yield harness
     assert validate(harness.engine.cluster) == []
@@ -70,7 +70,7 @@ def victims(said: list[Instruction]) -> set[str]:
 def until_planning(harness: Harness) -> list[Instruction]:
     """Work until victims are looked for."""
     said: list[Instruction] = []
-    while not harness.engine.groups.planning:
+    while not planning(harness):
         said += harness.cycle()
     return said
 
@@ -439,7 +439,7 @@ def test_the_copy_of_a_plan_goes_in_slices(hurried: Harness, monkeypatch: pytest
     hurried.put(group("urgent", 2, 10), *(member("urgent", i, priority=10) for i in range(2)))
     said = until_planning(hurried)
     most = 0
-    while hurried.engine.groups.planning:
+    while planning(hurried):
         assert victims(said) == set()
         before = len(gone)
         said += hurried.cycle()

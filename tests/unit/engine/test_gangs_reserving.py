@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.budget import Budget
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Failed, Instruction, RecordEvent
 from scheduler.engine.queued import Place
@@ -32,9 +31,9 @@ def stamp(seconds: float) -> str:
     return f"2026-01-01T{hours:02}:{minutes:02}:{rest:02}Z"
 
 
-def reserving(budget: Budget | None = None, **args: Any) -> Harness:
+def reserving(**args: Any) -> Harness:
     """A harness whose engine knows the wall clock; its time 1000 is 00:16:40."""
-    harness = Harness(configuration(profile(GangScheduling={"reservation": {**SOON, **args}})), budget=budget)
+    harness = Harness(configuration(profile(GangScheduling={"reservation": {**SOON, **args}})))
     harness.engine.epoch = EPOCH
     harness.handle(Follows(NATIVE, True))
     return harness
@@ -273,7 +272,7 @@ def test_a_namespace_has_none_again_for_as_long(busy: Harness) -> None:
 def test_room_that_ends_while_it_is_looked_for_anew() -> None:
     """The search began when the gang had it, and goes on in later turns (beside seed 920275 of the storm)."""
     for turns in range(30):
-        harness = reserving(Budget(slice=50, longest_slice=50), forSeconds=61)
+        harness = reserving(forSeconds=61)
         harness.put(*(node(f"n{i}") for i in range(8)))
         harness.put(*(running(f"p{i}", f"n{i}", lasts=300 + 10 * i) for i in range(8)))
         waiting(harness, min_count=3)
@@ -359,17 +358,13 @@ def test_other_namespaces_are_not_told_the_name(busy: Harness) -> None:
     assert message.startswith(f"0/3 nodes are available: 1 Insufficient cpu, 2 {away}. ")
 
 
-def test_a_plan_in_slices_comes_to_the_same() -> None:
-    """Others are decided in between."""
-    found = []
-    for budget in (None, Budget(slice=50, longest_slice=50)):
-        harness = reserving(budget)
-        harness.put(*(node(f"n{i}") for i in range(8)))
-        harness.put(*(running(f"p{i}", f"n{i}", lasts=100 + 10 * i) for i in range(8)))
-        waiting(harness, min_count=3)
-        (room,) = harness.engine.cluster.kept_room.by_profile.values()
-        found.append((room.until, sorted(room.names)))
-    assert found[0] == found[1] == (EPOCH + 1120.0, ["n0", "n1", "n2"])
+def test_it_is_kept_where_it_is_there_first() -> None:
+    harness = reserving()
+    harness.put(*(node(f"n{i}") for i in range(8)))
+    harness.put(*(running(f"p{i}", f"n{i}", lasts=100 + 10 * i) for i in range(8)))
+    waiting(harness, min_count=3)
+    (room,) = harness.engine.cluster.kept_room.by_profile.values()
+    assert (room.until, sorted(room.names)) == (EPOCH + 1120.0, ["n0", "n1", "n2"])
 
 
 def test_terms_of_the_gangs_pods_keep_its_nodes_for_it_alone() -> None:
@@ -417,7 +412,7 @@ def test_pods_without_room_wait_under_gang_scheduling(busy: Harness) -> None:
 def test_room_on_many_nodes_is_shared_out_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ends on them is added up some nodes at a time."""
     many = 200
-    harness = reserving(Budget(slice=50, longest_slice=50))
+    harness = reserving()
     harness.put(*(node(f"n{i}") for i in range(many)))
     harness.put(*(running(f"r{i}", f"n{i}", lasts=100 + i) for i in range(many)))
     harness.put(group(min_count=many), *(member(f"train-{i}", "4") for i in range(many)))

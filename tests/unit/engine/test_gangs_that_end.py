@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from scheduler.engine.binding_table import State
-from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, Failed, Instruction
 from scheduler.engine.pod_groups.gathering import AT_ONCE
-from scheduler.engine.stimuli import Bound, Broke, Cycle, Follows
+from scheduler.engine.stimuli import Bound, Broke, Follows
 from scheduler.model.pod_group import NATIVE
 
 from .conftest import Harness, node, pod
@@ -57,44 +56,6 @@ def test_pods_go_while_the_others_are_told(gangs: Harness) -> None:
     settled(gangs)
 
 
-@pytest.fixture
-def decided(gangs: Harness) -> Harness:
-    """A gang of 300 that fits, but its pods are sent on in the next turn only."""
-    gangs.put(node("n1", "400") | {"status": MANY_PODS}, group(min_count=300), *members(300))
-    cycles = gangs.engine.groups
-    while cycles.attempt is None or not cycles.attempt.decided:
-        assert bound(gangs.cycle()) == []
-    assert gangs.engine.cluster.assumed() == 300
-    return gangs
-
-
-def test_a_pod_goes_once_its_gang_is_decided(decided: Harness) -> None:
-    """The others are too few now: they do not hold their room for minutes, and nobody is told that the gang starts."""
-    decided.gone("Pod", "train-7")
-    said = decided.cycles()
-    assert {status for status, _, _ in conditions(said)} == {"False"}
-    assert (bound(said), decided.engine.cluster.assumed()) == ([], 0)
-    decided.put(member("late"))
-    decided.tick(2.0)  # it backs off
-    assert len([name for said in slices(decided) for name in bound(said)]) == 300
-    settled(decided)
-
-
-def test_the_minimum_is_raised_once_the_gang_is_decided(decided: Harness) -> None:
-    decided.put(group(min_count=301))
-    said = decided.cycles()
-    assert {status for status, _, _ in conditions(said)} == {"False"}
-    assert (bound(said), decided.engine.cluster.assumed()) == ([], 0)
-
-
-def test_all_pods_go_once_their_gang_is_decided(decided: Harness) -> None:
-    for i in range(300):
-        decided.gone("Pod", f"train-{i}")
-    assert conditions(decided.cycles()) == []
-    assert (len(decided.engine.queue), decided.engine.cluster.assumed()) == (0, 0)
-    settled(decided)
-
-
 def test_a_slice_that_breaks(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault of ours: nobody holds anything, all are told, and the group is tried again after its backoff."""
     gangs.put(node("n1", "4"), group(min_count=3), *members(3))
@@ -109,7 +70,7 @@ def test_a_slice_that_breaks(gangs: Harness, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(framework, "decide_quickly", breaks)
     with pytest.raises(IndexError):
-        gangs.handle(Cycle())
+        gangs.cycles()
     assert gangs.engine.cluster.assumed() == 2
     said = gangs.handle(Broke("IndexError: list index out of range"))
     assert failures(said) == dict.fromkeys(asked, "IndexError: list index out of range")
@@ -178,21 +139,22 @@ def test_a_gang_that_breaks_while_it_is_sent_is_bound_together(gangs: Harness, m
     settled(gangs)
 
 
-def test_a_gang_that_breaks_gives_back_in_slices(decided: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gang_that_breaks_gives_back_in_parts(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what was held when it broke is given back some pods at a time."""
-    breaks_at(1, monkeypatch, decided.engine.groups.reservations, "started")
-    before, then = broken(decided)
+    gangs.put(node("n1", "400") | {"status": MANY_PODS}, group(min_count=300), *members(300))
+    breaks_at(1, monkeypatch, gangs.engine.groups.reservations, "started")
+    before, then = broken(gangs)
     assert failures(then) == {}
-    held, said = [decided.engine.cluster.assumed()], before + then
-    for some in slices(decided):
-        held.append(decided.engine.cluster.assumed())
+    held, said = [gangs.engine.cluster.assumed()], before + then
+    for some in slices(gangs):
+        held.append(gangs.engine.cluster.assumed())
         said += some
     assert conditions(said) == [("False", "SchedulerError", "a fault")]
     assert held[-1] == 0
     assert max(before - after for before, after in itertools.pairwise(held)) <= 128
-    decided.tick(2.0)  # it backs off
-    assert len([name for said in slices(decided) for name in bound(said)]) == 300
-    settled(decided)
+    gangs.tick(2.0)  # it backs off
+    assert len([name for said in slices(gangs) for name in bound(said)]) == 300
+    settled(gangs)
 
 
 def test_the_rest_of_a_gang_waits_until_some_are_bound(gangs: Harness) -> None:
@@ -227,7 +189,7 @@ def test_the_rest_of_a_gang_does_not_wait_for_all_others(gangs: Harness) -> None
 
 def test_it_begins_again_at_once() -> None:
     """A pod of the group goes: the others give back what they hold and are tried again in the same slice."""
-    harness = Harness(budget=Budget(longest_slice=1))
+    harness = Harness()
     harness.handle(Follows(NATIVE, True))
     harness.put(node("n1", "8"), group(min_count=4), *members(5))
     harness.cycle()
@@ -241,57 +203,6 @@ def test_it_begins_again_at_once() -> None:
     assert held == ["train-1"]
     assert sorted(bound(harness.cycles())) == ["late", "train-1", "train-2", "train-3", "train-4"]
     settled(harness)
-
-
-def test_a_large_group_is_woken_in_slices(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PreEnqueue plugins are asked about some of its pods in each turn, and others are bound in between."""
-    count = 600
-    gangs.put(node("n1", "8"), group(min_count=count), *members(count - 1, "1m"), member("last", "100"))
-    assert bound(gangs.cycles()) == []
-    framework = gangs.engine.queue.frameworks["berth"]
-    ask, asked = framework.pre_enqueue, [0]
-
-    def counted(*given: Any) -> Any:
-        asked[-1] += 1
-        return ask(*given)
-
-    monkeypatch.setattr(framework, "pre_enqueue", counted)
-    gangs.now += 60.0
-    gangs.put(node("n2", "200"))
-    others = [pod(f"p{i}", "1m") for i in range(3)]
-    before = 0
-    while gangs.engine.has_work:
-        asked.append(0)
-        names = bound(gangs.cycle())
-        before += names in (["p0"], ["p1"], ["p2"])
-        if others:
-            gangs.put(others.pop())
-    assert before == 3
-    assert sum(asked) >= count
-    assert max(asked) <= 260
-    assert len(gangs.engine.queue) + gangs.engine.cluster.assumed() == count + 3
-    settled(gangs)
-
-
-def test_pods_come_and_go_while_their_group_is_woken() -> None:
-    """It is tried with those that are there in the end; without enough of them, it is not tried."""
-    for gone in (1, 40):
-        harness = Harness()
-        harness.handle(Follows(NATIVE, True))
-        harness.put(node("n1", "1"), group(min_count=570), *members(600))
-        assert bound(harness.cycles()) == []
-        harness.now += 60.0
-        harness.put(*(node(f"n{i}", "110") for i in range(2, 8)))
-        assert harness.engine.queue.wakes_groups
-        for i in range(gone):
-            harness.gone("Pod", f"train-{i * 10}")
-        harness.put(member("late"))
-        said = harness.cycles() + harness.tick(60.0)
-        said += harness.cycles()
-        while harness.engine.binding.gathering.released:
-            said += harness.tick(0.0)
-        assert len(bound(said)) == (600 if gone == 1 else 0)
-        settled(harness)
 
 
 def test_what_is_kept_of_a_decision_does_not_grow_with_the_nodes(gangs: Harness) -> None:

@@ -8,6 +8,7 @@ import pytest
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import AskExtenders, Bind, Instruction
 from scheduler.engine.pod_groups.trying import Tries
+from scheduler.engine.pod_groups.turns import Turns
 from scheduler.engine.stimuli import Broke, ExtendersAnswered, ExtendersFailed, Follows
 from scheduler.framework.config import decode
 from scheduler.framework.extenders import NodesAnswer, NodesQuestion
@@ -99,15 +100,20 @@ def test_the_pods_of_a_gang_that_has_lost_one_are_tried_again_at_once() -> None:
 def test_an_answer_that_comes_after_the_attempt_has_broken_off(
     monkeypatch: pytest.MonkeyPatch, tried_again: bool
 ) -> None:
-    """The question was put, then the slice raised: no pod is bound by itself, or by the answer to an old question."""
+    """The question was put, then the turn raised: no pod is bound by itself, or by the answer to an old question."""
     harness = extended()
     harness.put(group(min_count=2), in_zone(0), in_zone(1))
 
-    def raises(*_: object) -> int:
-        raise ZeroDivisionError
+    one = Tries.one
+
+    def raises(*given: Any) -> Turns[None]:
+        next(one(*given))
+        if given:
+            raise ZeroDivisionError
+        yield
 
     with monkeypatch.context() as patched:
-        patched.setattr(Tries, "charged", raises)
+        patched.setattr(Tries, "one", raises)
         with pytest.raises(ZeroDivisionError):
             harness.cycle()
     broken = harness.handle(Broke("division by zero"))
