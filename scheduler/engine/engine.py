@@ -107,7 +107,6 @@ class Engine:
             in_full=in_full,
             verifier=Verifier(frameworks, verify) if verify else None,
         )
-        self._no_fits = self.attempts.no_fits
         self.queue.equal_waits = self.attempts.waits_on
         self._story_writer = StoryWriter(self.queue.stories)
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
@@ -220,8 +219,6 @@ class Engine:
         """
         if self.epoch is not None:
             self.cluster.devices.wall = self.epoch + now
-        if self._no_fits.kept and not self._changes_nothing(stimulus):
-            self._no_fits.forget()
         match stimulus:
             case Cycle():
                 self._scheduling.run(now)
@@ -284,10 +281,8 @@ class Engine:
         if self.cluster.kept_room.by_profile:
             self.groups.reservations.look(now, self.queue.group_entry)
         if self.cluster.devices.users.released:
-            self._no_fits.forget()
             self.binding.go_on_sharing(now)
         if self.binding.unsettled:
-            self._no_fits.forget()
             self.binding.settle(now)
         return self._outbox.take()
 
@@ -295,15 +290,6 @@ class Engine:
         """Whether a placed pod was shown without its node since this was asked last: other data is a backup's, too."""
         undone, self._pods.undone = self._pods.undone, False
         return undone
-
-    def _changes_nothing(self, stimulus: Stimulus) -> bool:
-        """Whether equal pods find after this what they found before it, unless what follows from it says otherwise."""
-        match stimulus:
-            case Cycle() | Unwritten() | TakingOut():
-                return True
-            case Put(Pod() as pod):
-                return self._pods.only_waits(pod) and self.groups.trying(pod.uid) is None
-        return False
 
     def _look_for_late_bindings(self, now: float) -> None:
         """Once earlier leaders' Bindings are known, try the pods whose claims were not freed because of them."""
