@@ -179,7 +179,10 @@ class World:
         while self._engine.has_work:
             self._cycles += 1
             assert self._cycles < MOST_CYCLES, "cycles and no end"
-            self._do(self._engine.handle(Cycle(), self._now))
+            said = self._engine.handle(Cycle(), self._now)
+            while self._engine.groups.has_work:  # in one go, as there; by itself, others are tried between its pods
+                self._engine.groups.go_on(self._now)
+            self._do(said)
             self._now += 0.001
 
     def _put(self, document: Object) -> None:

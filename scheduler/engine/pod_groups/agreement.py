@@ -1,16 +1,20 @@
-"""Whether the pods of a group agree on what they have to agree on (kube-scheduler `validatePodGroup`)."""
+"""Whether a group can be tried: its pods agree on what they have to agree on (kube-scheduler `validatePodGroup`)."""
 
 import json
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
+from scheduler.model.limits import LIMITS
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import COSCHEDULING, PodGroup
 
 
 def disagreement(group: PodGroup, waiting: Iterable[Pod], with_node: Iterable[Pod], profiles: Mapping[str, Any]) -> str:
-    """What is wrong, in kube-scheduler's words; empty: nothing."""
+    """What is wrong, in kube-scheduler's words unless it is a limit of ours; empty: nothing."""
+    resources = len(group.min_resources or ())
+    if resources > LIMITS.resources:
+        return f"too large for this scheduler: {resources:,} resources in minResources, at most {LIMITS.resources:,}"
     scheduler = preempts = None
     priority = group.priority
     if priority is None and group.key.api != COSCHEDULING:

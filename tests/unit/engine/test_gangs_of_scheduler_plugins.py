@@ -84,12 +84,19 @@ def test_a_group_that_asks_for_less_is_tried_again(gangs: Harness) -> None:
 
 
 def test_a_message_has_a_bound(gangs: Harness) -> None:
-    names = {f"example.com/{'x' * 40}{i}": "1" for i in range(500)} | {"example.com/bad\nname": "1"}
+    names = {f"example.com/{'x' * 40}{i}": "1" for i in range(60)} | {"example.com/bad\nname": "1"}
     gangs.put(node("n1"), group(minResources=names), member(0), member(1))
     message = failures(gangs.cycles())["w0"]
     assert "\n" not in message
-    assert "and 490 more" in message
+    assert "and 50 more" in message
     assert len(message) < 2_000
+
+
+def test_names_of_resources_have_a_limit(gangs: Harness) -> None:
+    """All nodes would be looked at for each of them."""
+    gangs.put(node("n1"), group(minResources={f"r{i}": "1" for i in range(65)}), member(0), member(1))
+    said = "too large for this scheduler: 65 resources in minResources, at most 64"
+    assert failures(gangs.cycles()) == {"w0": said, "w1": said}
 
 
 @pytest.mark.parametrize(

@@ -423,7 +423,7 @@ def test_a_group_does_not_stand_in_its_own_way(which: str, request: pytest.Fixtu
     assert bound(said) == {"high-0": "n0", "high-1": "n0"}
 
 
-def test_the_copy_of_a_plan_goes_in_slices(hurried: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_copy_of_a_plan_goes_in_parts(hurried: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes as long to throw away as to make. Each turn lets go of some entries; the plan is carried out then."""
     gone: list[int] = []
     end = Rebuild.end
@@ -449,7 +449,7 @@ def test_the_copy_of_a_plan_goes_in_slices(hurried: Harness, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("left", [0, 2])
-def test_the_copy_of_a_plan_that_is_dropped_goes_in_slices_too(
+def test_the_copy_of_a_plan_that_is_dropped_goes_in_parts_too(
     hurried: Harness, monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
     """A pod of the group goes, or all of them, while victims are looked for."""
