@@ -295,4 +295,3 @@ class Engine:
             self.queue.try_again(uid, now)
         devices.kept_for.clear()
         devices.reserved_here.clear()
-

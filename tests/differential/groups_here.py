@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -124,6 +125,9 @@ class World:
         )
         # Nobody is charged: all pods are one namespace's, and kube-scheduler knows no shares (docs/equal.md).
         self._engine.queue.fair_share.charge = lambda namespace, steps, now: None  # type: ignore[method-assign]
+        # A group is tried without anybody else in between, as there.
+        self._engine.groups.in_a_row = sys.maxsize
+        self._engine.queue.has_before = lambda entry: False  # type: ignore[method-assign]
         if restless:
             self._engine.queue.keeps_nodes = lambda entry: True  # type: ignore[method-assign]
         if drowsy:
@@ -179,10 +183,7 @@ class World:
         while self._engine.has_work:
             self._cycles += 1
             assert self._cycles < MOST_CYCLES, "cycles and no end"
-            said = self._engine.handle(Cycle(), self._now)
-            while self._engine.groups.has_work:  # in one go, as there; by itself, others are tried between its pods
-                self._engine.groups.go_on(self._now)
-            self._do(said)
+            self._do(self._engine.handle(Cycle(), self._now))
             self._now += 0.001
 
     def _put(self, document: Object) -> None:

@@ -71,6 +71,7 @@ class GroupCycles:
         """The group that is being tried."""
         self._turns: Turns[None] | None = None
         """What is left to do with it. None during a turn, and after one that has raised."""
+        self.in_a_row = _IN_A_ROW
         self._row = 0
         """How many turns the group still has in a row."""
         self._others = 0
@@ -116,7 +117,7 @@ class GroupCycles:
         entry.first_tried = min(entry.first_tried, now)
         once_more, entry.once_more = entry.once_more, False
         attempt = self.attempt = GroupAttempt(entry, group or _nobody(entry.key), members, began=self._time())
-        attempt.now, self._row, self._others = now, _IN_A_ROW, 0
+        attempt.now, self._row, self._others = now, self.in_a_row, 0
         self._take_turn(attempt, self._cycle(attempt, once_more=once_more))
 
     def _time(self) -> float:
@@ -138,7 +139,7 @@ class GroupCycles:
     def _take_turn(self, attempt: GroupAttempt, turns: Turns[None]) -> None:
         self._row -= 1
         if self._row <= 0:
-            self._row = self._others = _IN_A_ROW
+            self._row = self._others = self.in_a_row
         try:
             next(turns)
         except StopIteration:
