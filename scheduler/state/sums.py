@@ -10,7 +10,6 @@ from scheduler.model.affinity import AffinityTerm
 from scheduler.model.selectors import EVERYTHING, NOTHING, LabelSelector
 from scheduler.state import row_counts
 from scheduler.state.column import Bools, Codes, Column, Ints
-from scheduler.state.effort import Effort
 from scheduler.state.members import Members
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
@@ -133,23 +132,17 @@ class CaughtUp(ABC):
     _version: int
     """The version of the counts of pods that the sum knows."""
 
-    def _catch_up(self, pods: PodClasses, effort: Effort) -> None:
-        """Bring the sum up to date.
-
-        Raises SliceOver; asked again, it gets further.
-        """
+    def _catch_up(self, pods: PodClasses) -> None:
+        """Bring the sum up to date."""
         members, placed = self._members, pods.placed
-        members.renew(pods, effort)
+        members.renew(pods)
         if members.edition == self._edition and self._version == placed.version:
             return
         if members.edition == self._edition and placed.worth_following(self._version):
-            cost = (placed.version - self._version) // 8
             self._follow(members.weights.since(placed, self._version))
         else:
-            cost = 10 + len(placed) // 100
             self._add_up(*members.weights.weighed(placed))
         self._version, self._edition = placed.version, members.edition  # type: ignore[misc] # slots of the subclasses
-        effort.count(cost)
 
     @abstractmethod
     def _follow(self, changes: list[tuple[int, int, int]]) -> None:
@@ -183,11 +176,8 @@ class Selected(ByTopology, CaughtUp):
         """What a placed pod of this class counts for."""
         return self._members.weights.get(number)
 
-    def renew(self, pods: PodClasses, nodes: Nodes, effort: Effort) -> None:
-        """Bring the sums up to date.
-
-        Raises SliceOver; asked again, it gets further.
-        """
+    def renew(self, pods: PodClasses, nodes: Nodes) -> None:
+        """Bring the sums up to date."""
         if self._keys != nodes.key_changes:
             column = nodes.topology(self.topology_key)
             if column is not self.column:
@@ -199,7 +189,7 @@ class Selected(ByTopology, CaughtUp):
         relabelled = pods.relabelled.get(self.topology_key, 0)
         if relabelled != self._relabelled:
             self._relabelled, self._edition = relabelled, -1
-        self._catch_up(pods, effort)
+        self._catch_up(pods)
 
     def _follow(self, changes: list[tuple[int, int, int]]) -> None:
         for row, amount, weight in changes:
@@ -251,12 +241,9 @@ class OnRows(CaughtUp):
         self._grow(rows)
         return self.counts[:rows]
 
-    def renew(self, pods: PodClasses, effort: Effort) -> None:
-        """Bring the counts up to date.
-
-        Raises SliceOver; asked again, it gets further.
-        """
-        self._catch_up(pods, effort)
+    def renew(self, pods: PodClasses) -> None:
+        """Bring the counts up to date."""
+        self._catch_up(pods)
 
     def _follow(self, changes: list[tuple[int, int, int]]) -> None:
         for row, amount, _ in changes:

@@ -52,7 +52,6 @@ class SomeNodes(Nodes):
         self.resources = nodes.resources
         self.served = nodes.served
         self.largest = nodes.largest
-        self.effort = nodes.effort
         self.log = nodes.log
         self.object_log = nodes.object_log
         self.population_changes = nodes.population_changes
@@ -76,17 +75,6 @@ class SomeNodes(Nodes):
     def objects(self) -> list[Node | None]:  # type: ignore[override]
         """The node of each of these rows."""
         return [self._nodes.objects[row] for row in self._of.tolist()]
-
-    @cached_property
-    def unoffered(self) -> dict[str, dict[int, int]]:
-        """`Nodes.unoffered` for these rows, by their positions."""
-        positions = self._positions
-        found = {}
-        for name, by_row in self._nodes.unoffered.items():
-            here = {positions[row]: amount for row, amount in by_row.items() if row in positions}
-            if here:
-                found[name] = here
-        return found
 
     @cached_property
     def _positions(self) -> dict[int, int]:

@@ -21,7 +21,6 @@ from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.nodes import Nodes
 from scheduler.state.sums import OnRows
 
-_SUPPOSED_A_STEP = 4
 _KEPT = 64
 _KEPT_DOMAINS = 256
 """Constraints of all that is kept: each takes some bytes a node."""
@@ -87,7 +86,6 @@ class Domains:
         supposed = cluster.supposed if selector.is_everything else cluster.supposed_leaving
         if not supposed:
             return counts
-        cluster.effort.count(len(supposed) // _SUPPOSED_A_STEP)
         counts = counts.copy()
         for other, row, sign in supposed.values():
             if other.namespace == pod.namespace and self.eligible[row] and selector.matches(other.labels):
@@ -203,18 +201,13 @@ class Spreads:
     def make(
         self, key: Hashable, constraints: Sequence[SpreadConstraint], pod: Pod, cluster: Cluster, *, all_keys: bool
     ) -> Spread:
-        """The constraints over all nodes, kept. Pods with one key have these constraints and one shape.
-
-        Raises SliceOver; they are kept then.
-        """
+        """The constraints over all nodes, kept. Pods with one key have these constraints and one shape."""
         self._drop(key)
         made = Spread(constraints, pod, cluster, all_keys=all_keys, comparing=self._comparing)
         while self._kept and (len(self._kept) >= _KEPT or self._domains + len(made.domains) > _KEPT_DOMAINS):
             self._drop(next(iter(self._kept)))
         self._kept[key] = made
         self._domains += len(made.domains)
-        cluster.effort.note("topology spread constraints", len(constraints))
-        cluster.effort.charge(len(constraints) // 4 + len(made.domains) * (10 + made.rows // 50))
         return made
 
     def _drop(self, key: Hashable) -> None:

@@ -225,7 +225,7 @@ class PodTopologySpread(Plugin, Followed):
     def too_uneven(self, pod: Pod, row: int, cluster: Cluster) -> list[tuple[SpreadConstraint, int]]:
         """The constraints of a placed pod that do not hold on its row, and by how many pods its domain has too many.
 
-        Only those that say DoNotSchedule. Raises SliceOver.
+        Only those that say DoNotSchedule.
         """
         spread = self._spread(pod, cluster, hard=True)
         found = []
@@ -235,7 +235,6 @@ class PodTopologySpread(Plugin, Followed):
             excess = int(counts[code]) - domains.lowest(counts) - domains.constraint.max_skew if code >= 0 else 0
             if excess > 0:
                 found.append((domains.constraint, excess))
-            cluster.effort.count(1)
         return found
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:

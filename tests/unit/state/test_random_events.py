@@ -305,14 +305,11 @@ def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -
         (term_sets, "IDLE", 2),
         (term_sets, "DEAD", 2),
         (existing_terms, "_ONE_BY_ONE", 1),
-        (existing_terms, "_WEIGHED", 3),
-        (existing_terms, "_FEW", 1),
         (row_counts, "REMEMBERED", 8),
         (row_counts, "_CATCH_UP", 3),
         (label_index, "FEW", few),
         (label_index, "_VALUES_KEPT", 1),
-        (members, "_ONE_BY_ONE", 1),
-        (members, "_MATCH_ALL", 3),
+        (members, "_ONE_BY_ONE", 2),
         (weights, "_MANY", 2),
     ):
         monkeypatch.setattr(module, name, value)
