@@ -18,7 +18,6 @@ from scheduler.state.images import Images
 from scheduler.state.per_node import Bounded, Derived, OfAll, OfRow
 from scheduler.state.ports import HostPorts
 from scheduler.state.rowlog import RowLog
-from scheduler.state.weighing import Terms, Weighings
 
 Array = TypeVar("Array", Bools, Ints)
 
@@ -57,7 +56,6 @@ class Nodes:
         """The largest amount of any resource that any node ever had."""
         self.label_changes = 0
         """Counts added and deleted nodes, and changes of their labels."""
-        self.weighings = Weighings()
         self.population_changes = 0
         """Counts nodes that were added or deleted."""
         self._derived: Bounded[Hashable, Derived] = Bounded(_DERIVED)
@@ -163,10 +161,6 @@ class Nodes:
     def topology(self, key: str) -> Column[str] | None:
         """The column of a label key; None when no node has it, until `key_changes` says that it may."""
         return self.label(key) if key in self._keys else None
-
-    def weigh(self, terms: Terms, key: object) -> Ints:
-        """int64[rows]: the sum of the weights of the terms that each row matches; `key` stands for the terms."""
-        return self.weighings.get(terms, key, self)
 
     def sweep(self) -> None:
         """Drop the columns of keys that no node has: any pod may ask for any key."""

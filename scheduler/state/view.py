@@ -16,7 +16,6 @@ from scheduler.state.column import Bools, Column, Ints, Numbers, Value
 from scheduler.state.nodes import Nodes
 from scheduler.state.per_node import OfAll, OfRow
 from scheduler.state.ports import conflicts
-from scheduler.state.weighing import Terms
 
 
 class ViewError(TypeError):
@@ -117,10 +116,6 @@ class SomeNodes(Nodes):
         """The column of a label, for these rows; None for a key that no node has."""
         column = self._nodes.topology(key)
         return None if column is None else _SomeCodes(column, self._of)
-
-    def weigh(self, terms: Terms, key: object) -> Ints:
-        """The sums of these rows."""
-        return self._nodes.weigh(terms, key)[self._of]
 
     def live_row(self, name: str) -> int | None:
         """The position of a node among these rows."""

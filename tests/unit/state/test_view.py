@@ -61,7 +61,6 @@ ASKED = (
     "topology",
     "image",
     "derived",
-    "weigh",
     "taints",
     "rows",
 )
@@ -81,7 +80,7 @@ CHANGES: dict[str, Callable[[Nodes], Any]] = {
     "add": lambda nodes: nodes.add(a_pod("p").shape, np.ones(1, dtype=np.intp)),
     "sweep": lambda nodes: nodes.sweep(),
 }
-INSIDE = {"ports", "weighings", "topology_changes", "columns", "annotation_columns", "images", "unoffered"}
+INSIDE = {"ports", "topology_changes", "columns", "annotation_columns", "images", "unoffered"}
 """What only the cluster asks of the whole."""
 _decoder = Decoder()
 
