@@ -20,8 +20,6 @@ from scheduler.state.term_sets import TermSet, TermSets
 
 _ASKED = 16_384
 _KEPT_BYTES = 32 << 20
-_ONE_BY_ONE = 64
-"""Up to this many new sets are added one by one; with more of them, adding up everything costs less."""
 
 
 class Asked(Struct, eq=False):
@@ -66,7 +64,7 @@ class ExistingTerms:
         sums = asked.sums
         if sums is None:
             sums = self._shared(asked)
-        if not sums.holds(sets.placed, self._nodes, pods, sets.sets_born.count):
+        if not sums.holds(sets.placed, self._nodes, pods, sets.sets_born.version):
             self._catch_up(sums, pods)
         return sums
 
@@ -136,13 +134,13 @@ class ExistingTerms:
     def _catch_up(self, sums: ExistingTermSums, pods: PodClasses) -> None:
         sets, placed, nodes = self.sets, self.sets.placed, self._nodes
         came = sets.sets_born.since(sums.sets)
-        if came is not None and len(came) <= _ONE_BY_ONE and not sums.stale(nodes, pods):
+        if came is not None and not sums.stale(nodes, pods):
             if came:
                 which = unpack(sums.by, len(sets.index))
                 for of in came:
                     if not of.gone:
                         self._weigh(sums, of, which)
-            sums.sets = sets.sets_born.count
+            sums.sets = sets.sets_born.version
             if placed.worth_following(sums.version):
                 sums.follow(placed)
                 return
@@ -150,7 +148,7 @@ class ExistingTerms:
         self._begin_sums(sums)
         sums.add_up(placed)
         self._kept += sums.size - before
-        sums.seen(placed.version, nodes, pods, sets.sets_born.count)
+        sums.seen(placed.version, nodes, pods, sets.sets_born.version)
 
     def _weigh(self, sums: ExistingTermSums, of: TermSet, which: Bools) -> None:
         """Add what a new set counts for. `which`: the terms that select the pod."""

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.shape import PodShape
-from scheduler.state.arrivals import Arrivals
 from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.existing_term_sums import HARD, REPELS
 from scheduler.state.row_counts import RowCounts
+from scheduler.state.rowlog import ChangeLog
 from scheduler.state.selector_index import TermIndex
 
 IDLE = 256
@@ -19,6 +19,8 @@ IDLE = 256
 DEAD = 4096
 """How many numbers of removed terms or sets stay unused, before sums are dropped so that numbers can be used again."""
 _SHAPES = 4096
+_BORN = 64
+"""So many new sets are remembered: of more, sums are added up again."""
 
 Terms = tuple[tuple[AffinityTerm, int], ...]
 Key = tuple[tuple[object, ...], ...]
@@ -57,8 +59,8 @@ class TermSets:
         """How often each term is in each set."""
         self.born = 0
         """How many terms ever came."""
-        self.sets_born: Arrivals[TermSet] = Arrivals()
-        """Sets in the order in which they came."""
+        self.sets_born: ChangeLog[TermSet] = ChangeLog(kept=_BORN)
+        """Sets that came."""
         self.weights: Ints = np.zeros(64, dtype=np.int64)
         self.keys: Codes = np.zeros(64, dtype=np.int32)
         """The code of each term's topology key."""
@@ -149,7 +151,7 @@ class TermSets:
         else:
             self._sets[number] = found
         found.carried = [self._carried(pair, number) for pair in _terms_of(shape)]
-        self.sets_born.add(found)
+        self.sets_born.touch(found)
         return found
 
     def _keep_idle(self, of: TermSet) -> None:

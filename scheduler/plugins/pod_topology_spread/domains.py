@@ -131,16 +131,10 @@ class Spread:
         """`comparing`: as in `scheduler.model.taints`."""
         nodes = cluster.nodes
         self._read = _Read(nodes, constraints, pod)
-        self.rows, self.nodes = nodes.rows, int(np.count_nonzero(nodes.alive[: nodes.rows]))
-        self.nowhere = all_keys and any(nodes.topology(constraint.topology_key) is None for constraint in constraints)
-        """No node has every topology key, as there is one that none has: no domain counts any pod."""
+        self.nodes = int(np.count_nonzero(nodes.alive[: nodes.rows]))
         self.labelled: Bools = nodes.alive[: nodes.rows].copy()
         """Existing nodes with every topology key, or all where `all_keys` is not asked for."""
-        if self.nowhere:
-            # Constraints by keys that nodes have are as few as those keys; of others, a pod may name thousands.
-            self.labelled[:] = False
-            constraints = ()
-        elif all_keys:
+        if all_keys:
             for constraint in constraints:
                 self.labelled &= nodes.label(constraint.topology_key).codes[: nodes.rows] >= 0
         self.whole = int(np.count_nonzero(self.labelled)) == self.nodes

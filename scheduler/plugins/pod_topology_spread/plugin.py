@@ -110,9 +110,6 @@ class PodTopologySpread(Plugin, Followed):
         spread = self._spread(pod, cluster, hard=True)
         if spread is None:
             return ()
-        if spread.nowhere:
-            # Without domains that count, no skew is too large: each node fails by the first key that it lacks.
-            return ((self.unlabelled, np.ones(spread.rows, dtype=np.bool_)),)
         left: Bools | None = None
         found: list[tuple[Reason, Bools]] = []
         last = spread.domains[-1]
@@ -153,8 +150,6 @@ class PodTopologySpread(Plugin, Followed):
         spread = self._spread(pod, cluster, hard=False)
         if spread is None:
             return None
-        if spread.nowhere:
-            return np.zeros(len(feasible), dtype=np.int64)
         counted = None if spread.whole else at(spread.labelled, feasible)
         total: Any = None
         for domains in spread.domains:

@@ -6,8 +6,7 @@ import pytest
 
 from scheduler.model.kinds import Decoder
 from scheduler.model.wire import encode
-from scheduler.state import arrivals, term_sets
-from scheduler.state.arrivals import Arrivals
+from scheduler.state import term_sets
 from scheduler.state.cluster import Cluster
 from scheduler.state.validate import validate
 from tests.builders import namespace, node, pod, term
@@ -69,17 +68,3 @@ def test_numbers_that_are_used_again_mean_the_new_terms() -> None:
             cluster.put_pod(_carrier(decoder, i, salt))
         assert len(sets.index) == 6 * EACH, "no new numbers"
         assert validate(cluster) == []
-
-
-def test_arrivals_are_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has not asked for too long has to look at everything."""
-    monkeypatch.setattr(arrivals, "REMEMBERED", 4)
-    came: Arrivals[int] = Arrivals()
-    for i in range(7):
-        came.add(i)
-    assert came.since(0) == [0, 1, 2, 3, 4, 5, 6]
-    assert came.since(7) == []
-    came.add(7)
-    assert came.since(0) is None
-    assert came.since(4) == [4, 5, 6, 7]
-    assert came.since(3) is None

@@ -17,7 +17,6 @@ from scheduler.model.selectors import LabelSelector
 from scheduler.state import (
     column,
     existing_term_sums,
-    existing_terms,
     incidence,
     label_index,
     marks,
@@ -304,7 +303,7 @@ def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -
         (pod_classes, "DEAD", 2),
         (term_sets, "IDLE", 2),
         (term_sets, "DEAD", 2),
-        (existing_terms, "_ONE_BY_ONE", 1),
+        (term_sets, "_BORN", 1),
         (row_counts, "REMEMBERED", 8),
         (row_counts, "_CATCH_UP", 3),
         (label_index, "FEW", few),
