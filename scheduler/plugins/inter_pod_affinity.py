@@ -250,9 +250,7 @@ Some = TypeVar("Some", Once[AffinityTerm], WeightedTerms)
 def _on_nodes(by_key: Mapping[str, Some], cluster: Cluster) -> list[tuple[Some, str]]:
     """The terms of each topology key that nodes have: they are added up together. By other keys nothing counts."""
     keys = cluster.nodes.label_keys
-    if len(by_key) <= len(keys):
-        return [(terms, key) for key, terms in by_key.items() if key in keys]
-    return [(by_key[key], key) for key in keys if key in by_key]
+    return [(terms, key) for key, terms in by_key.items() if key in keys]
 
 
 def _may_select(term: AffinityTerm, pod: Pod) -> bool:

@@ -16,7 +16,6 @@ from scheduler.framework.plugin import NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.migration import ZONE
 from scheduler.model.node import Node
-from scheduler.model.once import hashed_once
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import NOTHING
 from scheduler.model.shape import PodShape
@@ -273,7 +272,7 @@ class PodTopologySpread(Plugin, Followed):
             return None
         # The constraints are the shape's own, or depend on the pod's labels or on what selects the pod.
         own = shape.spread and not any(constraint.match_label_keys for constraint in shape.spread)
-        key = (shape, hard) if own else (shape, hard, hashed_once(constraints))
+        key = (shape, hard) if own else (shape, hard, tuple(constraints))
         found = self._spreads.current(key, cluster)
         if found is None:
             all_keys = hard or self._needs_all_keys(pod)
