@@ -1,14 +1,11 @@
 """Which node rows hold which container images, and how large these are there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.state.column import Ints
-
-OnNode = Sequence[tuple[Sequence[str], int]]
-"""(names of one image, its size in bytes) of all images of a node."""
 
 
 class Images:
@@ -22,18 +19,18 @@ class Images:
         self.arrays: dict[str, tuple[NDArray[np.intp], Ints]] = {}
         """The answers of `where` that are kept."""
 
-    def put(self, row: int, before: OnNode, after: OnNode) -> None:
-        """A row has these images now."""
+    def put(self, row: int, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+        """A row has these images now (name → size in bytes)."""
         if before == after:
             return
         self.version += 1
-        for name in _sizes(before):
+        for name in before:
             rows = self.by_name[name]
             del rows[row]
             self.arrays.pop(name, None)
             if not rows:
                 del self.by_name[name]
-        for name, size in _sizes(after).items():
+        for name, size in after.items():
             self.by_name.setdefault(name, {})[row] = size
             self.arrays.pop(name, None)
 
@@ -47,7 +44,3 @@ class Images:
                 np.fromiter(sizes.values(), dtype=np.int64, count=len(sizes)),
             )
         return found
-
-
-def _sizes(images: OnNode) -> Mapping[str, int]:
-    return {name: size for names, size in images for name in names}

@@ -238,7 +238,7 @@ class Nodes:
         self.taints.set(row, None if node is None else node.taints or None)
         for key, column in self.annotation_columns.items():
             column.set(row, None if node is None else node.annotations.get(key))
-        self.images.put(row, () if old is None else old.images, () if node is None else node.images)
+        self.images.put(row, {} if old is None else old.images, {} if node is None else node.images)
 
     def put_labels(self, row: int, labels: Mapping[str, str] | None) -> None:
         """Write the label columns of a row. The caller informs the sums that depend on them."""

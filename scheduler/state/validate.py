@@ -185,9 +185,8 @@ def _images(cluster: Cluster) -> Iterator[str]:
     nodes = cluster.nodes
     should: dict[str, dict[int, int]] = {}
     for row, node in _alive(cluster).items():
-        for names, size in node.images:
-            for name in names:
-                should.setdefault(name, {})[row] = size
+        for name, size in node.images.items():
+            should.setdefault(name, {})[row] = size
     yield from _by_key("image", nodes.images.by_name, should)
     for name, (rows, sizes) in nodes.images.arrays.items():
         has = dict(zip(rows.tolist(), sizes.tolist(), strict=True))
