@@ -43,7 +43,7 @@ class ExistingTermSums:
     """Sums for pods that the same terms select. Placed pods are counted by the set of terms that they have."""
 
     def __init__(self, by: bytes) -> None:
-        """`by`: the numbers of the terms (`marks`)."""
+        """`by`: the numbers of the terms (`existing_terms.pack`)."""
         self.repelled: dict[str, ByTopology]
         """Pods that keep it away (required anti-affinity), each as often as its terms do."""
         self.hard: dict[str, ByTopology]

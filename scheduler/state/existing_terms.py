@@ -6,18 +6,22 @@ terms there are, and which pods have them, is kept by `term_sets`.
 
 from collections.abc import Mapping
 
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.shape import PodShape
-from scheduler.state.column import Bools, Ints
+from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.existing_term_sums import HARD, REPELS, ExistingTermSums, Kind
-from scheduler.state.marks import NONE, numbers, pack, unpack
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
 from scheduler.state.term_sets import TermSet, TermSets
 
+NONE = b""
+_FEW, _MANY = b"n", b"b"
+"""How the numbers of some terms are written: as they are, or as a bit for each term."""
 _ASKED = 16_384
 _KEPT_BYTES = 32 << 20
 
@@ -32,7 +36,7 @@ class Asked(Struct, eq=False):
     changes: int = -1
     """The count of namespace changes for which the terms are right."""
     by: bytes = NONE
-    """The numbers of the terms (`marks`)."""
+    """The numbers of the terms (`pack`)."""
     sums: ExistingTermSums | None = None
 
 
@@ -191,3 +195,36 @@ def _of_kind(weights: Ints, kind: Kind) -> Bools:
 
 _NOTHING = ExistingTermSums(NONE)
 """For pods that no term selects."""
+
+
+def pack(which: Bools) -> bytes:
+    """The numbers of the terms that are marked, as bytes, which are the same for the same terms."""
+    count = int(np.count_nonzero(which))
+    if not count:
+        return NONE
+    end = len(which) - int(which[::-1].argmax())
+    if 32 * count < end:
+        return _FEW + np.flatnonzero(which).astype(np.int32).tobytes()
+    return _MANY + np.packbits(which[:end], bitorder="little").tobytes()
+
+
+def unpack(packed: bytes, size: int) -> Bools:
+    """bool[size]: which terms are marked, `size` of which there are at least."""
+    which = np.zeros(size, dtype=np.bool_)
+    if packed[:1] == _MANY:
+        bits = _bits(packed)[:size]
+        which[: len(bits)] = bits
+    elif packed:
+        which[np.frombuffer(packed, dtype=np.int32, offset=1)] = True
+    return which
+
+
+def numbers(packed: bytes) -> Codes:
+    """The numbers of the terms, ascending."""
+    if packed[:1] == _MANY:
+        return np.flatnonzero(_bits(packed)).astype(np.int32)
+    return np.frombuffer(packed, dtype=np.int32, offset=1) if packed else np.zeros(0, dtype=np.int32)
+
+
+def _bits(packed: bytes) -> NDArray[np.uint8]:
+    return np.unpackbits(np.frombuffer(packed, dtype=np.uint8, offset=1), bitorder="little")

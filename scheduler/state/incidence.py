@@ -1,7 +1,7 @@
 """Placed pods and affinity terms: which pods a term selects, and which terms select a pod, summed per topology value.
 
 Nothing is counted in advance. When a pod is placed or removed, that is only noted. Each kept sum is brought up to date
-when a plugin asks for it: `members` (which pods), `sums` (how many, where), `existing_terms` (the other direction).
+when a plugin asks for it: `sums` (which pods, how many, where), `existing_terms` (the other direction).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,10 @@ from scheduler.model.selectors import LabelSelector
 from scheduler.model.shape import PodShape
 from scheduler.state.existing_term_sums import ExistingTermSums
 from scheduler.state.existing_terms import ExistingTerms
-from scheduler.state.members import Members, Terms
 from scheduler.state.nodes import Nodes
 from scheduler.state.per_node import Bounded
 from scheduler.state.pod_classes import PodClasses
-from scheduler.state.sums import OnRows, Selected
+from scheduler.state.sums import Members, OnRows, Selected, Terms
 
 _SUMS = 2048
 _ON_ROWS = 512

@@ -17,13 +17,13 @@ from scheduler.model.selectors import LabelSelector
 from scheduler.state import (
     column,
     existing_term_sums,
+    existing_terms,
     incidence,
     label_index,
-    marks,
-    members,
     nodes,
     pod_classes,
     row_counts,
+    sums,
     term_sets,
     weights,
 )
@@ -218,7 +218,7 @@ class Events(RuleBasedStateMachine):
         waiting: Pod = decode(pod("waiting", **parts))
         labels = self.cluster.namespace_labels(waiting.namespace)
         known = self.cluster.incidence.terms.sets
-        by = marks.numbers(self.cluster.incidence.existing_terms(waiting).by).tolist()
+        by = existing_terms.numbers(self.cluster.incidence.existing_terms(waiting).by).tolist()
         found = {
             (c.term, c.weight)
             for c in known.terms()
@@ -308,7 +308,7 @@ def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -
         (row_counts, "_CATCH_UP", 3),
         (label_index, "FEW", few),
         (label_index, "_VALUES_KEPT", 1),
-        (members, "_ONE_BY_ONE", 2),
+        (sums, "_ONE_BY_ONE", 2),
         (weights, "_MANY", 2),
     ):
         monkeypatch.setattr(module, name, value)
