@@ -16,6 +16,7 @@ from msgspec import MsgspecError
 from scheduler.framework.status import PluginError, shown
 from scheduler.model.mistakes import misfit
 from scheduler.state.effort import Effort, SliceOver
+from scheduler.state.search_steps import SearchCapError
 
 
 class Overdue(BaseException):
@@ -132,6 +133,8 @@ def _words(error: BaseException) -> str:
             return misfit(error)
         case MemoryError():
             return "it ran out of memory"
+        case SearchCapError():
+            return f"it {text}"
         case NotImplementedError() if not text:
             return "it is not implemented"
         case BaseException() if type(error).__name__ == "CancelledError":  # asyncio's, which may not be imported here

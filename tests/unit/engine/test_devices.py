@@ -403,8 +403,8 @@ def test_a_device_that_does_not_get_ready_in_time_is_given_up(harness: Harness) 
     assert only(harness.cycles(), PostFilterWrite).writes[0].key == CLAIM
 
 
-def test_a_hostile_claim_costs_its_own_pod(harness: Harness) -> None:
-    """A search over all combinations is interrupted, and ends when the pod's budget is used up."""
+def test_a_search_over_all_combinations_is_given_up(harness: Harness) -> None:
+    """Its pod fails with an error, and the next one has its turn."""
     values = [device(f"d{i:02}", number=i) for i in range(40)]
     requests = [request(f"r{i}", count=6) for i in range(5)]
     constraint = [{"requests": ["r4"], "matchAttribute": "gpu.test/number"}]
@@ -413,19 +413,12 @@ def test_a_hostile_claim_costs_its_own_pod(harness: Harness) -> None:
     api.put(claiming(pod("evil", namespace="evil"), "evil"))
     api.put(claim("c", meta=FINALIZED))
     api.put(claiming(pod("good"), "c"))
-    turns, bound_after = 0, None
-    failed = None
-    while failed is None and turns < 2000:
-        turns += 1
-        for one in harness.cycle():
-            if isinstance(one, PreBindWrite):
-                bound_after = turns
-            if isinstance(one, Failed):
-                failed = one
-    assert failed is not None
-    assert "costs more than 2,000,000 steps" in failed.message
-    assert bound_after is not None
-    assert bound_after <= 5
+    said = harness.cycles()
+    failed = only(said, Failed)
+    text = "it gave up looking for devices after 150,000 steps (about 0.15 s of one core)"
+    assert failed.pod.name == "evil"
+    assert failed.message == f'running Filter plugin "DynamicResources": {text}'
+    assert only(said, PreBindWrite).pod.name == "good"
 
 
 @pytest.mark.parametrize(
@@ -485,37 +478,24 @@ EXPENSIVE = "lists.range(200).all(x, lists.range(200).all(y, x + y + {} >= 0))"
 
 
 def test_an_expression_that_costs_too_much_fails_its_pod(harness: Harness) -> None:
-    """An evaluation can't be interrupted, so that it must be short; others have their turn meanwhile."""
+    """An evaluation can't be interrupted, so that it must be short."""
     api = Api(harness, device_class(), node("n"), resource_slice("n", device("d0"), device("d1"), node="n"))
     api.put(claim("evil", request("r", "gpu", EXPENSIVE.format(0)), meta=FINALIZED))
     api.put(claiming(pod("evil"), "evil"))
-    failed = None
-    for _ in range(20):
-        for one in harness.cycle():
-            failed = one if isinstance(one, Failed) else failed
-        assert harness.engine.cluster.effort.spent < 20_000
-    assert failed is not None
-    assert "CEL runtime error: the expression costs more than 5,000 steps" in failed.message
+    assert "CEL runtime error: the expression costs more than 5,000 steps" in only(harness.cycles(), Failed).message
 
 
-def test_many_expressions_are_interrupted_between_two(harness: Harness) -> None:
-    """Three requests of 16 selectors each, for devices that several nodes reach: no turn is long."""
-    selectors = [f"lists.range(15).all(x, lists.range(15).all(y, x + y + {i} >= 0))" for i in range(48)]
+def test_expressions_that_are_dear_together_take_several_attempts(harness: Harness) -> None:
+    """Three requests of 16 selectors each. What an attempt has evaluated before it gave up, the next one knows."""
+    selectors = [f"lists.range(20).all(x, lists.range(20).all(y, x + y + {i} >= 0))" for i in range(48)]
     requests = [request(f"r{i}", "gpu", *selectors[i::3]) for i in range(3)]
     shared = [device(f"d{i}", number=i) for i in range(6)]
     api = Api(harness, device_class(), node("a"), node("b"), resource_slice("net", *shared, allNodes=True))
     api.put(claim("c", *requests, meta=FINALIZED))
     api.put(claiming(pod("p"), "c"))
-    turns, longest, spent = 0, 0, 0
-    said: list[Instruction] = []
-    while not said and turns < 2_000:
-        said = harness.cycle()
-        turns += 1
-        now = harness.engine.cluster.effort.spent
-        longest, spent = max(longest, now - spent if now > spent else now), now
-    assert [one for one in said if isinstance(one, PreBindWrite)], said
-    assert turns > 10
-    assert longest < 17_000
+    assert "it gave up looking for devices after 150,000 steps" in only(harness.cycles(), Failed).message
+    harness.after(20)
+    assert only(harness.cycles(), PreBindWrite).pod.name == "p"
 
 
 def another_has(api: Api, name: str = "theirs") -> None:
