@@ -19,9 +19,11 @@ from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.plugins.default_preemption.budgets import Budgets
+from scheduler.plugins.default_preemption.dry_run import MOST_STEPS
 from scheduler.plugins.default_preemption.sparing import Sparing
 from scheduler.plugins.default_preemption.victims_in_groups import gathered
 from scheduler.state.cluster import Cluster
+from scheduler.state.search_steps import SearchCapError
 
 NODE = "cluster"
 """What is said in place of a node's name: a group makes room in the whole cluster."""
@@ -104,7 +106,7 @@ class GroupPreemption(Planning[Plan]):
             thought, left_out, version = yield from self._without(self._may_go)
             if thought is None:
                 return Plan(_NOBODY), True
-            victims = yield from gathered(left_out, cluster.pod_groups)
+            victims = gathered(left_out, cluster.pod_groups)
             walk, framework = self._walk(thought, once=False)
             why, assigned = yield from walk.run()
             if why:
@@ -114,8 +116,12 @@ class GroupPreemption(Planning[Plan]):
             for there in left_out.values():
                 for pod in there:
                     kinds.setdefault(pod.shape, pod)
-            sparing = Sparing(thought, framework.filters, assigned, kinds.values(), walk.seen_until)
-            going = yield from sparing.going(victims, self._budgets, cluster)
+            steps = cluster.search_steps.capped("victims", MOST_STEPS)
+            sparing = Sparing(thought, framework.filters, assigned, kinds.values(), walk.seen_until, steps)
+            try:
+                going = sparing.going(victims, self._budgets, cluster)
+            except SearchCapError as error:
+                return Plan(str(error)), False
             going.sort(key=lambda victim: victim.importance)
             changed = cluster.nodes.log.since(version)
             rows = {row for _, row in assigned} | {row for victim in going for _, row in victim.pods}

@@ -7,8 +7,6 @@ decide, they are compared by sums, and only victims on nodes of the group are lo
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from functools import partial
-from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -18,16 +16,15 @@ from scheduler.framework.spare import Spare
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.plugins.default_preemption.budgets import Budgets
-from scheduler.plugins.default_preemption.victims_in_groups import Victim, held_against_budgets, in_order
+from scheduler.plugins.default_preemption.victims_in_groups import Victim, held_against_budgets
 from scheduler.state.cluster import Cluster
 from scheduler.state.effort import SliceOver
+from scheduler.state.search_steps import CappedSearch
 
-_AT_ONCE = 64
-"""How many pods are placed, or rows prepared, in one go."""
 _LONGEST = 10_000
 """Steps after which filters are interrupted. What they have found is kept."""
-_EVERYWHERE = 50
-"""Steps of asking the filters about one row."""
+_EVERYWHERE, _ROWS_A_STEP, _MOVED = 50, 50, 10
+"""Steps of asking the filters about one row of how many rows in a step, and of placing a pod."""
 Found = TypeVar("Found")
 Steps = Generator[int, None, Found]
 
@@ -41,46 +38,49 @@ class Sparing:
         filters: FilterPlugins,
         assigned: Sequence[tuple[Pod, int]],
         kinds: Iterable[Pod],
-        seen_until: Sequence[int] = (),
+        seen_until: Sequence[int],
+        steps: CappedSearch,
     ) -> None:
         """`cluster`: without the victims, and without the group. `assigned`: the group's pods with their rows, in the
         order in which they were tried. `kinds`: of the victims, one pod of each shape. `seen_until`: for each of
-        `assigned`, the first one that was tried when it had given back its node; empty: none has."""
+        `assigned`, the first one that was tried when it had given back its node; empty: none has. `steps`: the search
+        that this is a part of."""
         self._cluster = cluster
         self._filters = filters
         self._assigned = assigned
         self._seen_until = seen_until
         self._given_back = sorted({end for end in seen_until if end < len(assigned)})
         self._kinds = list(kinds)
+        self._steps = steps
         self._on_row: dict[int, list[Pod]] = {}
         for pod, row in assigned:
             self._on_row.setdefault(row, []).append(pod)
 
-    def going(self, victims: list[Victim], budgets: Budgets, real: Cluster) -> Steps[list[Victim]]:
-        """The victims that can't be spared; yields the steps that it took. `real`: where the budgets are.
+    def going(self, victims: list[Victim], budgets: Budgets, real: Cluster) -> list[Victim]:
+        """Return the victims that can't be spared. `victims`: the most important first. `real`: where the budgets are.
 
-        Raises PluginError.
+        Raises PluginError, and SearchCapError.
         """
-        if self._seen_until and not (yield from self._tried((), elsewhere=True)):
+        if self._seen_until and not self._tried((), elsewhere=True):
             return victims  # pods that were not on their nodes at the same time have no room beside each other
         # Who stands in for pods of the group may leave no place for them with any victim, wherever that is.
-        elsewhere = self._stand_ins() or (yield from asking(self._cluster, self._looks_elsewhere))
+        elsewhere = self._stand_ins() or self._looks_elsewhere()
         budgets.renew(real)
         if not elsewhere and not budgets.any:
             victims = [victim for victim in victims if self._concerns(victim)]
-        order = yield from in_order(victims)
-        violating, others = yield from held_against_budgets(order, budgets, real)
-        order = (victim for some in (violating, others) for victim in some if elsewhere or self._concerns(victim))
-        sums = None if elsewhere or self._yields() else (yield from self._sums())
+        violating, others = held_against_budgets(victims, budgets, real)
+        sums = None if elsewhere or self._yields() else self._sums()
         going: list[Victim] = []
-        while some := list(islice(order, 1 if sums is None else _AT_ONCE)):
-            for victim in some:
-                spared = (
-                    (yield from self._tried(victim.pods, elsewhere=elsewhere)) if sums is None else sums.spare(victim)
-                )
-                if not spared:
-                    going.append(victim)
-            yield 1 + 5 * sum(len(victim.pods) for victim in some)
+        for victim in (*violating, *others):
+            if not elsewhere and not self._concerns(victim):
+                continue
+            if sums is None:
+                spared = self._tried(victim.pods, elsewhere=elsewhere)
+            else:
+                spared = sums.spare(victim)
+                self._steps.take(2 * len(victim.pods))
+            if not spared:
+                going.append(victim)
         return going
 
     def _concerns(self, victim: Victim) -> bool:
@@ -107,35 +107,30 @@ class Sparing:
 
     # -- by sums -----------------------------------------------------------------------------------------------------
 
-    def _sums(self) -> Steps["_Sums | None"]:
+    def _sums(self) -> "_Sums | None":
         """What is left on each node of the group; None if more than amounts decides there."""
         spares: dict[PodShape, Spare] = {}
         for pod, _ in self._assigned:
             if pod.shape not in spares:
-                spare = yield from asking(self._cluster, partial(self._filters.spare, pod, self._cluster))
+                spare = self._filters.spare(pod, self._cluster)
                 if not spare.exact:
                     return None
                 spares[pod.shape] = spare
         sums = _Sums(spares)
-        rows = iter(self._on_row.items())
-        while some := list(islice(rows, _AT_ONCE)):
-            for row, pods in some:
-                sums.fill(row, pods)
-            yield 10 * sum(1 + len(pods) for _, pods in some)
+        for row, pods in self._on_row.items():
+            sums.fill(row, pods)
         return sums
 
     # -- with the filters' help --------------------------------------------------------------------------------------
 
-    def _tried(self, victims: Sequence[tuple[Pod, int]], *, elsewhere: bool) -> Steps[bool]:
-        """Put a victim's pods back; whether they can stay."""
+    def _tried(self, victims: Sequence[tuple[Pod, int]], *, elsewhere: bool) -> bool:
+        """Put a victim's pods back; return whether they can stay."""
         cluster = self._cluster
-        pods = iter(victims)
-        while some := list(islice(pods, _AT_ONCE)):
-            for pod, row in some:
-                cluster.assume(pod, row)
-            yield 20 * len(some)
+        for pod, row in victims:
+            cluster.assume(pod, row)
         rows = {row for _, row in victims}
         fits = True
+        asked = 0
         tried: dict[int, Pod] = {}
         unseen: list[tuple[int, PodShape]] = []
         given_back = deque(self._given_back)
@@ -144,20 +139,20 @@ class Sparing:
                 continue
             while given_back and given_back[0] <= i:
                 unseen += self._out_of_sight(tried, given_back.popleft())
-                yield len(tried)
-            fits = yield from asking(cluster, partial(self._fits, pod, row))
+            asked += 1
+            fits = self._fits(pod, row)
             if not fits:
                 break
             cluster.assume(pod, row)
             tried[i] = pod
-            yield _EVERYWHERE + cluster.nodes.rows // 10
         cluster.nodes.suppose_all(unseen, -1)
         for pod in reversed(tried.values()):
             cluster.forget(pod.uid)
         if not fits:
             for pod, _ in victims:
                 cluster.forget(pod.uid)
-        yield 20 * (len(tried) + len(unseen) + (0 if fits else len(victims)))
+        everywhere = _EVERYWHERE + cluster.nodes.rows // _ROWS_A_STEP
+        self._steps.take(asked * everywhere + _MOVED * (asked + len(unseen) + len(victims)))
         return fits
 
     def _out_of_sight(self, tried: dict[int, Pod], end: int) -> list[tuple[int, PodShape]]:

@@ -423,31 +423,6 @@ def test_a_group_does_not_stand_in_its_own_way(which: str, request: pytest.Fixtu
     assert bound(said) == {"high-0": "n0", "high-1": "n0"}
 
 
-def test_the_copy_of_a_plan_goes_in_slices(hurried: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes as long to throw away as to make. Each turn lets go of some entries; the plan is carried out then."""
-    gone: list[int] = []
-    end = Rebuild.end
-
-    def counted(self: Rebuild) -> Iterator[int]:
-        for entries in end(self):
-            gone.append(len(gone))
-            yield entries
-
-    monkeypatch.setattr(Rebuild, "end", counted)
-    monkeypatch.setattr(row_counts, "LET_GO", 1)
-    hurried.put(*(node(f"n{i}", "1") for i in range(30)), *(running(f"low-{i}", f"n{i}") for i in range(30)))
-    hurried.put(group("urgent", 2, 10), *(member("urgent", i, priority=10) for i in range(2)))
-    said = until_planning(hurried)
-    most = 0
-    while hurried.engine.groups.planning:
-        assert victims(said) == set()
-        before = len(gone)
-        said += hurried.cycle()
-        most = max(most, len(gone) - before)
-    assert 0 < most < len(gone)
-    assert len(victims(said + hurried.cycles())) == 2
-
-
 @pytest.mark.parametrize("left", [0, 2])
 def test_the_copy_of_a_plan_that_is_dropped_goes_in_slices_too(
     hurried: Harness, monkeypatch: pytest.MonkeyPatch, left: int
