@@ -93,7 +93,7 @@ class Engine:
         budget = Budget() if budget is None else budget
         self.cluster.pod_groups.trees.wanted = _composite_groups(frameworks)
         self._outbox = Outbox()
-        self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, budget, self.cluster)
+        self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, self.cluster)
         self.choice = Choice(seed)
         rotation = Rotation()
         self._extender_calls = ExtenderCalls(self.cluster, frameworks, rotation, in_order(extenders))
@@ -104,11 +104,9 @@ class Engine:
             self._extender_calls,
             rotation,
             self._outbox,
-            budget=budget,
             in_full=in_full,
             verifier=Verifier(frameworks, verify) if verify else None,
         )
-        self._no_fits = self.attempts.no_fits
         self.queue.equal_waits = self.attempts.waits_on
         self._story_writer = StoryWriter(self.queue.stories)
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
@@ -173,13 +171,6 @@ class Engine:
         """Whether a Cycle would schedule a pod."""
         return self.queue.has_active or self._scheduling.has_work
 
-    def rests(self, now: float) -> bool:
-        """Whether nothing is to be done but costly work, and that rests."""
-        queue = self.queue
-        if now >= queue.turns.rests_until or self._scheduling.has_urgent_work:
-            return False
-        return queue.only_costly or (queue.may_rest and self.groups.tells)
-
     def next_tick(self) -> float | None:
         """Engine time at which a Tick has something to do."""
         times = (
@@ -188,7 +179,6 @@ class Engine:
             self.placement_conflicts.next_look(),
             self.groups.reservations.next_tick(),
             self._bindings_known_at,
-            self.queue.turns.rests_until if self.groups.tells and self.queue.turns.rests_until else None,
         )
         return min((time for time in times if time is not None), default=None)
 
@@ -229,8 +219,6 @@ class Engine:
         """
         if self.epoch is not None:
             self.cluster.devices.wall = self.epoch + now
-        if self._no_fits.kept and not self._changes_nothing(stimulus):
-            self._no_fits.forget()
         match stimulus:
             case Cycle():
                 self._scheduling.run(now)
@@ -293,10 +281,8 @@ class Engine:
         if self.cluster.kept_room.by_profile:
             self.groups.reservations.look(now, self.queue.group_entry)
         if self.cluster.devices.users.released:
-            self._no_fits.forget()
             self.binding.go_on_sharing(now)
         if self.binding.unsettled:
-            self._no_fits.forget()
             self.binding.settle(now)
         return self._outbox.take()
 
@@ -304,15 +290,6 @@ class Engine:
         """Whether a placed pod was shown without its node since this was asked last: other data is a backup's, too."""
         undone, self._pods.undone = self._pods.undone, False
         return undone
-
-    def _changes_nothing(self, stimulus: Stimulus) -> bool:
-        """Whether equal pods find after this what they found before it, unless what follows from it says otherwise."""
-        match stimulus:
-            case Cycle() | Unwritten() | TakingOut():
-                return True
-            case Put(Pod() as pod):
-                return self._pods.only_waits(pod) and self.groups.trying(pod.uid) is None
-        return False
 
     def _look_for_late_bindings(self, now: float) -> None:
         """Once earlier leaders' Bindings are known, try the pods whose claims were not freed because of them."""
@@ -327,8 +304,8 @@ class Engine:
 
     def _look_for_conflicts(self, now: float) -> None:
         """Tell of pods of ours that another scheduler's choice has broken; each look is charged to its namespace."""
-        for pod, steps, conflict in self.placement_conflicts.look(now):
-            self.queue.turns.account(pod.namespace, steps, now)
+        for pod, conflict in self.placement_conflicts.look(now):
+            self.queue.fair_share.charge(pod.namespace, pod.shape.steps, now)
             if conflict is not None:
                 self._outbox.add(RecordConflict(pod, conflict.node, conflict.constraint, conflict.text))
 

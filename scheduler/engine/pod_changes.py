@@ -66,23 +66,6 @@ class PodChanges:
         elif pod.shape.claims:
             self._cluster.devices.rivals.has_pod(self._cluster.devices.wall)
 
-    def only_waits(self, pod: Pod) -> bool:
-        """Whether this pod only waits, so that no decision about another pod depends on it."""
-        cluster, uid = self._cluster, pod.uid
-        return not (
-            pod.node_name
-            or pod.finished
-            or pod.terminating
-            or pod.nominated_node_name
-            or pod.scheduling_group is not None
-            or pod.shape.claims
-            or pod.scheduler_name not in self._queue.frameworks
-            or cluster.nominations.node_of(uid) is not None
-            or cluster.placement(uid) is not None
-            or uid in cluster.pod_groups
-            or self._binding.state(uid) is not None
-        )
-
     def leave(self, pod: Pod, now: float) -> None:
         """Take a waiting pod out of the queue and its group: it comes again as a member of another group or none."""
         if self._groups.drop(pod.uid) is not None:

@@ -117,6 +117,8 @@ def described(error: BaseException) -> str:
 def _words(error: BaseException) -> str:
     text = str(error)
     match error:
+        case SearchCapError():
+            return text
         case SystemExit():
             return f"it tried to end the process ({text})"
         case KeyError(args=[key]):
@@ -133,8 +135,6 @@ def _words(error: BaseException) -> str:
             return misfit(error)
         case MemoryError():
             return "it ran out of memory"
-        case SearchCapError():
-            return f"it {text}"
         case NotImplementedError() if not text:
             return "it is not implemented"
         case BaseException() if type(error).__name__ == "CancelledError":  # asyncio's, which may not be imported here

@@ -9,10 +9,16 @@ import pytest
 
 from scheduler.engine import pending_work as pending_work_module
 from scheduler.engine.instructions import AskExtenders, Bind, Failed
+from scheduler.engine.no_fits import NoFit
 from scheduler.framework.attempt_record import AttemptRecord
 from scheduler.framework.config import decode
+from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.profiles import build
+from scheduler.framework.sampling import Rotation
+from scheduler.framework.verify import differences
+from scheduler.model import wire
 from scheduler.plugins.default_preemption.importance import Ranking
+from scheduler.state.rebuild import rebuilt
 from scheduler.state.validate import validate
 from tests.builders import namespace
 from tests.registered import registry
@@ -20,7 +26,6 @@ from tests.registered import registry
 from .conftest import CONFIG, Harness, node, pod
 from .test_nobody_sleeps import PRELUDE, World, _step
 from .test_points import plugin
-from .test_slices import judge
 
 CROWD = 40
 APART = {
@@ -30,6 +35,22 @@ APART = {
         ]
     }
 }
+
+
+def judge(world: World, outcome: Decision | NoFit) -> None:
+    """The outcome is what is found at once, on a cluster made anew."""
+    decision = outcome.decision if isinstance(outcome, NoFit) else outcome
+    made = rebuilt(world.cluster)
+    framework = world.engine.queue.frameworks[decision.pod.scheduler_name].apart()
+    at_once = framework.decide(decision.pod, made, Rotation())
+    if isinstance(outcome, NoFit):
+        assert not len(at_once.feasible)
+        result = framework.post_filter_result(decision.pod, made, at_once)
+        assert result == outcome.result
+        assert fit_error(at_once, result.text) == outcome.message
+        assert at_once.unschedulable_plugins() == outcome.plugins
+    if not (isinstance(outcome, NoFit) and outcome.taken_over):
+        assert differences(decision, at_once) == ()
 
 
 class Asked:
@@ -130,11 +151,12 @@ CHANGES: dict[str, Callable[[Harness], object]] = {
 def test_after_any_change_an_equal_pod_is_decided_anew(harness: Harness, change: str) -> None:
     harness.put(node("n0"), node("n1"), pod("there", nodeName="n0"), big("p0"), big("p1"))
     harness.cycles()
-    no_fits = harness.engine.attempts.no_fits
-    assert no_fits.kept
+    no_fits, profiles = harness.engine.attempts.no_fits, harness.engine.queue.frameworks
+    equal = harness.decoder.pod(wire.encode(big("p2", meta={"uid": "p2"})))
+    assert no_fits.known(equal, profiles["berth"])
     assert no_fits.used == 1
     CHANGES[change](harness)
-    assert not no_fits.kept
+    assert not no_fits.known(equal, harness.engine.queue.frameworks["berth"])
 
 
 @pytest.mark.parametrize(
