@@ -37,7 +37,7 @@ class _Selectors:
                 self._by_label.setdefault((fewest.key, value), []).append((place, name))
 
     def matching(self, labels: Mapping[str, str]) -> tuple[list[str], int]:
-        """Return the budgets that select a set of labels, in their order, and how many selectors were asked."""
+        """Return the budgets that select a set of labels, in their order, and how many requirements were looked at."""
         known = self._matches.get(id(labels))
         if known is not None and known[0] is labels:
             return known[1], 0
@@ -50,7 +50,7 @@ class _Selectors:
             self._matches.clear()
             self._remembered = 1 + len(found)
         self._matches[id(labels)] = labels, found
-        return found, len(maybe)
+        return found, sum(1 + len(self.by_name[name].requirements) for _, name in maybe)
 
 
 class Budgets:
@@ -98,8 +98,8 @@ class Budgets:
             if selectors is None:
                 selectors = self._selectors[pod.namespace] = _Selectors(written)
                 self.steps += 2 * len(written)
-            found, asked = selectors.matching(pod.labels)
-            self.steps += 1 + asked + len(found) // 4
+            found, looked_at = selectors.matching(pod.labels)
+            self.steps += 1 + looked_at + len(found) // 4
             if found and _overdraws(pod, found, written, drawn):
                 flags = flags or [False] * len(pods)
                 flags[i] = True

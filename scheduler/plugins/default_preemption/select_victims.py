@@ -81,20 +81,19 @@ class Batch:
         """For each of `rows`, its placements of lower priority."""
         self.over: list[list[bool] | None] = []
         """For each of `rows`, which of these evictions would overdraw a budget; None: none would."""
-        self.whole: dict[int, list[Whole]] = {}
-        """By row, where groups go as a whole, in place of `lower`."""
+        self.whole: list[Whole] = []
+        """The victims on the only row, if groups go as a whole there; in place of `lower`."""
         self.held_against_budgets = 0
         """Steps that this took."""
 
     def one_by_one(self) -> Iterator["Batch"]:
         """Yield a batch for each row."""
+        if self.whole:
+            yield self
+            return
         for row, lower, over in zip(self.rows, self.lower, self.over, strict=True):
             one = Batch()
             one.rows, one.lower, one.over = [row], [lower], [over]
-            yield one
-        for row, victims in self.whole.items():
-            one = Batch()
-            one.whole = {row: victims}
             yield one
 
 
@@ -204,6 +203,7 @@ class DryRun:
         results.note(todo[nobody], WITHOUT_VICTIMS)
         exact = self._lasting and len(todo) > 0 and self._spare.exact
         for batch in self._batches(todo[~nobody], AT_ONCE if exact else ASKED_AT_ONCE):
+            self._steps.take(batch.held_against_budgets)
             apart = not self._lasting and self._apart(batch)
             for some in batch.one_by_one() if apart else (batch,):
                 self._try(some, exact=exact)
@@ -218,75 +218,75 @@ class DryRun:
         for batch in self._batches(self._results.unexplained(rows), ASKED_AT_ONCE):
             apart = not self._lasting and self._apart(batch)
             for some in batch.one_by_one() if apart else (batch,):
-                these = [*some.rows, *some.whole]
-                placements = list({one.pod.uid: one for one in self._moved(some)}.values())
+                placements = self._moved(some)
                 self._count(placements, -1)
                 try:
-                    _, rejected = self._asked(these)
+                    _, rejected = self._asked(some.rows)
                 finally:
                     self._count(placements, 1)
-                self._results.explain(these, rejected)
+                self._results.explain(some.rows, rejected)
                 self._steps.take(self._price(some, 1))
 
     def _batches(self, todo: Rows, at_once: int) -> Iterator[Batch]:
         """Yield these rows in parts, and note those that have nobody to preempt."""
         known, cluster, priority = self._known, self._cluster, self._pod.priority
         groups = bool(len(cluster.pod_groups))
-        found, victims, before = Batch(), 0, known.budgets.steps
+        found, victims = Batch(), 0
         for row in todo.tolist():
             lower = known.ranking.below(row, priority, cluster)
+            if not lower:
+                self._results.note([row], WITHOUT_VICTIMS)
+                continue
             whole = known.whole_groups.of_row(lower, cluster) if groups else None
             if whole is not None:
-                found.whole[row] = whole
-            elif lower:
-                found.rows.append(row)
-                found.lower.append(lower)
-                found.over.append(known.overdrawing(lower, cluster))
-            else:
-                self._results.note([row], WITHOUT_VICTIMS)
+                alone = Batch()
+                alone.rows, alone.whole = [row], whole
+                yield alone
+                continue
+            found.rows.append(row)
+            found.lower.append(lower)
             victims += len(lower)
-            found.held_against_budgets = known.budgets.steps - before
+            before = known.budgets.steps
+            found.over.append(known.overdrawing(lower, cluster))
+            found.held_against_budgets += known.budgets.steps - before
             if victims + found.held_against_budgets >= at_once:
                 yield found
-                found, victims, before = Batch(), 0, known.budgets.steps
-        if found.rows or found.whole:
+                found, victims = Batch(), 0
+        if found.rows:
             yield found
 
     def _try(self, batch: Batch, *, exact: bool) -> None:
         """Try the rows of a batch at a time. `exact`: amounts alone decide."""
         before = self._known.budgets.steps
-        self._known.tried += len(batch.rows) + len(batch.whole)
-        asked = self._try_wholes(batch, ask_filters=not exact)
-        if exact and len(batch.rows) > _ONE_BY_ONE:
+        self._known.tried += len(batch.rows)
+        asked = 0
+        if batch.whole:
+            asked = self._try_whole(batch.rows[0], batch.whole, ask_filters=not exact)
+        elif exact and len(batch.rows) > _ONE_BY_ONE:
             self._try_together(batch)
-        elif batch.rows:
-            asked += self._try_each(batch, ask_filters=not exact)
-        held = batch.held_against_budgets + self._known.budgets.steps - before
-        self._steps.take(self._price(batch, asked) + held)
+        else:
+            asked = self._try_each(batch, ask_filters=not exact)
+        self._steps.take(self._price(batch, asked) + self._known.budgets.steps - before)
 
     def _price(self, batch: Batch, asked: int) -> int:
         """Steps that it took to try a batch, when filters were asked so many times."""
-        tried = _A_ROW * (len(batch.rows) + len(batch.whole)) + _A_VICTIM * sum(map(len, batch.lower))
-        tried += _A_WHOLE * sum(map(len, batch.whole.values()))
+        tried = _A_ROW * len(batch.rows) + _A_WHOLE * len(batch.whole) + _A_VICTIM * sum(map(len, batch.lower))
         if not asked:
             return tried
-        moves = sum(1 for _ in self._moved(batch))
+        moves = len(self._moved(batch))
         tried += moves if self._lasting else _A_MOVE * moves
         return tried + asked * (_ASKED + self._cluster.nodes.rows // _ROWS_A_STEP)
 
-    def _moved(self, batch: Batch) -> Iterator[Placement]:
-        """The pods that are taken away to try a batch; those of a group once for each of its rows."""
-        yield from chain.from_iterable(batch.lower)
-        for victims in batch.whole.values():
-            for one in victims:
-                yield from self._move(one)
+    def _moved(self, batch: Batch) -> list[Placement]:
+        """The pods that are taken away to try a batch."""
+        return [*chain.from_iterable(batch.lower), *chain.from_iterable(map(self._move, batch.whole))]
 
     def _apart(self, batch: Batch) -> bool:
         """Whether these rows have to be tried one after the other."""
         if self._filters.looks_elsewhere(self._pod, self._cluster, ()):
             return True
         victims = [placement.pod for lower in batch.lower for placement in lower]
-        victims += [one.pod for some in batch.whole.values() for whole in some for one in whole.everywhere]
+        victims += [one.pod for whole in batch.whole for one in whole.everywhere]
         return self._filters.looks_elsewhere(self._pod, self._cluster, victims)
 
     # -- by sums -------------------------------------------------------------------------------------------------
@@ -344,27 +344,24 @@ class DryRun:
 
     # -- with the filters' help ----------------------------------------------------------------------------------
 
-    def _try_wholes(self, batch: Batch, *, ask_filters: bool) -> int:
-        """As `_try_each`, on rows with pods of groups that go as a whole, and then go from other rows as well."""
-        spare, asked = self._spare if batch.whole else None, 0
-        for row, victims in batch.whole.items():
-            assert spare is not None
-            over = self._known.violations(victims, self._cluster)
-            taken = []
-            for victim in victims:
-                if isinstance(victim.key, GroupKey):
-                    self._results.goes_by(victim.key, row)
-                each = [self._takes[code] for code in self._coded(victim.here)]
-                taken.append([sum(amounts) for amounts in zip(*each, strict=True)])
-            free = self._free([row])[:, 0].tolist()
-            one = NodeDryRun(row, victims, list(map(bool, over)), taken, free, spare.needs.tolist())
-            if not (spare.allowed[row] and one.fits()):
-                self._results.note([row], FAILS)
-                continue
-            one.violations = over
-            # One after the other, since two rows may have pods of the same group.
-            asked += self._ask_about([one]) if ask_filters else _all_give_back([one])
-            self._note(one, [victims[i].together() for i in sorted(one.victims)])
+    def _try_whole(self, row: int, victims: list[Whole], *, ask_filters: bool) -> int:
+        """As `_try_each`, on a row with pods of groups that go as a whole, and then go from other rows as well."""
+        spare = self._spare
+        over = self._known.violations(victims, self._cluster)
+        taken = []
+        for victim in victims:
+            if isinstance(victim.key, GroupKey):
+                self._results.goes_by(victim.key, row)
+            each = [self._takes[code] for code in self._coded(victim.here)]
+            taken.append([sum(amounts) for amounts in zip(*each, strict=True)])
+        free = self._free([row])[:, 0].tolist()
+        one = NodeDryRun(row, victims, list(map(bool, over)), taken, free, spare.needs.tolist())
+        if not (spare.allowed[row] and one.fits()):
+            self._results.note([row], FAILS)
+            return 0
+        one.violations = over
+        asked = self._ask_about([one]) if ask_filters else _all_give_back([one])
+        self._note(one, [victims[i].together() for i in sorted(one.victims)])
         return asked
 
     def _note(self, one: NodeDryRun, victims: list[Together]) -> None:

@@ -64,7 +64,7 @@ from scheduler.plugins.dynamic_resources.selecting import Programs
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
 
-MOST_STEPS = 150_000
+MOST_STEPS = 200_000
 """Steps that one search for devices may take, on all nodes together. The first look at each node does not count."""
 _GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
 _MAY_BE_USED = "ResourceClaim not freed yet: an earlier leader may have bound the pod"

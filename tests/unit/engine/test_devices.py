@@ -415,7 +415,7 @@ def test_a_search_over_all_combinations_is_given_up(harness: Harness) -> None:
     api.put(claiming(pod("good"), "c"))
     said = harness.cycles()
     failed = only(said, Failed)
-    text = "gave up looking for devices after 150,000 steps (about 0.15 s of one core)"
+    text = "gave up looking for devices after 200,000 steps (about 0.2 s of one core)"
     assert (failed.pod.name, failed.reason) == ("evil", "SchedulerError")
     assert failed.message == f'running Filter plugin "DynamicResources": {text}'
     assert only(said, PreBindWrite).pod.name == "good"
@@ -493,7 +493,7 @@ def test_expressions_that_are_dear_together_take_several_attempts(harness: Harne
     api = Api(harness, device_class(), node("a"), node("b"), resource_slice("net", *shared, allNodes=True))
     api.put(claim("c", *requests, meta=FINALIZED))
     api.put(claiming(pod("p"), "c"))
-    assert "gave up looking for devices after 150,000 steps" in only(harness.cycles(), Failed).message
+    assert "gave up looking for devices after 200,000 steps" in only(harness.cycles(), Failed).message
     harness.after(20)
     assert only(harness.cycles(), PreBindWrite).pod.name == "p"
 

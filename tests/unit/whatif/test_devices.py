@@ -110,7 +110,7 @@ def test_a_claim_that_costs_too_much_is_given_up() -> None:
     objects = [node("n"), GPU, slice_, claim("c", *requests, constraints=never)]
     found = explained(claiming(pod("evil"), "c"), objects)
     assert found.message is not None
-    assert found.message.endswith("gave up looking for devices after 150,000 steps (about 0.15 s of one core)")
+    assert found.message.endswith("gave up looking for devices after 200,000 steps (about 0.2 s of one core)")
 
 
 def test_long_expressions_are_explained() -> None:
