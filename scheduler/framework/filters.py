@@ -27,7 +27,6 @@ class FilterPlugins:
     """A profile's filters, in the order in which they run."""
 
     def __init__(self, profile: Profile, guard: Guard) -> None:
-        self._profile = profile
         self.plugins = plugins = profile.plugins("filter")
         self._ask = guard
         self._declared = [(plugin, declared(plugin)) for plugin in plugins]
@@ -38,10 +37,6 @@ class FilterPlugins:
             its.may_look_elsewhere and any(counts[i:]) for i, (_, its) in enumerate(self._declared)
         )
         """Every filter that counts comes before all filters that may look beyond one node."""
-
-    def apart(self) -> "FilterPlugins":
-        """The same filters under the same guard, with no kept results."""
-        return FilterPlugins(self._profile.apart(), self._ask)
 
     def run(self, pod: Pod, cluster: Cluster, among: Bools, *, trying: bool = False) -> tuple[Bools, list[Rejected]]:
         """(rows of `among` that pass, which plugin was the first to reject the others).

@@ -214,18 +214,13 @@ def test_nobody_looks_through_nodes_for_pods_of_lower_priority_where_there_are_n
 ) -> None:
     """Once the pods of a node are ranked, the lowest priority on it is known; rows that change are ranked again."""
     looked = []
-    below, each_below = Ranking.below, Ranking.each_below
+    below = Ranking.below
 
     def counted(self: Ranking, row: int, priority: int, cluster: Any) -> Any:
         looked.append(row)
         return below(self, row, priority, cluster)
 
-    def counted_each(self: Ranking, rows: list[int], priority: int, cluster: Any) -> Any:
-        looked.extend(rows)
-        return each_below(self, rows, priority, cluster)
-
     monkeypatch.setattr(Ranking, "below", counted)
-    monkeypatch.setattr(Ranking, "each_below", counted_each)
     nodes, web = 30, {"app": "web"}
     harness.put(*(node(f"n{i}") for i in range(nodes)))
     harness.put(*(pod(f"there{i}", nodeName=f"n{i}", labels=web, affinity=APART) for i in range(nodes)))
