@@ -17,7 +17,6 @@ from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.selectors import LabelSelector, Requirement
 from scheduler.state.column import Ints
 from scheduler.state.devices import Devices
-from scheduler.state.effort import Effort
 from scheduler.state.incidence import Incidence
 from scheduler.state.kept_room import KeptRooms
 from scheduler.state.nodes import Nodes
@@ -42,8 +41,6 @@ class Cluster:
     """Everything a decision may look at."""
 
     def __init__(self) -> None:
-        self.effort = Effort()
-        """What the current attempt costs."""
         self.search_steps = SearchSteps()
         self.nodes = Nodes()
         self.namespaces: dict[str, Mapping[str, str]] = {}
