@@ -67,8 +67,8 @@ def remedies(
     first = needed[0]
     if first and (nodes := trial.nodes(first)):
         return [offer for plan in needed if (offer := trial.offer(plan, nodes)) is not None]
-    if wait := awaited(trial, first):
-        return list(_offers(trial, [(*first, *wait)]))
+    if (wait := awaited(trial, first)) and (offered := list(_offers(trial, [(*first, *wait)]))):
+        return offered
     if verdict is not None:
         return _of_the_pod(asking, trial, first, *verdict)
     if not stuck:
@@ -93,19 +93,21 @@ def remedies(
             break
         if found and len(plan) > len(found[0].changes) + 1:
             continue
-        if known(plan) or not trial.nodes(plan):
+        if known(plan) or not (nodes := trial.nodes(plan)):
             continue
         if any(isinstance(change, MovePod) for change in plan) and (fewer := trial.fewest(plan, first)) != plan:
             if known(fewer):
                 continue
-            plan = fewer
+            plan, nodes = fewer, trial.nodes(fewer)
         at = kept.get(_kind(plan))
         if at is None:
-            offer = trial.offer(plan)
+            offer = trial.offer(plan, nodes)
             if offer is None:
                 continue
             kept[_kind(plan)] = len(found)
             found.append(offer)
+        elif not trial.left(plan, nodes):
+            continue
         else:
             found[at].instead.append(_subject(plan))
         covered.append(plan)

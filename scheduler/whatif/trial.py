@@ -1,7 +1,7 @@
 """Carries changes out to try them: those of the pod on a copy, those of the cluster for as long as the trial lasts."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import partial
@@ -31,19 +31,26 @@ from scheduler.whatif.asking import Asking
 from scheduler.whatif.claims import freed, without
 from scheduler.whatif.commands import commands
 from scheduler.whatif.explanation import Remedy
+from scheduler.whatif.placing import placing
 from scheduler.whatif.written import Written
 
 _OF_NODES = DropRequirement | RespellNodeAffinity
+_BEFORE = 100
 
 
 class Trial:
-    """Asks the whole pipeline what changes would do, and counts how often. `written`: the pod as it was written."""
+    """Asks the whole pipeline what changes would do, and counts how often. `notes`: why some of them are not offered.
 
-    def __init__(self, asking: Asking, written: Written | None = None) -> None:
+    `written`: the pod as it was written. `others`: pods that wait, too.
+    """
+
+    def __init__(self, asking: Asking, written: Written | None = None, others: Iterable[Pod] = ()) -> None:
         self.cluster = asking.inquiry.cluster
         self._asking = asking
         self._written = written
+        self._before = _before(asking.inquiry.pod, others)
         self.count = 0
+        self.notes: list[str] = []
 
     def nodes(self, changes: Sequence[Change]) -> list[str]:
         """Where the pod could go after these changes, as they are meant."""
@@ -68,8 +75,53 @@ class Trial:
         if found.pods:
             self.count += len(found.pods)
             nodes = sorted(set.intersection(*(set(self._nodes(each, changes)) for each in found.pods)))
+        if found.full and nodes:
+            self.notes.append(
+                f"a change of the pod has no commands, as the new one has to be created first: {found.full}"
+            )
         text = " and ".join(map(str, changes))
+        nodes = self.left(changes, nodes)
         return Remedy(text, list(changes), list(nodes), [], found.lines) if nodes else None
+
+    def left(self, changes: Sequence[Change], nodes: Sequence[str]) -> Sequence[str]:
+        """Those of the nodes that the pod can still go to when those have theirs that come first.
+
+        These are pods of a higher priority that leave by the changes and are made again, and pods that wait and are
+        tried before it. Of new nodes there may be more than one.
+        """
+        pod, comes = self._asking.inquiry.pod, [*self._comes_again(changes)]
+        if not all(isinstance(change, OnPod | OnClaim) for change in changes):
+            comes += self._before
+        if not nodes or not comes or any(isinstance(change, AddNode) for change in changes):
+            return nodes
+        leave = [each for change in changes for each in _leaving(self.cluster, change)]
+        try:
+            with (
+                without(leave, self.cluster),
+                applied(self.cluster, changes),
+                placing(self._asking.framework, self.cluster) as place,
+            ):
+                at = {each.key: place.put(replace(each, node_name="", nominated_node_name="")) for each in comes}
+                again = self._nodes(edited(pod, changes), ())
+        except PluginError as error:
+            self._asking.failed("not every change could be tried", error)
+            return ()
+        rest = [node for node in nodes if node in again]
+        if not rest and not self.notes:
+            takers = [key for key, node in at.items() if node in nodes]
+            first = (
+                f"{takers[0]}{f' and {len(takers) - 1} more' if len(takers) > 1 else ''}" if takers else "another pod"
+            )
+            self.notes.append(
+                f"not offered: {' and '.join(map(str, changes))}; {first} would come first and take the room"
+            )
+        return rest
+
+    def _comes_again(self, changes: Sequence[Change]) -> Iterator[Pod]:
+        for change in changes:
+            for pod in _leaving(self.cluster, change):
+                if pod.owner is not None and pod.priority > self._asking.inquiry.pod.priority:
+                    yield pod
 
     def fewest(self, changes: tuple[Change, ...], first: Container[Change]) -> tuple[Change, ...]:
         """Those of the changes without which it does not do: one that is needless is left out, but none of `first`."""
@@ -90,6 +142,23 @@ class Trial:
                 self._asking.failed("not every change could be tried", error)
                 return []
             return sorted(self.cluster.nodes.names[row] or "" for row in feasible)
+
+
+def _before(pod: Pod, others: Iterable[Pod]) -> list[Pod]:
+    """Pods that wait and are tried before this one, or may be, the first ones of them; others of its owner are like it.
+
+    One that a node is kept for has its room already, and those of a group come only together.
+    """
+    found = [
+        each
+        for each in others
+        if (each.priority > pod.priority or (each.priority == pod.priority and "" < each.created <= pod.created))
+        and each.uid != pod.uid
+        and (each.owner is None or each.owner != pod.owner)
+        and each.scheduler_name == pod.scheduler_name
+        and not (each.gates or each.terminating or each.nominated_node_name or each.scheduling_group)
+    ]
+    return sorted(found, key=lambda each: (-each.priority, each.created, each.key))[:_BEFORE]
 
 
 def edited(pod: Pod, changes: Sequence[Change]) -> Pod:

@@ -494,7 +494,7 @@ def test_smaller_requests_as_a_command(berth: Berth, owner: str, spec: Object, m
         [text] = [text for text in offers(answer) if text.startswith("ask for 1 ")]
         commands = offers(answer)[text]
         assert [shlex.split(each)[2].lower() for each in commands if " patch " in each] == [owner.lower()]
-        assert (commands[-1] == "kubectl delete pod p -n default") == (owner == "StatefulSet")
+        assert (commands[-1] == "kubectl delete pod p -n default --ignore-not-found") == (owner == "StatefulSet")
         after = patched(commands, deepcopy(found))
         Path("f.yaml").write_text(yaml.safe_dump(after))
         assert asked(berth, "", there, "-f", "f.yaml")["outcome"] == "fits"

@@ -72,7 +72,7 @@ def test_of_what_has_the_template(made: Object, owner: str | None) -> None:
     """A node selector is changed where the template is; nobody is told a command that would fail."""
     found = commands(made, node("n"))["drop nodeSelector a/b=c"]
     path = '[{"op":"remove","path":"/spec/template/spec/nodeSelector/a~1b"}]'
-    again = ["kubectl delete pod p -n default"] if owner == "statefulset db" else []
+    again = ["kubectl delete pod p -n default --ignore-not-found"] if owner == "statefulset db" else []
     assert found == ([f"kubectl patch {owner} -n default --type=json -p '{path}'", *again] if owner else [])
 
 
@@ -151,7 +151,7 @@ def test_a_pod_that_may_not_preempt_is_told_so() -> None:
         "kubectl patch statefulset db -n default --type=json "
         """-p '[{"op":"replace","path":"/spec/template/spec/priorityClassName","value":"calm-preempting"}]'"""
     )
-    assert again == "kubectl delete pod p -n default"
+    assert again == "kubectl delete pod p -n default --ignore-not-found"
     assert found.effects is not None and found.effects.moved == {"default/low": None}
 
 
@@ -240,7 +240,7 @@ def test_a_patch_of_the_owner_does_what_it_says(made: Object, there: list[Object
     objects = [namespace("default"), *there]
     [found] = [each for each in explained(incoming, objects).remedies if each.text == text]
     *patches, again = found.commands
-    assert again == "kubectl delete pod p -n default"
+    assert again == "kubectl delete pod p -n default --ignore-not-found"
     template: Object = {"spec": {"template": {"spec": deepcopy(made["spec"])}}}
     template["spec"]["template"]["spec"].pop("tolerations", None)
     after = carried_out(patches, "statefulset db", template)["spec"]["template"]["spec"]
