@@ -20,11 +20,11 @@ from scheduler.engine.choice import Choice
 from scheduler.model.pod import Pod
 from scheduler.whatif.admission import Admission
 from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.explain import explain
 from scheduler.whatif.explanation import Remedy
 from scheduler.whatif.outcome import Outcome
-from scheduler.whatif.pending import pending
 from scheduler.whatif.plan import plan
-from scheduler.whatif.running import running
+from scheduler.whatif.written import of_cluster
 from tests.controlplane.api import Object
 
 _SEEDS = 60
@@ -213,7 +213,7 @@ def _trimmed(made: Object, limit: Limit | None) -> Object | None:
 
 
 def remedies(dumped: Path, config: Path, pod: str) -> list[Remedy]:
-    """What `berth explain --pending` offers for a pod, namespace/name."""
+    """What `berth explain` offers for a pod, namespace/name."""
     read = given(
         str(config),
         [str(dumped)],
@@ -224,7 +224,8 @@ def remedies(dumped: Path, config: Path, pod: str) -> list[Remedy]:
         context=None,
         timeout="30s",
     )
+    [framework] = read.frameworks.values()
     asked = read.world.waiting[pod]
-    found = pending([asked], read.world, read.frameworks, running(read.world.placed.values()))
-    [cause] = found.causes
-    return cause.remedies
+    written = of_cluster(asked, read.world)
+    answer = explain(asked, framework, read.world.cluster, others=read.world.waiting.values(), written=written)
+    return answer.remedies
