@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.as_created.foretold import dump, foretold, key_of
 from tests.as_created.generate import case
-from tests.as_created.moments import said_since, version
+from tests.as_created.moments import as_made, course, said_in, version
 from tests.as_created.offers import Offer, try_one
 from tests.as_created.seen import differences, made_all, pods_there, seen
 from tests.as_created.town import Town
@@ -82,7 +82,10 @@ def _file(town: Town, spaces: list[str], file: list[Object], home: Path, counts:
     _wait(lambda: town.still() and as_foretold())
     now = seen(town, spaces, file, earlier)
     if last:
-        said = said_since(town, dumped, since)
+        events = course(town, since)
+        said = said_in(town, dumped, events)
+        if any(each["kind"] == "DaemonSet" for each in file):
+            ends += foretold(as_made(dumped, events), town.berth.config, file, waiting).ends
         found = [list(differences(town, file, told, end, now, refusals, said)) for end in ends]
         last[:] = next((each for each in found if not each), found[0])
     counts["files"] += 1
