@@ -53,7 +53,7 @@ def sizes(scheduler: Scheduler) -> dict[str, int]:
         "queue": engine.queue.entries(),
         "binding": engine.binding.entries(),
         "stories": engine.queue.stories.entries,
-        "turns": engine.queue.turns.entries(),
+        "fairShare": engine.queue.fair_share.entries(),
         "conflictLooks": engine.placement_conflicts.entries(),
         "podClasses": len(cluster.incidence.pods),
         "sums": len(cluster.incidence.sums),

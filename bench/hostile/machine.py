@@ -92,7 +92,7 @@ class Machine:
                 self._handle("Tick", Tick())
             if self._heap and self._heap[0][0] <= self.now:
                 heapq.heappop(self._heap)[2]()
-            elif not self._engine.rests(self.now) and self._may_work():
+            elif self._may_work():
                 self._work()
             elif not ticks:
                 first = self._heap[0][0] if self._heap else None
@@ -105,13 +105,11 @@ class Machine:
         return (engine.has_work and engine.in_flight < MOST_IN_FLIGHT) or engine.queue.has_pending_work
 
     def _work(self) -> None:
-        engine, began, taken = self._engine, self.now, self._engine.queue.turns.taken
+        engine = self._engine
         if engine.has_work and engine.in_flight < MOST_IN_FLIGHT:
             self._handle("Cycle", Cycle())
         else:
             self._handle("Tick", Tick())
-        if engine.queue.turns.taken != taken:
-            engine.queue.turns.rest(self.now - began, self.now)
 
     def _at(self, when: float, do: Callable[[], None]) -> None:
         self._number += 1

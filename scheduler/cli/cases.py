@@ -5,7 +5,6 @@ import msgspec
 from scheduler.cli.errors import WRONG
 from scheduler.cli.inputs import lines
 from scheduler.cli.output import as_json
-from scheduler.engine.budget import TooCostlyError
 from scheduler.framework.config import ConfigError
 from scheduler.framework.status import PluginError
 from scheduler.model.mistakes import misfit
@@ -30,7 +29,7 @@ def print_cases(path: str) -> int:
         except (msgspec.DecodeError, RecursionError) as error:
             result = {"id": name, "error": misfit(error)}
             code = WRONG
-        except (ConfigError, ObjectError, PluginError, TooCostlyError) as error:
+        except (ConfigError, ObjectError, PluginError) as error:
             result = {"id": name, "error": " | ".join(str(error).splitlines())}
             code = WRONG
         as_json(msgspec.json.encode(result))

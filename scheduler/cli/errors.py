@@ -178,7 +178,6 @@ def _usage_error() -> type[Exception]:
 
 def _rooms_errors() -> tuple[type[Exception], ...]:
     """The rooms' own exceptions. Asked only when something went wrong, so that a good start imports none of them."""
-    from scheduler.engine.budget import TooCostlyError
     from scheduler.framework import config
     from scheduler.framework.status import PluginError
     from scheduler.kube import errors as kube
@@ -187,7 +186,7 @@ def _rooms_errors() -> tuple[type[Exception], ...]:
     from scheduler.whatif import documents
     from scheduler.whatif.simulation import UndecidedError
 
-    undecided = (PluginError, TooCostlyError, UndecidedError)
+    undecided = (PluginError, UndecidedError)
     cluster = (kube.ConfigError, kube.ApiError, kube.Unreachable)
     given = (config.ConfigError, documents.ObjectError, listening.ServingError, settings.SettingsError)
     return (*given, *cluster, *undecided)

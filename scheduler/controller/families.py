@@ -175,30 +175,14 @@ DECISIONS = Family(
 VERIFICATIONS = Family(
     "berth_verifications_total",
     "counter",
-    "Decisions that --verify computed a second time from the objects, by result: equal, differs, or given_up (the "
-    "second computation would cost too much).",
+    "Decisions that --verify computed a second time from the objects, by result: equal or differs.",
     ("result", "profile"),
-)
-STEPS = Family(
-    "berth_attempt_steps_total",
-    "counter",
-    "Steps of work in all attempts, counted where a pod's own fields decide how much there is. One step takes about a "
-    "microsecond of one core.",
-)
-SLICES = Family(
-    "berth_attempt_slices_total",
-    "counter",
-    "How often an attempt used up its slice of steps and was interrupted, so that other pods had a turn.",
-)
-TOO_COSTLY = Family(
-    "berth_attempts_too_costly_total",
-    "counter",
-    "Attempts that failed because they took more steps than one attempt is allowed.",
 )
 COSTLY_NAMESPACES = Family(
     "berth_namespace_costly_steps",
     "gauge",
-    "Steps that a namespace's attempts took lately beyond those that are free, for the 20 namespaces with the most.",
+    "Steps (microseconds of a core) that a namespace was charged with lately, for the 20 namespaces with the most. One "
+    "with more than 5,000 lets the pods of others go first.",
     ("namespace",),
 )
 KEPT_NODES = Family(

@@ -161,13 +161,12 @@ class Meter:
         return sum(len(values) for by_label in kept for values in by_label.values())
 
     def verified(self) -> dict[str, int]:
-        """How many decisions were verified, how many differed, how many took too long for it; nothing if none was."""
+        """How many decisions were verified, how many differed; nothing if none was."""
         found = self._verifications.read().values
         differing = sum(int(count) for (result, _), count in found.items() if result == "differs")
-        given_up = sum(int(count) for (result, _), count in found.items() if result == "given_up")
         if not found:
             return {}
-        return {"verified": int(sum(found.values())) - given_up, "differing": differing, "given_up": given_up}
+        return {"verified": int(sum(found.values())), "differing": differing}
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """Measure and do what `Engine.handle` does."""
@@ -322,7 +321,6 @@ class Meter:
                     self._decisions.add(1, self._memo(instruction.decision), pod.scheduler_name)
             elif isinstance(instruction, Verified):
                 result = "equal" if instruction.difference is None else "differs"
-                result = "given_up" if instruction.given_up else result
                 self._verifications.add(1, result, instruction.pod.scheduler_name)
             elif isinstance(instruction, PermitWaited):
                 self._permit_waits.observe(instruction.seconds, instruction.result)

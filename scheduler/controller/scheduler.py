@@ -50,9 +50,8 @@ brings four changes."""
 SLICE_SECONDS = 0.004
 """The engine's part of one turn of the event loop. Lists and answers to writes have parts of their own in that turn."""
 LOOP_TURNS = 4
-"""Turns of the event loop after each turn of costly work (`engine/turns.py`). What is under way for other pods needs
-several of them: bytes are received, then decoded, then a pod is decided, then its Binding is sent. With a slice of
-costly work in each of them, a pod would wait for all these slices."""
+"""Turns of the event loop after a turn of ours that was long. What is under way for other pods needs several of them:
+bytes are received, then decoded, then a pod is decided, then its Binding is sent."""
 COMPARED_SECONDS = 60.0
 """So long a new leader tries to compare the claims that it knows with a list, before it gives devices all the same."""
 _IDLE_SECONDS = 30.0
@@ -286,40 +285,34 @@ class Scheduler:
     async def work_forever(self) -> None:
         """Apply changes and schedule pods until the scheduler is stopped."""
         while not self._stopping:
-            before = self.engine.queue.turns.taken
+            began = self._clock()
             if self.work(cycles=self._led):
-                for _ in range(1 if self.engine.queue.turns.taken == before else LOOP_TURNS):
+                for _ in range(LOOP_TURNS if self._clock() - began > 2 * SLICE_SECONDS else 1):
                     await asyncio.sleep(0)
                 continue
-            due, rests = self.engine.next_tick(), self.engine.rests(self._clock())
-            await self.wait(_IDLE_SECONDS if due is None else min(due - self._clock(), _IDLE_SECONDS), gather=not rests)
+            due = self.engine.next_tick()
+            await self.wait(_IDLE_SECONDS if due is None else min(due - self._clock(), _IDLE_SECONDS))
             self._carry_out(self.meter.handle(Tick(), self._clock()))
 
     def work(self, *, cycles: bool) -> bool:
-        """Apply changes, then schedule pods, for a few milliseconds; True when there is more to do.
-
-        A turn of costly work is the last one: what has come meanwhile goes first.
-        """
+        """Apply changes, then schedule pods, for a few milliseconds; True when there is more to do."""
         cycles = cycles and self.sight.clear
         engine, meter, inbox = self.engine, self.meter, self._inbox
-        taken, handled, more = engine.queue.turns.taken, 0, False
-        now = started = began = self._clock()
+        handled, more = 0, False
+        now = started = self._clock()
         engine.epoch = self._wall() - now
         due = engine.next_tick()
         if due is not None and due <= now:
             # Also while there is no end of active pods: others' backoffs are over all the same.
             self._carry_out(meter.handle(Tick(), now))
             now = self._clock()
-        while now - started < SLICE_SECONDS and engine.queue.turns.taken == taken:
-            began = now
+        while now - started < SLICE_SECONDS:
             if inbox:
                 for _ in range(min(len(inbox), 32)):
                     self._carry_out(meter.handle(inbox.popleft(), now))
                     handled += 1
                     if self._clock() - now > SLICE_SECONDS:
                         break  # what extenders said of a costly pod
-            elif engine.rests(now):
-                break  # what has come is applied, and nobody else has anything to decide
             elif cycles and engine.has_work and engine.in_flight < MAX_IN_FLIGHT and self.leading:
                 instructions = self._cycle(now)
                 self.decisions.add(self._clock() - now)
@@ -333,8 +326,6 @@ class Scheduler:
             now = self._clock()
         else:
             more = True
-            if engine.queue.turns.taken != taken:
-                engine.queue.turns.rest(now - began, now)
         collector.worked(handled)
         if engine.take_undone():
             self.sight.back()
@@ -348,8 +339,8 @@ class Scheduler:
             log.exception("a scheduling cycle failed, this is a bug of Berth")
             return self.meter.handle(Broke(_BUG), now)
 
-    async def wait(self, seconds: float, *, gather: bool = True) -> None:
-        """Sleep until something arrives or the time is over. `gather`: and a moment longer, for more of a stream."""
+    async def wait(self, seconds: float) -> None:
+        """Sleep until something arrives or the time is over, and a moment longer for more of a stream."""
         if self._inbox or self._stopping:
             return
         self._awake.clear()
@@ -359,7 +350,7 @@ class Scheduler:
             await self._awake.wait()
         finally:
             alarm.cancel()
-        if gather and self._inbox and self._clock() - asleep < STREAM_SECONDS:
+        if self._inbox and self._clock() - asleep < STREAM_SECONDS:
             await asyncio.sleep(GATHER_SECONDS)
 
     def _carry_out(self, instructions: list[Instruction]) -> None:

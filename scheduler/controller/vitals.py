@@ -104,9 +104,6 @@ class _Vitals:
             Asked(families.INCOMING_ENTITIES, lambda: {(*by, "pod"): n for by, n in self._incoming().items()}),
             Asked(families.CACHE_SIZE, self._cache_size),
             Asked(families.UNSCHEDULABLE_PODS, self._unschedulable),
-            Asked(families.STEPS, lambda: {(): float(scheduler.engine.attempts.steps)}),
-            Asked(families.SLICES, lambda: {(): float(scheduler.engine.attempts.slices)}),
-            Asked(families.TOO_COSTLY, lambda: {(): float(scheduler.engine.attempts.too_costly)}),
             Asked(families.COSTLY_NAMESPACES, self._costly),
             Asked(families.KEPT_NODES, self._kept_nodes),
             Asked(families.IN_FLIGHT, lambda: {(): float(scheduler.engine.in_flight)}),
@@ -176,8 +173,8 @@ class _Vitals:
         return (name for name, framework in frameworks.items() if framework.profile.reservation is not None)
 
     def _costly(self) -> Values:
-        debts = self._scheduler.engine.queue.turns.debts(time.monotonic())
-        return {(name,): debts[name] for name in heapq.nlargest(_NAMESPACES, debts, key=debts.__getitem__)}
+        owed = self._scheduler.engine.queue.fair_share.all_owed(time.monotonic())
+        return {(name,): owed[name] for name in heapq.nlargest(_NAMESPACES, owed, key=owed.__getitem__)}
 
     def _staleness(self) -> Values:
         ages = {(r.resource.called,): r.staleness() for r in self._scheduler.watch.reflectors}

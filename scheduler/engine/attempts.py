@@ -1,21 +1,15 @@
-"""Attempts to schedule pods, a slice at a time. The cluster does not change before an attempt has its outcome.
-
-A slice may end anywhere inside a plugin (`SliceOver`). Results that were computed until then are kept, and the attempt
-begins again from the start when its turn comes, on the cluster as it is then.
-"""
+"""Attempts to schedule pods, one after another."""
 
 from collections.abc import Iterable, Mapping
 
-from scheduler.engine.budget import Budget, TooCostlyError
 from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
+from scheduler.engine.fair_share import FREE, IN_VAIN, ROWS_PER_STEP
 from scheduler.engine.instructions import UNSCHEDULABLE, AskExtenders, Misbehaved, Verified
 from scheduler.engine.keeping_away import away_from
 from scheduler.engine.no_fits import NoFit, NoFits
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
-from scheduler.engine.queued import Cost, QueuedPod
-from scheduler.engine.story_entries import SetAside
-from scheduler.engine.turns import FREE, NO_NODE, ROWS_PER_STEP
+from scheduler.engine.queued import QueuedPod
 from scheduler.framework.attempt_record import AttemptRecord
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import NodesAnswer, VictimsAnswer
@@ -27,7 +21,6 @@ from scheduler.framework.verify import Verifier
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
-from scheduler.state.effort import SliceOver
 
 CallAnswer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer]
 """A call to extenders, and their answer."""
@@ -47,7 +40,6 @@ class Attempts:
         rotation: Rotation,
         outbox: Outbox,
         *,
-        budget: Budget,
         in_full: bool,
         verifier: Verifier | None,
     ) -> None:
@@ -56,15 +48,8 @@ class Attempts:
         self._extender_calls = extender_calls
         self._rotation = rotation
         self._outbox = outbox
-        self._budget = budget
         self._in_full = in_full
         self._verifier = verifier
-        self.steps = 0
-        """Steps that all attempts have taken."""
-        self.slices = 0
-        """How often an attempt was set aside, to go on between other pods."""
-        self.too_costly = 0
-        """Attempts that cost too much."""
         self.record = AttemptRecord()
         """The record of the attempt under way."""
         self.no_fits = NoFits(cluster)
@@ -78,48 +63,24 @@ class Attempts:
         self._extender_calls.follow(frameworks)
         if self._verifier is not None:
             self._verifier.follow(frameworks)
-        for framework in frameworks.values():
-            framework.guard.effort = self._cluster.effort
 
-    def schedule_pod(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> Outcome | None:
-        """The outcome for a pod; None: its slice is used up, and it is back in the queue to go on later.
-
-        `answer`: of the extenders, if the pod waited for them. Raises PluginError, TooCostlyError.
-        """
-        effort, cost, start = self._cluster.effort, queued.cost, self._rotation.start
-        before = 0
-        if cost is None:
-            effort.begin(self._budget.slice)
-        else:
-            before = cost.spent
-            effort.begin(self._budget.next_slice(cost.slices), before)
-            answer = cost.answer if answer is None else answer
+    def schedule_pod(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> Outcome:
+        """The outcome for a pod. `answer`: of the extenders, if the pod waited for them. Raises PluginError."""
+        pod, searches = queued.pod, self._cluster.search_steps
+        searches.taken = 0
         if self.record.clock is not None:
-            queued.trace = self.record.begin(queued.pod.scheduler_name, None if answer is None else queued.trace)
+            queued.trace = self.record.begin(pod.scheduler_name, None if answer is None else queued.trace)
         try:
             outcome = self._decide(queued) if answer is None else self._with_their_answer(queued, answer)
-        except SliceOver:
-            self._rotation.start = start
-            self._pause(queued, effort.end() - before, answer, now)
-            return None
-        except BaseException:
-            self._done(queued, effort.end() - before, now)
-            raise
-        if effort.over:
-            # A plugin has swallowed SliceOver, so the outcome may be wrong.
-            self._rotation.start = start
-            self._pause(queued, effort.end() - before, answer, now)
-            return None
-        queued.steps = effort.end()
-        spent = queued.steps - before
-        if spent or cost is not None or queued.overruns:
-            self._done(queued, spent, now)
-            queued.overruns = 0
+        finally:
+            steps = pod.shape.steps + searches.taken
+            if steps > FREE:
+                self._queue.fair_share.charge(pod.namespace, steps - FREE, now)
         if isinstance(outcome, NoFit) and not outcome.result.node:
             # Pods that fit nowhere may be woken again and again: their namespace is charged for it, and for what is
             # written of each.
             looked = 0 if outcome.taken_over else self._cluster.nodes.rows // ROWS_PER_STEP
-            self._queue.turns.account(queued.pod.namespace, FREE + NO_NODE + looked, now)
+            self._queue.fair_share.charge(pod.namespace, IN_VAIN + looked, now)
         return outcome
 
     def waits_on(self, queued: QueuedPod) -> frozenset[str] | None:
@@ -130,68 +91,20 @@ class Attempts:
             return None
         return found.waits_for
 
-    def _done(self, queued: QueuedPod, spent: int, now: float) -> None:
-        """An attempt has ended."""
-        self.steps += spent
-        self._queue.account(queued, spent, now)
-        queued.cost = None
-
-    def _pause(self, queued: QueuedPod, spent: int, answer: CallAnswer | None, now: float) -> None:
-        """The slice is used up.
-
-        Raises TooCostlyError when the whole budget is.
-        """
-        cost = queued.cost = queued.cost or Cost()
-        cost.spent += spent
-        cost.slices += 1
-        cost.answer = answer
-        for what, number in self._cluster.effort.causes.items():
-            cost.causes[what] = max(number, cost.causes.get(what, 0))
-        queued.steps = cost.spent
-        self.slices += 1
-        if cost.spent >= self._budget.whole:
-            self._done(queued, spent, now)
-            queued.overruns += 1
-            self.too_costly += 1
-            raise TooCostlyError(self._budget.whole, cost.causes)
-        self.steps += spent
-        self._queue.account(queued, spent, now)
-        self.record.set_aside()
-        queued.story.set_aside(SetAside(now, queued.attempts, cost.slices, cost.spent))
-        self._queue.set_aside(queued, now)
-
     def of_group(
         self,
         queued: QueuedPod,
-        most: int,
-        now: float,
         answer: CallAnswer | None = None,
         within: Bools | None = None,
         *,
         all_rows: bool = False,
-    ) -> tuple[Decision | AskExtenders | None, int]:
-        """The decision for one pod of a group that is being tried, and the steps that it took.
+    ) -> Decision | AskExtenders:
+        """The decision for one pod of a group that is being tried. Preemption is the group's.
 
-        None: it needs more than `most` steps; what it has found is kept. Preemption is the group's. `answer`: as in
-        `schedule_pod`. `within`: bool[rows], the only nodes on which it may be. `all_rows`: find all nodes that take
-        it, not only the best ones. Raises PluginError.
+        `answer`: as in `schedule_pod`. `within`: bool[rows], the only nodes on which it may be. `all_rows`: find all
+        nodes that take it, not only the best ones. Raises PluginError.
         """
-        effort, start = self._cluster.effort, self._rotation.start
-        effort.begin(most)
-        try:
-            step = self._find(queued, within, all_rows=all_rows) if answer is None else self._found(answer, within)
-        except SliceOver:
-            self._rotation.start = start
-            return None, effort.end()
-        except BaseException:
-            self.steps += effort.end()
-            raise
-        if effort.over:
-            self._rotation.start = start
-            return None, effort.end()
-        queued.steps = effort.end()
-        self.steps += queued.steps
-        return step, queued.steps
+        return self._find(queued, within, all_rows=all_rows) if answer is None else self._found(answer, within)
 
     def settle(self, decision: Decision) -> None:
         """No node takes the pod, and why has been read: keep no more of the decision, unless somebody looks at it."""
@@ -232,7 +145,7 @@ class Attempts:
     def _decide(self, queued: QueuedPod) -> Outcome:
         """The outcome of an attempt from its start: what an equal pod found, or filters, scores and PostFilter.
 
-        Raises PluginError, SliceOver.
+        Raises PluginError.
         """
         pod = queued.pod
         if self._extender_calls.extenders and self._extender_calls.any_for(pod):
@@ -256,7 +169,7 @@ class Attempts:
     ) -> Decision | AskExtenders:
         """The decision by filters and scores, or what extenders are to be asked first.
 
-        Raises PluginError, SliceOver.
+        Raises PluginError.
         """
         extenders = self._extender_calls.on_nodes(queued.pod)
         if extenders:
@@ -273,7 +186,7 @@ class Attempts:
     ) -> Decision:
         """The decision of the profile's own filters and scores.
 
-        Raises PluginError, SliceOver.
+        Raises PluginError.
         """
         framework = self._frameworks[pod.scheduler_name]
         start = self._rotation.start
@@ -296,7 +209,7 @@ class Attempts:
     def _with_their_answer(self, queued: QueuedPod, answer: CallAnswer) -> Outcome:
         """Go on with a pod that waited for extenders, on the cluster as it is now.
 
-        Raises PluginError, SliceOver.
+        Raises PluginError.
         """
         call, said = answer
         step = self._applied(call, said)
@@ -322,23 +235,11 @@ class Attempts:
             return PostFilterResult(str(error))
 
     def _verified(self, verifier: Verifier, decision: Decision, before: Rotation, within: Bools | None) -> Decision:
-        """The decision that counts. If a plugin fails in the second decision, the first one counts.
-
-        The second decision has no kept results to start from. If it takes too long, it is given up.
-        """
-        effort = self._cluster.effort
-        spent, causes, end = effort.spent, effort.causes, effort.pause()
-        effort.begin(self._budget.longest_slice)
+        """The decision that counts. If a plugin fails in the second decision, the first one counts."""
         try:
             decision, difference = verifier.verify(decision, self._cluster, before, within)
         except PluginError as error:
             self._outbox.add(Misbehaved(decision.pod, error))
-        except SliceOver:
-            self._outbox.add(Verified(decision.pod, None, given_up=True))
         else:
             self._outbox.add(Verified(decision.pod, difference))
-        finally:
-            effort.end()
-            effort.spent, effort.causes = spent, causes
-            effort.resume(end)
         return decision

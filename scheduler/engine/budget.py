@@ -6,6 +6,11 @@ A step is about a microsecond of one core (`scheduler/state/effort.py`). An ordi
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+ORDINARY = 250
+"""Steps that an ordinary attempt counts for."""
+SHARE = 3
+NOMINATED_PER_STEP = 4
+"""A pod of a group is decided beside so many nominated pods in one more step."""
 _AS_LONG = 16
 """How many slices in a row have the same length."""
 

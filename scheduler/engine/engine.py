@@ -93,7 +93,7 @@ class Engine:
         budget = Budget() if budget is None else budget
         self.cluster.pod_groups.trees.wanted = _composite_groups(frameworks)
         self._outbox = Outbox()
-        self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, budget, self.cluster)
+        self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, self.cluster)
         self.choice = Choice(seed)
         rotation = Rotation()
         self._extender_calls = ExtenderCalls(self.cluster, frameworks, rotation, in_order(extenders))
@@ -104,7 +104,6 @@ class Engine:
             self._extender_calls,
             rotation,
             self._outbox,
-            budget=budget,
             in_full=in_full,
             verifier=Verifier(frameworks, verify) if verify else None,
         )
@@ -173,13 +172,6 @@ class Engine:
         """Whether a Cycle would schedule a pod."""
         return self.queue.has_active or self._scheduling.has_work
 
-    def rests(self, now: float) -> bool:
-        """Whether nothing is to be done but costly work, and that rests."""
-        queue = self.queue
-        if now >= queue.turns.rests_until or self._scheduling.has_urgent_work:
-            return False
-        return queue.only_costly or (queue.may_rest and self.groups.tells)
-
     def next_tick(self) -> float | None:
         """Engine time at which a Tick has something to do."""
         times = (
@@ -188,7 +180,6 @@ class Engine:
             self.placement_conflicts.next_look(),
             self.groups.reservations.next_tick(),
             self._bindings_known_at,
-            self.queue.turns.rests_until if self.groups.tells and self.queue.turns.rests_until else None,
         )
         return min((time for time in times if time is not None), default=None)
 
@@ -327,8 +318,8 @@ class Engine:
 
     def _look_for_conflicts(self, now: float) -> None:
         """Tell of pods of ours that another scheduler's choice has broken; each look is charged to its namespace."""
-        for pod, steps, conflict in self.placement_conflicts.look(now):
-            self.queue.turns.account(pod.namespace, steps, now)
+        for pod, conflict in self.placement_conflicts.look(now):
+            self.queue.fair_share.charge(pod.namespace, pod.shape.steps, now)
             if conflict is not None:
                 self._outbox.add(RecordConflict(pod, conflict.node, conflict.constraint, conflict.text))
 

@@ -234,5 +234,3 @@ class Verified(Instruction, frozen=True):
 
     difference: Difference | None
     """None: the second decision was the same."""
-    given_up: bool = False
-    """The second decision was given up, since it cost too much without kept results."""

@@ -11,14 +11,11 @@ from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
-from scheduler.state.effort import SliceOver
 from scheduler.state.view import row_with
 
-_STEPS = 2_000
-"""What one pod may cost."""
-_STEPS_OF_ALL = 10_000
+_STEPS = 10_000
 """What all pods that are about to be bound to a node may cost together, in one turn."""
-_LEAST = 50
+_EACH = 50
 """What an ordinary pod costs."""
 
 
@@ -30,7 +27,7 @@ class LastLook:
         self._cluster = cluster
         self._frameworks = frameworks
         self._node = node
-        self._left = _STEPS_OF_ALL
+        self._left = _STEPS
 
     def objection(self, pod: Pod, going: Sequence[Pod] = ()) -> str:
         """Why the node takes an assumed pod no longer; empty: it does. `going`: pods of the node that do not count."""
@@ -41,11 +38,9 @@ class LastLook:
         framework, placement = self._frameworks.get(pod.scheduler_name), cluster.placement(pod.uid)
         if framework is None or placement is None or self._left <= 0:
             return ""
-        cluster.effort.begin(min(_STEPS, self._left))
+        self._left -= _EACH + pod.shape.steps
         try:
             plugin = framework.filters.rejecting(pod, row_with(cluster, row, [placement.pod, *going], ()))
-        except (PluginError, SliceOver):
+        except PluginError:
             return ""  # it was right there when the pod was assumed, and nobody can say that it is not any more
-        finally:
-            self._left -= max(cluster.effort.end(), _LEAST)
         return f"node {self._node} has changed, and {plugin} rejects the pod there" if plugin else ""

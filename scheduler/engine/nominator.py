@@ -13,7 +13,6 @@ from scheduler.engine.outbox import Outbox
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.story_writer import StoryWriter
-from scheduler.engine.turns import FREE
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
@@ -93,7 +92,7 @@ class Nominator:
                 queued.written = (*queued.written[:2], "")
             self._outbox.add(ClearNomination(pod))
         for namespace, number in Counter(pod.namespace for pod in pods).items():
-            self._queue.turns.account(namespace, FREE + _ENDED * number, now)
+            self._queue.fair_share.charge(namespace, _ENDED * number, now)
 
     def follow(self, queued: QueuedPod, before: Pod, now: float) -> None:
         """Follow nominatedNodeName. A nomination of ours that the API does not show yet holds until that changes."""

@@ -11,13 +11,14 @@ from typing import Any
 from scheduler.engine.places import Cause
 from scheduler.engine.pod_groups.places import GroupedPlaces
 from scheduler.engine.queued import Place, QueuedPod
-from scheduler.engine.turns import ORDINARY, SHARE
 from scheduler.engine.unschedulable_pods import Woken
 from scheduler.engine.waves import Waves
 from scheduler.framework.runtime import Framework
 
 AT_ONCE = 256
 """Pods that are moved from place to place in one turn; the others follow in the next ones."""
+_ASKED_AT_ONCE = 2_000
+"""Steps of questions about pending events in one turn, while nothing else is to be done."""
 _ACTIVATED = Cause("ForceActivate")
 
 
@@ -40,7 +41,7 @@ class PendingWork(GroupedPlaces):
         self.unschedulable.frameworks = frameworks
         self.initial_backoff, self.max_backoff = initial_backoff, max_backoff
         self._active.clear()  # its order may be another one
-        self.turns.lanes.clear()
+        self.fair_share.release()
         self._key_form = None
         self._entering = deque(self._pods)
         self._reenter(now)
@@ -95,16 +96,6 @@ class PendingWork(GroupedPlaces):
         return bool(self._waves.under_way or self._entering or self.stories.late) or self.wakes_groups or self.behind
 
     @property
-    def only_costly(self) -> bool:
-        """Whether nothing is to be done but turns of costly work, which may rest."""
-        return self.may_rest and bool(self.turns.lanes or self.behind)
-
-    @property
-    def may_rest(self) -> bool:
-        """Whether nothing is to be done, or costly work only."""
-        return not (self._active or self._waves.under_way or self._entering or self.wakes_groups or self.stories.late)
-
-    @property
     def behind(self) -> bool:
         """Whether events are pending."""
         return bool(self.unschedulable.behind)
@@ -117,19 +108,14 @@ class PendingWork(GroupedPlaces):
             self._waves.go_on(now, AT_ONCE)
         elif self.wakes_groups:
             self.wake_some(now)
-        elif self.behind and now >= self.turns.rests_until:
-            self._ask(now)
+        elif self.behind:
+            self._ask(now, _ASKED_AT_ONCE)
 
-    def _ask(self, now: float) -> None:
-        """Ask about pending events in one namespace, which is charged for it.
-
-        In several of them, if it takes few steps and wakes nobody: who is woken is tried before the next turn.
-        """
-        self.turns.take()
-        spent, found = 0, list[Woken]()
-        while spent < ORDINARY and not found and self.unschedulable.behind:
-            found, namespace, steps = self.unschedulable.catch_up(self._budget.slice)
-            self.turns.account(namespace, steps, now)
+    def _ask(self, now: float, steps: int) -> None:
+        """Ask about pending events, until somebody is woken or for about so many steps; the namespaces take turns."""
+        found = list[Woken]()
+        while steps > 0 and not found and self.behind:
+            found, namespace, taken = self.unschedulable.catch_up(steps)
+            self.fair_share.charge(namespace, taken, now)
             self._wake_all(found, now)
-            spent += steps
-        self.turns.owed = SHARE * max(spent, ORDINARY)
+            steps -= taken

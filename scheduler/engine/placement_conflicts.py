@@ -11,6 +11,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain, islice
 
 from msgspec import Struct
 
@@ -21,7 +22,6 @@ from scheduler.model.spread import SpreadConstraint
 from scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.state.cluster import Cluster, Placement
-from scheduler.state.effort import SliceOver
 from scheduler.state.sums import Selected
 
 ANTI_AFFINITY, TOPOLOGY_SPREAD = "anti_affinity", "topology_spread"
@@ -31,11 +31,11 @@ AFTER = (1.0, 5.0, 15.0)
 SAME_TIME = 15.0
 """Seconds between two Bindings that count as about the same time."""
 STEPS = 2_000
-"""What one look may cost, and all looks of one turn together."""
+"""What all looks of one turn may cost together."""
 _LEAST = 20
 """What an ordinary look costs."""
-_TRIES = 20
-"""How often a look that cost too much is repeated. What it found is kept, so each repetition gets further."""
+_MOST_NEAR = 2_000
+"""How many pods of others one requirement is compared with."""
 _MOST_LOOKS = 20_000
 """Pods that may wait for one look; of more, those that waited longest are not looked at."""
 OF_A_NAMESPACE, _NAMESPACES = 256, 512
@@ -120,47 +120,35 @@ class PlacementConflicts:
         times = (looks[0].since + after for looks, after in zip(self._looks, AFTER, strict=True) if looks)
         return min(times, default=None)
 
-    def look(self, now: float) -> list[tuple[Pod, int, Conflict | None]]:
-        """Look at the pods whose time has come, as many as one turn may: (pod, steps that it cost, what is wrong).
+    def look(self, now: float) -> list[tuple[Pod, Conflict | None]]:
+        """Look at the pods whose time has come, as many as one turn may: each, and what is wrong with it.
 
         A pod in which something is wrong is not looked at again.
         """
         self._forget_others()
-        done: list[tuple[Pod, int, Conflict | None]] = []
+        done: list[tuple[Pod, Conflict | None]] = []
         left = STEPS
         for stage, (looks, after) in enumerate(zip(self._looks, AFTER, strict=True)):
             while left > 0 and looks and looks[0].since + after <= now:
                 one = looks.popleft()
                 placement = self._cluster.placement(one.uid)
-                found, again, steps = None, False, 0
+                found = None
                 if placement is not None and self._others:
-                    found, again, steps = self._within_steps(placement)
-                    done.append((placement.pod, steps, found))
-                left -= max(steps, _LEAST if self._others else 1)
-                if again and one.tries < _TRIES:
-                    looks.append(_Look(one.uid, one.since, one.tries + 1))
-                elif placement is not None and found is None and stage + 1 < len(AFTER):
+                    found = self._conflict(placement)
+                    done.append((placement.pod, found))
+                    left -= _LEAST + placement.pod.shape.steps
+                else:
+                    left -= 1
+                if placement is not None and found is None and stage + 1 < len(AFTER):
                     self._looks[stage + 1].append(_Look(one.uid, one.since))
         return done
 
     def of(self, uid: str) -> Conflict | None:
-        """What does not hold for this pod now; None: nothing that others have broken, or it costs too much to tell."""
+        """What does not hold for this pod now; None: nothing that others have broken."""
         placement = self._cluster.placement(uid)
-        return None if placement is None else self._within_steps(placement)[0]
-
-    def _within_steps(self, placement: Placement) -> tuple[Conflict | None, bool, int]:
-        """(what is wrong, whether the steps of a look did not suffice, those that were taken)."""
-        effort = self._cluster.effort
-        effort.begin(STEPS)
-        try:
-            return self._conflict(placement), False, effort.spent
-        except SliceOver:
-            return None, True, effort.spent
-        finally:
-            effort.end()
+        return None if placement is None else self._conflict(placement)
 
     def _conflict(self, placement: Placement) -> Conflict | None:
-        """Raises SliceOver."""
         pod, framework = placement.pod, self._frameworks.get(placement.pod.scheduler_name)
         node = self._cluster.nodes.objects[placement.row]
         if framework is None or node is None or pod.terminating:
@@ -183,7 +171,6 @@ class PlacementConflicts:
         namespaces = {name for term in terms for name in term.namespaces}
         if any(not term.namespace_selector.nothing for term in terms):
             namespaces |= self._others.keys()
-        cluster.effort.count(len(terms) // 8)
         near = self._others_near(placement, key, namespaces)
         others = [other for other in near if cluster.incidence.share(other, selected)]
         if not others:
@@ -206,23 +193,21 @@ class PlacementConflicts:
         return Conflict(pod, node, TOPOLOGY_SPREAD, key, domain, tuple(others[:_MOST_KEPT]), text)
 
     def _others_near(self, placement: Placement, key: str, namespaces: set[str]) -> Iterator[Pod]:
-        """Others' pods in the same domain that were bound about the same time. Raises SliceOver."""
+        """Others' pods in the same domain that were bound about the same time, among the first `_MOST_NEAR`."""
         at = bound_at(placement.pod)
         column = self._cluster.nodes.topology(key)
         if at is None or column is None:
             return
         here = column.codes.item(placement.row)
-        for name in sorted(namespaces & self._others.keys()):
-            self._cluster.effort.charge(1 + len(self._others[name]) // 8)
-            for when, uid in self._others[name]:
-                if abs(when - at) > SAME_TIME or uid == placement.pod.uid:
-                    continue
-                other = self._cluster.placement(uid)
-                if other is None or other.pod.scheduler_name == placement.pod.scheduler_name:
-                    continue
-                if column.codes.item(other.row) == here:
-                    self._cluster.effort.charge(1)
-                    yield other.pod
+        everyone = chain.from_iterable(self._others[name] for name in sorted(namespaces & self._others.keys()))
+        for when, uid in islice(everyone, _MOST_NEAR):
+            if abs(when - at) > SAME_TIME or uid == placement.pod.uid:
+                continue
+            other = self._cluster.placement(uid)
+            if other is None or other.pod.scheduler_name == placement.pod.scheduler_name:
+                continue
+            if column.codes.item(other.row) == here:
+                yield other.pod
 
     def _domain(self, row: int, key: str) -> str:
         column = self._cluster.nodes.label(key)
@@ -247,7 +232,6 @@ class _Look(Struct, frozen=True):
     uid: str
     since: float
     """When the pod was placed (engine time)."""
-    tries: int = 0
 
 
 def has_requirements(pod: Pod) -> bool:

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from scheduler.engine import story_entries
-from scheduler.engine.budget import Budget
 from scheduler.engine.changes import EventObject, named
+from scheduler.engine.fair_share import FairShare
 from scheduler.engine.heaps import Heap
 from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.story import Stories
-from scheduler.engine.turns import Turns
 from scheduler.engine.unschedulable_pods import UnschedulablePods
 from scheduler.framework.events import LABELS, ClusterEvent
 from scheduler.framework.runtime import Framework
@@ -51,20 +50,17 @@ class Places:
         initial_backoff: float,
         max_backoff: float,
         outbox: Outbox,
-        budget: Budget,
         cluster: Cluster,
     ) -> None:
-        """`budget`: what an attempt may cost."""
         self._outbox = outbox
         self.cluster = cluster
         """What PreEnqueue plugins may look at."""
-        self._budget = budget
         self.initial_backoff = initial_backoff
         self.max_backoff = max_backoff
         self._pods: dict[str, QueuedPod] = {}
         self._active = Heap(self._pods)
-        self.turns = Turns(self._pods)
-        """Active pods that cost much, or whose namespace did."""
+        self.fair_share = FairShare(self._pods)
+        """Active pods whose namespace has used more than its share."""
         self._backoff = Heap(self._pods)
         self._strict_backoff = Heap(self._pods)
         """Pods that have to wait out their backoff even when no other pod is active."""
@@ -86,7 +82,7 @@ class Places:
     def entries(self) -> int:
         """How much is kept here, for tests of what a tenant can make grow."""
         heaps = (self._active, self._backoff, self._strict_backoff, self._early_groups, self._flush)
-        return sum(map(len, heaps)) + len(self._pods) + self.turns.entries() + self.unschedulable.entries()
+        return sum(map(len, heaps)) + len(self._pods) + self.fair_share.entries() + self.unschedulable.entries()
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -112,8 +108,6 @@ class Places:
 
     def backoff(self, queued: QueuedPod) -> float:
         """Seconds to wait after an attempt: doubling from the initial to the maximal."""
-        if queued.overruns:
-            return self._budget.backoff(queued.overruns)
         count = queued.errors or queued.rejections
         return float(min(self.initial_backoff * 2 ** min(max(count - 1, 0), 32), self.max_backoff))
 
@@ -187,7 +181,7 @@ class Places:
         queued.returned_at = now
         message = story_entries.cut(str(error))
         plugins = frozenset((error.plugin,))
-        queued.story.note(story_entries.Failed(now, queued.attempts, SCHEDULER_ERROR, message, plugins, 0, None))
+        queued.story.note(story_entries.Failed(now, queued.attempts, SCHEDULER_ERROR, message, plugins, None))
         self._to_backoff(queued, now, cause)
         self._outbox.failed(queued, SCHEDULER_ERROR, str(error), plugins)
 

@@ -7,7 +7,6 @@ Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. What concerns many p
 from collections.abc import Iterator, Mapping
 
 from scheduler.engine import pending_work
-from scheduler.engine.budget import Budget
 from scheduler.engine.changes import EventObject
 from scheduler.engine.in_flight_events import InFlightEvents
 from scheduler.engine.outbox import Outbox
@@ -15,7 +14,6 @@ from scheduler.engine.pending_work import PendingWork
 from scheduler.engine.places import ATTEMPT_FAILED, Cause
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.room import Room
-from scheduler.engine.turns import FREE, ORDINARY, SHARE
 from scheduler.engine.unschedulable_pods import Hint
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.runtime import Framework
@@ -26,8 +24,10 @@ from scheduler.state.cluster import Cluster
 _FAILED = Cause(ATTEMPT_FAILED)
 _ADDED, _UPDATED = Cause("UnscheduledPodAdd"), Cause("UnscheduledPodUpdate")
 _BACKED_OFF, _FLUSHED = Cause("BackoffComplete"), Cause("UnschedulableTimeout")
-_PUT_OFF_AT_ONCE = 256
-"""How many pods of namespaces in debt are sent to their lanes in one turn."""
+_HELD_AT_ONCE = 256
+"""How many pods of namespaces beyond their share are held in one turn."""
+_ASKED_BESIDE = 250
+"""Steps of questions about pending events before each attempt."""
 _STORIES_AT_ONCE = 256
 """How many stories have their entries counted in one turn, after a large group has moved."""
 _KEPT_FOR_ASKED = 64
@@ -43,13 +43,10 @@ class Queue(PendingWork):
         initial_backoff: float,
         max_backoff: float,
         outbox: Outbox,
-        budget: Budget,
         cluster: Cluster,
     ) -> None:
         """As of `Places`."""
-        super().__init__(frameworks, initial_backoff, max_backoff, outbox, budget, cluster)
-        self._asks_next = False
-        """The next turn of the lanes is for pending events, not for an attempt."""
+        super().__init__(frameworks, initial_backoff, max_backoff, outbox, cluster)
         self.events = InFlightEvents()
         """For pods that are being tried."""
 
@@ -195,58 +192,52 @@ class Queue(PendingWork):
         self.unschedulable.attempted()
         if self.stories.late:
             self.stories.catch_up(_STORIES_AT_ONCE)
-        turns = self.turns
-        if turns.lanes or turns.charges or self._waves.under_way or self._entering or self.wakes_groups or self.behind:
-            return self._pop_in_turn(now)
-        queued = self._active.pop()
+        if self.has_pending_work and not self._goes_on(now):
+            return None
+        queued = self._next_active(now)
         if queued is None:
-            return self._pop_in_turn(now)
-        turns.comes(queued.pod.namespace, now)
-        return self._popped(queued)
-
-    def _pop_in_turn(self, now: float) -> QueuedPod | None:
-        """Do what `pop` does when there is more to do than to take the first active pod."""
-        turns = self.turns
-        if self._entering:
-            self._reenter(now)
-            return None
-        if self._waves.under_way:
-            self._waves.go_on(now, pending_work.AT_ONCE)
-            if self._waves.under_way and not self._active_before(self._waves.priority):
-                return None  # pods of higher priority are still being woken
-        elif self.wakes_groups:
-            self.wake_some(now)
-        rests = now < turns.rests_until
-        if turns.owed <= 0 and not rests and self.behind and (self._asks_next or not turns.due):
-            self._asks_next = False
-            self._ask(now)
-            return None
-        if turns.due and not rests and (queued := turns.pop()) is not None:
-            self._asks_next = True
-            return self._popped(queued)
-        for _ in range(_PUT_OFF_AT_ONCE):
-            queued = self._active.pop()
-            if queued is None:
-                break
-            if not turns.in_debt(queued.pod.namespace, now):
-                turns.comes(queued.pod.namespace, now)
-                turns.owed -= ORDINARY
-                return self._popped(queued)
-            turns.put(queued)
-        else:
-            return None  # pods behind them in the queue may have to come first
-        if rests and self.only_costly:
-            return None
-        if self.behind:
-            turns.owed = 0  # nobody else is active
-            return None
-        queued = turns.pop()
-        if queued is None:
+            if self.has_pending_work:
+                return None
             queued = self._backoff.pop()
             if queued is None:
                 return None
             queued.early = False
         return self._popped(queued)
+
+    def _goes_on(self, now: float) -> bool:
+        """Do some of the pending work; whether a pod may be tried before the rest of it."""
+        if self._entering:
+            self._reenter(now)
+            return False
+        if self._waves.under_way:
+            self._waves.go_on(now, pending_work.AT_ONCE)
+            if self._waves.under_way and not self._active_before(self._waves.priority):
+                return False  # pods of higher priority are still being woken
+        elif self.wakes_groups:
+            self.wake_some(now)
+        if self.behind:
+            self._ask(now, _ASKED_BESIDE)
+        return True
+
+    def _next_active(self, now: float) -> QueuedPod | None:
+        """The first active pod whose namespace is within its share; else the first of others of that priority."""
+        fair_share = self.fair_share
+        for _ in range(_HELD_AT_ONCE):
+            first = self._active.peek()
+            if fair_share.holds:
+                behind_others = first is not None and first.pod.priority >= fair_share.highest
+                within = behind_others and first is not None and first.pod.priority == fair_share.highest
+                if not behind_others or within:
+                    held = fair_share.pop(now, within_share=within)
+                    if held is not None:
+                        return held
+            if first is None:
+                return None
+            self._active.pop()
+            if not fair_share.seconds_beyond(first.pod.namespace, now):
+                return first
+            fair_share.hold(first)
+        return None  # pods behind them in the queue may have to come first
 
     def _active_before(self, priority: int) -> bool:
         """Whether an active pod has at least this priority."""
@@ -258,33 +249,9 @@ class Queue(PendingWork):
             return queued if self._begin(queued.entry, self.events.number) else None
         del self._pods[queued.pod.uid]
         self._leave(queued)
-        if queued.cost is None:
-            queued.attempts += 1
-        if queued.cost is None or queued.cost.answer is None:
-            queued.left_at = self.events.number
+        queued.attempts += 1
+        queued.left_at = self.events.number
         return queued
-
-    def account(self, queued: QueuedPod, steps: int, now: float) -> None:
-        """An attempt took this many steps: the pod's namespace is charged for them."""
-        turns = self.turns
-        if steps <= FREE and turns.idle:
-            return  # no lane waits for its share
-        turns.account(queued.pod.namespace, steps, now)
-        if queued.cost is not None or turns.in_debt(queued.pod.namespace, now):
-            turns.owed = max(turns.owed, SHARE * steps)
-        else:
-            turns.owed -= steps
-
-    def set_aside(self, queued: QueuedPod, now: float) -> None:
-        """An attempt has used up its slice: it goes on when its turn comes, unless its profile is gone."""
-        if queued.pod.scheduler_name not in self.frameworks:
-            return
-        self._pods[queued.pod.uid] = queued
-        self._ticket += 1
-        queued.ticket, queued.place = self._ticket, Place.ACTIVE
-        self._counts[Place.ACTIVE] += 1
-        self.turns.take(queued.pod.namespace)
-        self.turns.put(queued)
 
     @property
     def _idle(self) -> bool:
@@ -301,15 +268,9 @@ class Queue(PendingWork):
         if not self._counts[Place.ACTIVE]:
             self.unschedulable.idle()
         self.stories.catch_up(_STORIES_AT_ONCE)
-        if now >= self.turns.rests_until:
-            self.turns.rests_until = 0.0
         if self._idle:
             self._take_group_early(now)
-        waking = self._waves.under_way or self._entering or self.wakes_groups
-        if waking or self.turns.owed <= 0 or not self._counts[Place.ACTIVE]:
-            self.do_pending_work(now)
-        elif self.behind:
-            self.turns.owed -= ORDINARY  # others have not had their share yet; after some more ticks, they have
+        self.do_pending_work(now)
         left = pending_work.AT_ONCE
         for heap in (self._backoff, self._strict_backoff):
             while left and (queued := heap.pop_due(now)) is not None:
@@ -325,8 +286,6 @@ class Queue(PendingWork):
         times = [heap.first() for heap in (self._backoff, self._strict_backoff, self._flush)]
         if self._idle:
             times.append(self._early_groups.first())
-        if self.turns.rests_until and self.only_costly:
-            times.append(self.turns.rests_until)
         return min((time for time in times if time is not None), default=None)
 
     def _helps(self, queued: QueuedPod, event: ClusterEvent) -> bool:

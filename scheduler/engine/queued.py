@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from scheduler.engine.story import Story
 from scheduler.framework.attempt_record import Trace
@@ -17,18 +17,6 @@ class Place(StrEnum):
     BACKOFF = "backoff"
     UNSCHEDULABLE = "unschedulable"
     GATED = "gated"
-
-
-class Cost(Struct):
-    """What an attempt has cost so far that did not end within one slice."""
-
-    spent: int = 0
-    """Steps."""
-    slices: int = 0
-    causes: dict[str, int] = field(default_factory=dict)
-    """What it had to look at, and how many of these."""
-    answer: Any = None
-    """The extenders' answer, if the attempt goes on from there."""
 
 
 class QueuedPod(Struct, eq=False):
@@ -45,8 +33,6 @@ class QueuedPod(Struct, eq=False):
     """Attempts that ended without a node."""
     errors: int = 0
     """Attempts in a row that ended with an error. If there are any, the backoff depends on them."""
-    overruns: int = 0
-    """Attempts in a row that cost too much. If there are any, the backoff depends on them."""
     returned_at: float = 0.0
     """When its last attempt failed: the backoff begins then."""
     left_at: int = 0
@@ -71,10 +57,6 @@ class QueuedPod(Struct, eq=False):
     """It backs off among the pods that may be taken early."""
     key: tuple[Any, ...] = ()
     """Its sort key among the active pods."""
-    cost: Cost | None = None
-    """The cost so far of an attempt that goes on later."""
-    steps: int = 0
-    """Steps that its last attempt took."""
     trace: Trace | None = None
     """The points that its last attempt passed, if that is measured."""
     entry: Any = None

@@ -9,7 +9,7 @@ from typing import Any
 from scheduler.engine import story_writer
 from scheduler.engine.attempts import Attempts, CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
-from scheduler.engine.budget import Budget, TooCostlyError
+from scheduler.engine.budget import ORDINARY, Budget
 from scheduler.engine.choice import Choice
 from scheduler.engine.extender_calls import ExtenderCalls
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders, PostFilterWrite, VictimsChosen
@@ -20,7 +20,6 @@ from scheduler.engine.pod_groups.cycle import GroupCycles
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
 from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed
-from scheduler.engine.turns import ORDINARY
 from scheduler.engine.victims import Victims
 from scheduler.framework.binding_plugins import Refusal
 from scheduler.framework.decision import Decision
@@ -73,13 +72,8 @@ class SchedulingCycles:
         """Whether there is something to do besides the pods of the queue."""
         return self.groups.has_work or self._victims.has_work
 
-    @property
-    def has_urgent_work(self) -> bool:
-        """Whether some of it may not rest."""
-        return self._victims.has_work or (self.groups.has_work and not self.groups.tells)
-
     def run(self, now: float) -> None:
-        """Try the next pod, or group of pods, for one slice at most."""
+        """Try the next pod, or go on with the group of pods that is being tried."""
         self._at_hand = None
         if self._victims.take_turn():
             self._attempts.no_fits.forget()
@@ -109,23 +103,19 @@ class SchedulingCycles:
             self._try_next(now)
             return
         self._attempts.no_fits.forget()
-        if groups.due and not groups.rests(now):
+        if groups.due:
             groups.go_on(now)
             return
         groups.others_had(ORDINARY)
-        if not self._try_next(now) and groups.has_work and not groups.rests(now):
+        if not self._try_next(now) and groups.has_work:
             groups.go_on(now)
 
     def _attempt(self, queued: QueuedPod, now: float, answer: CallAnswer | None = None) -> None:
-        """Try a pod, for one slice at most, and do what follows. `answer`: as in `Attempts.schedule_pod`."""
+        """Try a pod, and do what follows. `answer`: as in `Attempts.schedule_pod`."""
         try:
             outcome = self._attempts.schedule_pod(queued, now, answer)
         except PluginError as error:
             self._broken(queued, str(error), frozenset((error.plugin,)), now)
-            return
-        except TooCostlyError as error:
-            # No error of Berth's, but not "Unschedulable" either: no node that an autoscaler adds would help.
-            self._broken(queued, str(error), frozenset(), now)
             return
         match outcome:
             case Decision():

@@ -17,7 +17,7 @@ the next turns (`note_later`). Until then, fewer than `AT_ONCE` entries of each 
 
 import heapq
 
-from scheduler.engine.story_entries import Entry, PreBindWaits, SetAside
+from scheduler.engine.story_entries import Entry, PreBindWaits
 
 FIRST = 12
 """How many first entries of a pod are always kept."""
@@ -79,14 +79,6 @@ class Story:
             self._stories.pay(self)
         elif more > 0:
             self._stories.late[self.uid] = self
-
-    def set_aside(self, entry: SetAside) -> None:
-        """A slice is used up. All slices of one attempt are one entry: a costly pod has hundreds."""
-        kept = self.kept
-        if kept and isinstance(kept[-1], SetAside) and kept[-1].attempt == entry.attempt:
-            kept[-1] = entry
-        else:
-            self.note(entry)
 
     def wait(self, entry: PreBindWaits) -> None:
         """A PreBind plugin waits. It is asked again whenever something changed; that is one entry."""

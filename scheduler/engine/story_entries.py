@@ -42,15 +42,6 @@ class Queued(_Entry, frozen=True):
     """Why a PreEnqueue plugin gates it."""
 
 
-class SetAside(_Entry, frozen=True):
-    """The attempt has used up its slice of steps, and goes on between other pods. Slices in a row are one entry."""
-
-    attempt: int
-    slices: int
-    steps: int
-    """All that the attempt has taken so far."""
-
-
 class ExtendersAsked(_Entry, frozen=True):
     """The attempt waits for HTTP extenders."""
 
@@ -69,8 +60,6 @@ class Assumed(_Entry, frozen=True):
     feasible_nodes: int
     score: int | None
     """The node's total; None if it was the only feasible node, or if scores were not kept."""
-    steps: int
-    """The counted steps of the attempt. Work that every attempt does is not counted."""
     trace: Trace | None
 
 
@@ -81,7 +70,6 @@ class Failed(_Entry, frozen=True):
     reason: str
     message: str
     plugins: frozenset[str]
-    steps: int
     trace: Trace | None
 
 
@@ -172,7 +160,6 @@ class Left(_Entry, frozen=True):
 
 Entry = (
     Queued
-    | SetAside
     | ExtendersAsked
     | Assumed
     | Failed

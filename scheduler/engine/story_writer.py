@@ -82,7 +82,7 @@ def assumed(queued: QueuedPod, node: str, decision: Decision, at: float) -> None
     totals = None if decision.quick else decision.totals
     score = None if totals is None or not len(totals) else int(totals.max())
     nodes, fitting = decision.nodes, decision.fitting
-    queued.story.note(Assumed(at, queued.attempts, node, nodes, fitting, score, queued.steps, queued.trace))
+    queued.story.note(Assumed(at, queued.attempts, node, nodes, fitting, score, queued.trace))
 
 
 def bound(queued: QueuedPod, node: str, by: str, now: float) -> None:
@@ -94,13 +94,13 @@ def bound(queued: QueuedPod, node: str, by: str, now: float) -> None:
 def failed(queued: QueuedPod, reason: str, message: str, plugins: frozenset[str], now: float) -> None:
     """An attempt failed."""
     text = _kept(queued, message)
-    queued.story.note(Failed(now, queued.attempts, reason, text, plugins, queued.steps, queued.trace))
+    queued.story.note(Failed(now, queued.attempts, reason, text, plugins, queued.trace))
 
 
 def turned_back(queued: QueuedPod, node: str, reason: str, message: str, plugins: frozenset[str], now: float) -> None:
     """The pod was reverted. The points that its attempt passed are in the entry of `assumed` already."""
     queued.story.note(Reverted(now, node))
-    queued.story.note(Failed(now, queued.attempts, reason, _kept(queued, message), plugins, 0, None))
+    queued.story.note(Failed(now, queued.attempts, reason, _kept(queued, message), plugins, None))
 
 
 def _kept(queued: QueuedPod, message: str) -> str:

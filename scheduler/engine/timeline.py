@@ -31,10 +31,8 @@ from scheduler.engine.story_entries import (
     PreBindWrites,
     Queued,
     Reverted,
-    SetAside,
     WaitsOnPermit,
 )
-from scheduler.engine.turns import FREE
 from scheduler.framework.attempt_record import Trace, points
 
 API_VERSION = "podberth.dev/v1alpha1"
@@ -123,22 +121,17 @@ def text_of(entry: Entry) -> str:
     match entry:
         case Queued():
             return _queued(entry)
-        case SetAside(_, attempt, slices, steps):
-            return (
-                f"attempt {attempt}: set aside after {_several(slices, 'slice')} and {steps:,} steps, "
-                "goes on between other pods"
-            )
         case ExtendersAsked(_, attempt, about, extenders):
             return f"attempt {attempt}: waits for what extenders say about {about}: {', '.join(extenders)}"
-        case Assumed(_, attempt, node, evaluated, feasible, score, steps, trace):
-            took = f"{_duration(trace)}{_cost(steps)}"
+        case Assumed(_, attempt, node, evaluated, feasible, score, trace):
+            took = _duration(trace)
             scored = "" if score is None else f", score {score:,}"
             nodes = f"{_several(evaluated, 'node')} evaluated, {feasible:,} feasible{scored}"
             return f"attempt {attempt}: assumed on {node}{took} ({nodes})"
-        case Failed(_, attempt, "Unschedulable", message, _, steps, trace):
-            return f"attempt {attempt}: unschedulable{_duration(trace)}{_cost(steps)}: {message}"
-        case Failed(_, attempt, _, message, _, steps, trace):
-            return f"attempt {attempt}: failed{_duration(trace)}{_cost(steps)}: {message}"
+        case Failed(_, attempt, "Unschedulable", message, _, trace):
+            return f"attempt {attempt}: unschedulable{_duration(trace)}: {message}"
+        case Failed(_, attempt, _, message, _, trace):
+            return f"attempt {attempt}: failed{_duration(trace)}: {message}"
         case Nominated(_, node, victims, in_all):
             more = f" and {in_all - len(victims):,} more" if in_all > len(victims) else ""
             pods = f"{_several(in_all, 'pod')} of lower priority" + (" has" if in_all == 1 else " have")
@@ -221,7 +214,6 @@ _EVENTS = {
     "KeptRoomDelete": "room is kept for a pod group no longer",
 }
 _STATES = {
-    SetAside: "active",
     ExtendersAsked: "waiting for extenders",
     Assumed: "assumed",
     WaitsOnPermit: "waiting on permit",
@@ -252,7 +244,3 @@ def _several(count: int, what: str) -> str:
 
 def _duration(trace: Trace | None) -> str:
     return f" in {1000 * (trace[-1] - trace[0]):.2f} ms" if trace and len(trace) > 1 else ""
-
-
-def _cost(steps: int) -> str:
-    return f" with {steps:,} steps" if steps > FREE else ""

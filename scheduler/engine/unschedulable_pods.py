@@ -29,9 +29,8 @@ AT_ONCE = 8_000
 AN_ATTEMPT = 750
 """So many of them may be taken again after each attempt, while pods can be tried."""
 PER_NAMESPACE = 2_000
-COSTLY = 1_000
-"""If asking about a set takes more steps than this, the set is woken without hints, by what kind of event it is
-(`Plugin.events_for`). So are pods whose terms would have to be read first: their attempts pay for that."""
+_A_HINT = 10
+"""Steps that it takes to ask about a pod without terms."""
 MOST_PENDING = 16
 """How many events may be pending."""
 
@@ -55,7 +54,8 @@ class EqualPods:
         self.pods: dict[str, QueuedPod] = {}
         self.asked = asked
         """The number of the last event about which plugins were asked."""
-        self.price = _price(pod)
+        self.price = _A_HINT + pod.shape.steps // _A_HINT
+        """About how many steps it takes to ask plugins about one of them."""
 
 
 class PendingEvent(Struct):
@@ -288,14 +288,9 @@ class UnschedulablePods:
         them = self._concerned(equals.bucket, pending)
         if framework is None or them is None:
             return 1
-        if equals.price > COSTLY:
-            if not plugins or self._may_help(pending.event, framework, them, equals.pod):
-                woken.append(Woken(equals, pending.event, real=False, about=pending.about))
-            return 1
-        before = framework.guard.effort.spent
         if not plugins or self._worth_it(pending.hint, framework, them, plugins, equals.pod, room):
             woken.append(Woken(equals, pending.event, pending.real, pending.about))
-        return equals.price + max(framework.guard.effort.spent - before, 0)
+        return equals.price
 
     def _concerned(self, bucket: Bucket, pending: PendingEvent) -> list[Plugin | None] | None:
         """The plugins to ask about the pods of a bucket; None: the event does not concern them."""
@@ -327,15 +322,6 @@ class UnschedulablePods:
         except PluginError as error:
             self._outbox.hint_failed(pod, error)
             return True
-
-    def _may_help(self, event: ClusterEvent, framework: Framework, asked: list[Plugin | None], pod: Pod) -> bool:
-        """Whether such an event may help a pod about which hints are not asked."""
-        return any(
-            self.says(
-                lambda framework, plugin, pod: framework.may_help(plugin, pod.shape, event), framework, plugin, pod
-            )
-            for plugin in asked
-        )
 
     def _worth_it(
         self,
@@ -390,16 +376,6 @@ def alike(pod: Pod) -> tuple[Any, ...]:
     shape = pod.shape
     own = pod.uid if shape.volumes.ephemeral or shape.claims else ""
     return shape, pod.namespace, frozenset(pod.labels.items()), own, pod.priority, pod.preempts
-
-
-def _price(pod: Pod) -> int:
-    """About how many steps it takes to ask plugins about a pod."""
-    shape = pod.shape
-    terms = len(shape.affinity_terms) + len(shape.anti_affinity_terms) + len(shape.preferred_pod_terms)
-    affinity = 0 if shape.required_node_affinity is None else len(shape.required_node_affinity.terms)
-    nodes = affinity + len(shape.preferred_node_terms) + len(shape.node_selector)
-    small = len(shape.spread) + len(shape.tolerations) + len(shape.host_ports) + len(shape.requests)
-    return 10 + terms + nodes + small
 
 
 def always(framework: Framework, plugin: Plugin, pod: Pod) -> bool:

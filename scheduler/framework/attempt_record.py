@@ -60,12 +60,6 @@ class AttemptRecord:
         else:
             trace += (point, status, clock())
 
-    def set_aside(self) -> None:
-        """The slice is used up. The attempt passes these points again later, and they count then."""
-        if self.trace is not None:
-            del self.trace[self._start :]
-            self.trace = None
-
     def wait(self) -> None:
         """The attempt waits for extenders; `begin` continues it."""
         self.trace = None

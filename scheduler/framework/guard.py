@@ -16,6 +16,7 @@ from msgspec import MsgspecError
 from scheduler.framework.status import PluginError, shown
 from scheduler.model.mistakes import misfit
 from scheduler.state.effort import Effort, SliceOver
+from scheduler.state.search_steps import SearchCapError
 
 
 class Overdue(BaseException):
@@ -116,6 +117,8 @@ def described(error: BaseException) -> str:
 def _words(error: BaseException) -> str:
     text = str(error)
     match error:
+        case SearchCapError():
+            return text
         case SystemExit():
             return f"it tried to end the process ({text})"
         case KeyError(args=[key]):

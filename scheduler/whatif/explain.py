@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
-from scheduler.engine.budget import TooCostlyError
 from scheduler.framework.changes import AllowPreemption, AwaitPod, MovePod, OnPod
 from scheduler.framework.decision import Decision, fit_error, narrowed_text
 from scheduler.framework.device_changes import OnClaim
@@ -27,7 +26,6 @@ from scheduler.whatif.cause import cause, goes_after
 from scheduler.whatif.commands import commands
 from scheduler.whatif.effects import SideEffects
 from scheduler.whatif.explanation import Explanation
-from scheduler.whatif.limit import limited
 from scheduler.whatif.misspelt import counts_nobody, misspelt
 from scheduler.whatif.promises import Past, state_of
 from scheduler.whatif.remedies import remedies
@@ -64,19 +62,16 @@ def explain(
     if pod.terminating and node is None:
         return about.failed(f"skip schedule deleting pod: {pod.key}", None, cluster, outcome=shown.TERMINATING)
     try:
-        with limited(cluster):
-            gate = framework.pre_enqueue(pod, cluster)
-            decision = framework.decide(pod, cluster, score_always=True)
-            message, preemption = None, None
-            if not len(decision.feasible):
-                made = framework.post_filter_result(pod, cluster, decision)
-                message = fit_error(decision, made.text)
-                if made.node:
-                    preemption = shown.Preemption(node=made.node, victims=sorted(victim.key for victim in made.victims))
+        gate = framework.pre_enqueue(pod, cluster)
+        decision = framework.decide(pod, cluster, score_always=True)
+        message, preemption = None, None
+        if not len(decision.feasible):
+            made = framework.post_filter_result(pod, cluster, decision)
+            message = fit_error(decision, made.text)
+            if made.node:
+                preemption = shown.Preemption(node=made.node, victims=sorted(victim.key for victim in made.victims))
     except PluginError as error:
         return about.failed(str(error), (error.plugin, Reason(error.text)), cluster)
-    except TooCostlyError as error:
-        return about.failed(f"{error}; berth run gives it up there, too", None, cluster)
     asking = Asking(Inquiry(pod, cluster), framework)
     if gate is not None:
         message = gate[1].text
@@ -85,27 +80,23 @@ def explain(
     rejected: list[shown.RejectedNode] = []
     offered: list[shown.Remedy] = []
     why = None if gate is None or gate[0] == SchedulingGates.name else gate[1].text
-    try:
-        with limited(cluster):
-            stuck = stuck_at(asking, decision)
-            rejected += [_rejected(each) for each in stuck]
-            if outcome != shown.FITS:
-                trial = Trial(asking, written, others)
-                offered += remedies(asking, trial, stuck, decision.verdict, instead)
-                about.notes += dict.fromkeys(trial.notes)
-            effects = SideEffects(asking, others)
-            if outcome == shown.UNSCHEDULABLE:
-                meant = list(misspelt(pod, cluster))
-                offered += _preempting(pod, framework, cluster, effects, written, about.notes)
-                why = cause(asking, decision, stuck, meant)
-                if offered and all(isinstance(change, AwaitPod) for change in offered[0].changes):
-                    why = f"{why}; it has only to {offered[0].text}"
-                elif after := goes_after(stuck):
-                    why = f"{why}; {after}"
-                about.notes += meant
-            offered = [structs.replace(each, effects=each.effects or effects.of(each.changes)) for each in offered]
-    except TooCostlyError as error:
-        about.notes.append(f"not every node was explained and not every change was tried: {error}")
+    stuck = stuck_at(asking, decision)
+    rejected += [_rejected(each) for each in stuck]
+    if outcome != shown.FITS:
+        trial = Trial(asking, written, others)
+        offered += remedies(asking, trial, stuck, decision.verdict, instead)
+        about.notes += dict.fromkeys(trial.notes)
+    effects = SideEffects(asking, others)
+    if outcome == shown.UNSCHEDULABLE:
+        meant = list(misspelt(pod, cluster))
+        offered += _preempting(pod, framework, cluster, effects, written, about.notes)
+        why = cause(asking, decision, stuck, meant)
+        if offered and all(isinstance(change, AwaitPod) for change in offered[0].changes):
+            why = f"{why}; it has only to {offered[0].text}"
+        elif after := goes_after(stuck):
+            why = f"{why}; {after}"
+        about.notes += meant
+    offered = [structs.replace(each, effects=each.effects or effects.of(each.changes)) for each in offered]
     about.notes += counts_nobody(pod, cluster)
     about.notes += _unchangeable(pod, offered, in_file=bool(written and written.file))
     about.notes += _of_a_daemon(pod, cluster)

@@ -131,8 +131,8 @@ class World:
             budget=ONE_SLICE,
             extenders=decoded.extenders,
         )
-        # Nobody is charged. All pods are one namespace's, and its lane (docs/equal.md) has an order of its own.
-        self._engine.queue.turns.account = lambda namespace, steps, now: None  # type: ignore[method-assign]
+        # Nobody is charged: all pods are one namespace's, and kube-scheduler knows no shares (docs/equal.md).
+        self._engine.queue.fair_share.charge = lambda namespace, steps, now: None  # type: ignore[method-assign]
         if restless:
             self._engine.queue.keeps_nodes = lambda entry: True  # type: ignore[method-assign]
         if drowsy:

@@ -158,7 +158,7 @@ class Observed:
             seen.broken[due.uid] = _REASONS[due.why]
             if due.by_node:
                 seen.by_node.add(due.uid)
-        for pod, _, conflict in self.conflicts.look(now):
+        for pod, conflict in self.conflicts.look(now):
             if conflict is not None and pod.uid in self.followed:
                 seen.broken.setdefault(pod.uid, CONFLICT)
         self._before = seen.before if self.promises.due else {}

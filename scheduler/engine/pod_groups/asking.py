@@ -12,7 +12,6 @@ from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.places import Cause, Places
 from scheduler.engine.pod_groups.entry import Entry
 from scheduler.engine.queued import Place, QueuedPod
-from scheduler.engine.turns import FREE
 from scheduler.framework.status import PluginError
 from scheduler.model.pod_group import GroupKey
 
@@ -87,7 +86,7 @@ class GroupsAsked(Places):
     def _ask_all(self, entry: Entry, now: float) -> None:
         for queued in list(entry.pods.values()):
             self._ask_about(entry, queued, now)
-        self.turns.account(entry.key.namespace, len(entry.pods), now)
+        self.fair_share.charge(entry.key.namespace, len(entry.pods), now)
 
     def _being_asked(self, entry: Entry) -> bool:
         """Whether plugins are still to be asked about pods of the group. After that, it goes where it belongs."""
@@ -108,7 +107,7 @@ class GroupsAsked(Places):
             queued = entry.pods.get(woken.left.popleft())
             if queued is not None:
                 self._ask_about(entry, queued, now)
-        self.turns.account(key.namespace, FREE + asked, now)
+        self.fair_share.charge(key.namespace, asked, now)
         if not woken.left:
             del self._being_woken[key]
             self._asked(entry, now, woken.cause)

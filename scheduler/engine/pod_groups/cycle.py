@@ -11,8 +11,9 @@ from collections.abc import Callable
 from scheduler.engine.attempts import Attempts, CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import State
-from scheduler.engine.budget import Budget
+from scheduler.engine.budget import NOMINATED_PER_STEP, ORDINARY, SHARE, Budget
 from scheduler.engine.extender_calls import ExtenderCall
+from scheduler.engine.fair_share import ROWS_PER_STEP
 from scheduler.engine.instructions import SCHEDULER_ERROR, GroupTried
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
@@ -31,7 +32,6 @@ from scheduler.engine.pod_groups.tree_search import TreeSearch
 from scheduler.engine.pod_groups.trying import Assume, Tries
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
-from scheduler.engine.turns import FREE, NOMINATED_PER_STEP, ORDINARY, ROWS_PER_STEP, SHARE
 from scheduler.model.pod_group import COMPOSITE, GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
 from scheduler.state.group_trees import MOST_GROUPS
@@ -90,16 +90,6 @@ class GroupCycles:
         """Whether the others have had their share."""
         return self._owed <= 0 and self.has_work
 
-    @property
-    def tells(self) -> bool:
-        """Whether all that is left to do is to tell pods that they have no node, which may rest like costly work."""
-        attempt = self.attempt
-        return attempt is not None and attempt.said and attempt.ended not in (None, Ended.WITH_NODES)
-
-    def rests(self, now: float) -> bool:
-        """Whether that is all there is to do, and costly work rests now."""
-        return self.tells and now < self._queue.turns.rests_until
-
     def others_had(self, steps: int) -> None:
         """Others had a turn."""
         self._owed -= steps
@@ -116,8 +106,6 @@ class GroupCycles:
         self._in_slice = True
         self._begin(entry, now)
         self._in_slice = False
-        if self.attempt is not None:
-            self._queue.turns.take(entry.key.namespace)
 
     def _begin(self, entry: Entry, now: float) -> None:
         group = self._cluster.pod_groups.get(entry.key)
@@ -162,7 +150,7 @@ class GroupCycles:
             return
         if group.min_resources is not None:
             steps = (len(group.min_resources) + 1) * (1 + self._cluster.nodes.rows // ROWS_PER_STEP)
-            self._queue.turns.account(group.key.namespace, FREE + steps, now)
+            self._queue.fair_share.charge(group.key.namespace, steps, now)
             if why := gap(group, groups.state(group.key), self._cluster):
                 attempt.fail_at_once(why)
                 return
@@ -238,7 +226,6 @@ class GroupCycles:
         if attempt is None:
             return
         self._in_slice = True
-        self._queue.turns.take(attempt.entry.key.namespace)
         self._go_on(attempt, now, answer)
         self._in_slice = False
 
@@ -315,7 +302,7 @@ class GroupCycles:
                     within = self._placements.within(attempt)
                 continue
             domain = 0 if attempt.search is None else attempt.search.filled
-            steps = self._tries.one(attempt, pods[attempt.next], max(left, self._budget.slice), now, answer, within)
+            steps = self._tries.one(attempt, pods[attempt.next], now, answer, within)
             answer = None
             left -= steps + ORDINARY + len(self._cluster.nominations) // NOMINATED_PER_STEP
             if attempt.asking is not None:

@@ -11,7 +11,6 @@ from scheduler.engine.pod_groups.planning import PlanAnswer
 from scheduler.engine.pod_groups.preemption import NODE, GroupPreemption
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.queue import Queue
-from scheduler.engine.turns import FREE
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import COMPOSITE, PodGroup
 from scheduler.plugins.default_preemption.budgets import Budgets
@@ -86,7 +85,7 @@ class Evictions:
         done = preemption.let_go(self._most)
         attempt.used = preemption.spent - before
         if attempt.used:
-            self._queue.turns.account(attempt.entry.key.namespace, FREE + attempt.used, now)
+            self._queue.fair_share.charge(attempt.entry.key.namespace, attempt.used, now)
         return done
 
     def _go_on(self, attempt: GroupAttempt, now: float, answer: PlanAnswer | None) -> None:
@@ -105,7 +104,7 @@ class Evictions:
         before, whole = preemption.spent, self._budget.whole * _LONGEST_PLAN
         plan = preemption.go_on(self._most)
         attempt.used = preemption.spent - before
-        self._queue.turns.account(attempt.entry.key.namespace, FREE + attempt.used, now)
+        self._queue.fair_share.charge(attempt.entry.key.namespace, attempt.used, now)
         attempt.planning += attempt.used
         question = preemption.question()
         if question is not None:

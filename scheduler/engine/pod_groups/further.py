@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.engine.attempts import Attempts
+from scheduler.engine.budget import ORDINARY
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import Further, GroupAttempt, Member, Takes
 from scheduler.engine.pod_groups.room import foreign, plain
 from scheduler.engine.queue import Queue
-from scheduler.engine.turns import ORDINARY
 from scheduler.framework.decision import Decision
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod

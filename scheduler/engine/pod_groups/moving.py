@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from scheduler.engine import story_entries
+from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import SCHEDULER_ERROR
 from scheduler.engine.places import FLUSH_AFTER, Cause
 from scheduler.engine.pod_groups.asking import AT_ONCE, GroupsAsked
@@ -35,7 +36,7 @@ class GroupsMoved(GroupsAsked):
         For pods that could not be bound it is no longer than that of a pod, as others of the group wait with them.
         """
         if entry.overruns:
-            return self._budget.backoff(entry.overruns)
+            return Budget().backoff(entry.overruns)
         count = entry.errors or entry.rejections
         longest = self.max_backoff * sqrt(max(len(entry.pods), 1))
         together = min(self.initial_backoff * 2 ** min(count - 1, 32), longest) if count else 0.0
@@ -124,7 +125,7 @@ class GroupsMoved(GroupsAsked):
         if leader is None:
             return
         entry = leader.entry
-        debt = self.turns.seconds_in_debt(entry.key.namespace, now)
+        debt = self.fair_share.seconds_beyond(entry.key.namespace, now)
         if debt:
             self._early_groups.push(now + max(debt, _SHORTEST_DEBT), leader)
         else:
@@ -187,7 +188,7 @@ class GroupsMoved(GroupsAsked):
                     said = noted[plugins, about] = self._queued(queued, entry, now, cause, order)
             note(queued.story, said)
         self._lead(entry, order)
-        self.turns.account(entry.key.namespace, len(pods), now)
+        self.fair_share.charge(entry.key.namespace, len(pods), now)
 
     def _shift(self, entry: Entry, place: Place) -> None:
         self._counts[entry.place] -= len(entry.pods)

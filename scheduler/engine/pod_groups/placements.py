@@ -13,6 +13,7 @@ import numpy as np
 
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.binding_cycle import BindingCycles
+from scheduler.engine.budget import ORDINARY
 from scheduler.engine.pod_groups.domains import TRIED, fill_order, rank
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import (
@@ -27,7 +28,6 @@ from scheduler.engine.pod_groups.results import (
 )
 from scheduler.engine.pod_groups.room import Room, room_of_all
 from scheduler.engine.queue import Queue
-from scheduler.engine.turns import ORDINARY
 from scheduler.framework.decision import Rows
 from scheduler.framework.placement import Assignment, Placement
 from scheduler.framework.placement_plugins import PlacementPlugins

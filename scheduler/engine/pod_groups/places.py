@@ -12,7 +12,6 @@ from scheduler.engine.places import FLUSH_AFTER, Cause
 from scheduler.engine.pod_groups.entry import Ended, Entry, in_order
 from scheduler.engine.pod_groups.moving import GroupsMoved
 from scheduler.engine.queued import Place, QueuedPod
-from scheduler.engine.turns import FREE
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import COMPOSITE, COSCHEDULING, GroupKey, PodGroup
 
@@ -144,7 +143,7 @@ class GroupedPlaces(GroupsMoved):
             self._leave(queued)
             self._join(queued, there, now, cause, since)
             moved += 1
-        self.turns.account(key.namespace, FREE + _REGROUPED * moved, now)
+        self.fair_share.charge(key.namespace, _REGROUPED * moved, now)
 
     def _regroup_some(self, now: float) -> None:
         """Go on with one tree; the others have their turns before it has another one."""

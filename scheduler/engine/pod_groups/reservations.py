@@ -20,7 +20,6 @@ from scheduler.engine.pod_groups.planning import PlanAnswer
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.pod_groups.room import plain
 from scheduler.engine.queue import Queue
-from scheduler.engine.turns import FREE
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.runtime import Framework
@@ -154,7 +153,7 @@ class Reservations:
     def _charge(self, attempt: GroupAttempt, steps: int, now: float) -> None:
         attempt.used = steps
         attempt.searched += steps
-        self._queue.turns.account(attempt.entry.key.namespace, FREE + steps, now)
+        self._queue.fair_share.charge(attempt.entry.key.namespace, steps, now)
 
     def _keep(self, attempt: GroupAttempt, plugin: str, wanted: Reservation, found: Drained | str, now: float) -> bool:
         """Do a slice of what it takes to keep the room that was found; whether nothing is left."""

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from scheduler.engine.attempts import CallAnswer
 from scheduler.engine.binding_cycle import BindingCycles
+from scheduler.engine.budget import ORDINARY
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.placements import GIVEN_BACK
@@ -19,7 +20,6 @@ from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttemp
 from scheduler.engine.pod_groups.tree import Part, Parts, TreeNode, built, completed
 from scheduler.engine.pod_groups.tree_walk import Steps, TreeWalk
 from scheduler.engine.pod_groups.trying import Tries
-from scheduler.engine.turns import ORDINARY
 from scheduler.framework.decision import Rows
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod_group import PodGroup
@@ -121,8 +121,7 @@ class TreeSearch(TreeWalk):
         mask = self._mask(within)
         while one.ended is None and one.next < len(members):
             one.spent = attempt.spent
-            most = max(self._most, self._slice)
-            used = self._tries.one(one, one.pods[one.next], most, self._now, self._answer, mask)
+            used = self._tries.one(one, one.pods[one.next], self._now, self._answer, mask)
             attempt.spent, attempt.asking, self._answer = one.spent, one.asking, None
             one.asking = None
             yield used + ORDINARY
@@ -154,7 +153,7 @@ class TreeSearch(TreeWalk):
                 mask = self._mask(np.array([row], dtype=np.intp))
                 while one.ended is None and not one.next:
                     member.forget()
-                    used = self._tries.one(one, member, max(self._most, self._slice), self._now, self._answer, mask)
+                    used = self._tries.one(one, member, self._now, self._answer, mask)
                     self._attempt.spent, self._attempt.asking, self._answer = one.spent, one.asking, None
                     one.asking = None
                     yield used + ORDINARY

@@ -12,10 +12,10 @@ from typing import TypeVar
 import numpy as np
 from msgspec.structs import replace
 
+from scheduler.engine.budget import ORDINARY
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import GroupAttempt, unsatisfied
 from scheduler.engine.pod_groups.tree import Part, Parts, TreeNode
-from scheduler.engine.turns import ORDINARY
 from scheduler.framework.decision import Rows
 from scheduler.framework.placement import Assignment, Placement, Running
 from scheduler.framework.runtime import Framework

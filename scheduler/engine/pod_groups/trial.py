@@ -9,12 +9,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from scheduler.engine.budget import NOMINATED_PER_STEP, ORDINARY
+from scheduler.engine.fair_share import ROWS_PER_STEP
 from scheduler.engine.pod_groups.consulting import Consulting
 from scheduler.engine.pod_groups.domains import fill_order, rank
 from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Member, running, unsatisfied
 from scheduler.engine.pod_groups.room import room_of_all
-from scheduler.engine.turns import NOMINATED_PER_STEP, ORDINARY, ROWS_PER_STEP
 from scheduler.framework.binding import AssumedPod
 from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.placement import Assignment, Placement

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from scheduler.engine.attempts import Attempts, CallAnswer
-from scheduler.engine.budget import Budget, TooCostlyError
+from scheduler.engine.budget import ORDINARY, Budget, TooCostlyError
+from scheduler.engine.fair_share import FREE, IN_VAIN, ROWS_PER_STEP
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.entry import Ended
@@ -16,7 +17,6 @@ from scheduler.engine.pod_groups.further import other_row
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, Takes, unsatisfied
 from scheduler.engine.queue import Queue
 from scheduler.engine.queued import QueuedPod
-from scheduler.engine.turns import FREE, NO_NODE, ORDINARY, ROWS_PER_STEP
 from scheduler.framework.binding_plugins import Refusal
 from scheduler.framework.decision import NO_NODES, Decision, fit_error
 from scheduler.framework.status import PluginError, printable
@@ -47,18 +47,19 @@ class Tries:
         self,
         attempt: GroupAttempt,
         member: Member,
-        most: int,
         now: float,
         answer: CallAnswer | None,
         within: Bools | None,
     ) -> int:
         """Try one pod, with those before it assumed; the steps that it took."""
-        queued, before = member.queued, self._attempts.steps
+        queued, searches = member.queued, self._cluster.search_steps
+        searches.taken = 0
         try:
-            step, steps = self._decided(attempt, queued, most, now, answer, within)
+            step = self._decided(attempt, queued, now, answer, within)
         except PluginError as error:
             self._broke(attempt, member, error)
-            return self._attempts.steps - before
+            return queued.pod.shape.steps + searches.taken
+        steps = queued.pod.shape.steps + searches.taken
         search, whole = attempt.search, self._budget.whole
         again = attempt.retried or (search is not None and search.tried > 0)
         attempt.spent += steps + ORDINARY if again else max(steps - FREE, 0)
@@ -67,8 +68,6 @@ class Tries:
         if attempt.spent >= whole:
             attempt.break_off(str(TooCostlyError(whole, self._cluster.effort.causes)), Ended.TOO_COSTLY)
             return steps
-        if step is None:
-            return steps  # this pod is tried again with the next slice
         if isinstance(step, AskExtenders):
             attempt.asking = step.question
             self._outbox.add(step)
@@ -116,24 +115,21 @@ class Tries:
         self,
         attempt: GroupAttempt,
         queued: QueuedPod,
-        most: int,
         now: float,
         answer: CallAnswer | None,
         within: Bools | None,
-    ) -> tuple[Decision | AskExtenders | None, int]:
+    ) -> Decision | AskExtenders:
         """What `Attempts.of_group` finds. Once the room is free that is kept for the group, its pods go there."""
         further = attempt.further
-        row, first = self._planned(attempt, queued) if answer is None else None, 0
+        row = self._planned(attempt, queued) if answer is None else None
         if row is not None and (within is None or within[row]):
             only = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
             only[row] = True
-            step, first = self._attempts.of_group(queued, most, now, None, only)
+            step = self._attempts.of_group(queued, None, only)
             if not isinstance(step, Decision) or len(step.feasible):
-                return step, first
-        step, steps = self._attempts.of_group(
-            queued, most, now, answer, within, all_rows=further is not None and further.takes is not Takes.BEST
-        )
-        return step, first + steps
+                return step
+        all_rows = further is not None and further.takes is not Takes.BEST
+        return self._attempts.of_group(queued, answer, within, all_rows=all_rows)
 
     def _planned(self, attempt: GroupAttempt, queued: QueuedPod) -> int | None:
         """The row on which room should be free by now for a pod of the group."""
@@ -161,9 +157,9 @@ class Tries:
         """Charge the namespace for what goes beyond as many ordinary pods, or was in vain."""
         namespace = attempt.entry.key.namespace
         if attempt.spent:
-            self._queue.turns.account(namespace, FREE + min(attempt.spent, used), now)
+            self._queue.fair_share.charge(namespace, min(attempt.spent, used), now)
         if attempt.decided and attempt.ended is not Ended.WITH_NODES:
             no_node = sum(bool(member.reason) for member in attempt.members.values())
-            vain = ORDINARY * attempt.next + no_node * (NO_NODE + self._cluster.nodes.rows // ROWS_PER_STEP)
-            self._queue.turns.account(namespace, FREE + max(vain, 0), now)
+            vain = ORDINARY * attempt.next + no_node * (IN_VAIN + self._cluster.nodes.rows // ROWS_PER_STEP)
+            self._queue.fair_share.charge(namespace, max(vain, 0), now)
         return used

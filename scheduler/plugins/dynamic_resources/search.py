@@ -15,6 +15,7 @@ from scheduler.plugins.dynamic_resources.selector_results import known
 from scheduler.plugins.dynamic_resources.taken_places import TakenPlaces
 from scheduler.state.allocated_devices import NOTHING_USED, AllocatedDevices
 from scheduler.state.effort import Effort
+from scheduler.state.search_steps import SearchCapError
 
 Selects = Callable[[str, str, DeviceTraits, DeviceID], bool]
 """(CEL expression, whose it is, traits, device) → whether it selects the device. Raises AllocationError."""
@@ -23,6 +24,7 @@ PlacesOf = Callable[[Pool], TakenPlaces | None]
 """What of a large pool need not be looked at; None: all of it has to be."""
 
 INVALID_POOLS = "invalid resource pools were encountered"
+_MOST_STEPS = 200_000
 _STEPS = 3
 """What going on with one generator takes, roughly."""
 _STEPS_AT_ONCE = 500
@@ -99,6 +101,8 @@ class Search:
                     stack.append(part)
             effort.charge(_STEPS)
             self._steps += _STEPS
+            if self._steps > _MOST_STEPS:
+                raise SearchCapError("devices", _MOST_STEPS)
             if self._further and self._steps > self._further and stack:
                 stack.clear()
                 self.given_up, self._heard = True, None

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from scheduler.engine.budget import TooCostlyError
 from scheduler.engine.pod_groups.agreement import disagreement
 from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, unsatisfied
 from scheduler.framework.explaining import Inquiry
@@ -28,7 +27,6 @@ from scheduler.whatif.gangs.fitting import Fitting, Part
 from scheduler.whatif.gangs.gang import Domain, Gang, by_label, domains, heeds_topology
 from scheduler.whatif.gangs.remedies import Remedies
 from scheduler.whatif.gangs.reserved import kept_from, said_of
-from scheduler.whatif.limit import MOST, limited
 from scheduler.whatif.misspelt import misspelt
 from scheduler.whatif.remedies import Plan, plans_for
 from scheduler.whatif.stuck import stuck_at
@@ -104,10 +102,7 @@ class _Answer:
         self._notes += kept_from(gang.waiting[0].priority, gang.group.key, cluster)
         held = list(self._held())
         try:
-            with limited(cluster, MOST * max(len(gang.waiting), 1)):
-                return self._tried(held, instead=instead, written=written)
-        except TooCostlyError as error:
-            return self._answer(shown.FAILED, cause=str(error), message=f"{error}; berth run gives it up there, too")
+            return self._tried(held, instead=instead, written=written)
         except PluginError as error:
             return self._answer(shown.FAILED, cause=str(error), message=str(error))
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from scheduler.engine.budget import TooCostlyError
 from scheduler.engine.choice import Choice
 from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.explaining import Inquiry
@@ -25,7 +24,6 @@ from scheduler.plugins.dynamic_resources.claims import ClaimError, keys_of
 from scheduler.whatif.against import first_against
 from scheduler.whatif.asking import Asking
 from scheduler.whatif.documents import ObjectError
-from scheduler.whatif.limit import limited
 from scheduler.whatif.shadow import answer as said
 from scheduler.whatif.shadow.answer import Compared, PluginPoints, Summary, Tally, Waiting
 from scheduler.whatif.shadow.record import Change
@@ -38,7 +36,6 @@ SETTLE_SECONDS = 2.0
 """So long an answer that differs waits for Bindings that were overtaken."""
 _LOOKED = 100
 """Pods that wait at the end and are tried."""
-_WRONG = (PluginError, TooCostlyError)
 
 
 class _Wait(NamedTuple):
@@ -231,19 +228,18 @@ class Shadow:
         cluster, node = self.world.cluster, base.node
         row = cluster.nodes.live_row(node)
         try:
-            with limited(cluster):
-                held = self._framework.held_by(pod, cluster)
-                if held is not None:
-                    return replace(base, verdict=said.NOWHERE, plugin=held[0], reason=held[1].text)
-                decision = self._framework.decide(pod, cluster)
-                best = None if not len(decision.feasible) else cluster.nodes.names[self._choice.row(decision)]
-                base = replace(base, best=best, feasible=len(decision.feasible))
-                lead = given_away(decision, row)
-                if lead is not None:
-                    return _scored(base, decision, row, lead, cluster.nodes.row_of(best or ""))
-                plugin, text = self._against(decision, row)
-        except _WRONG as error:
-            return replace(base, verdict=said.SKIPPED, plugin=getattr(error, "plugin", ""), reason=str(error))
+            held = self._framework.held_by(pod, cluster)
+            if held is not None:
+                return replace(base, verdict=said.NOWHERE, plugin=held[0], reason=held[1].text)
+            decision = self._framework.decide(pod, cluster)
+            best = None if not len(decision.feasible) else cluster.nodes.names[self._choice.row(decision)]
+            base = replace(base, best=best, feasible=len(decision.feasible))
+            lead = given_away(decision, row)
+            if lead is not None:
+                return _scored(base, decision, row, lead, cluster.nodes.row_of(best or ""))
+            plugin, text = self._against(decision, row)
+        except PluginError as error:
+            return replace(base, verdict=said.SKIPPED, plugin=error.plugin, reason=str(error))
         if best is None:
             return replace(base, verdict=said.NOWHERE, plugin=plugin, reason=text, message=fit_error(decision))
         return replace(base, verdict=said.REFUSED, plugin=plugin, reason=text)
@@ -260,15 +256,14 @@ class Shadow:
         """SAME or TIE if the profile agrees in the state as it is."""
         cluster = self.world.cluster
         try:
-            with limited(cluster):
-                if self._framework.held_by(pod, cluster) is not None:
-                    return None
-                decision = self._framework.decide_quickly(pod, cluster)
-                best = {cluster.nodes.names[row] for row in decision.best()}
-                if node not in best:
-                    return None
-                return said.SAME if cluster.nodes.names[self._choice.row(decision)] == node else said.TIE
-        except _WRONG:
+            if self._framework.held_by(pod, cluster) is not None:
+                return None
+            decision = self._framework.decide_quickly(pod, cluster)
+            best = {cluster.nodes.names[row] for row in decision.best()}
+            if node not in best:
+                return None
+            return said.SAME if cluster.nodes.names[self._choice.row(decision)] == node else said.TIE
+        except PluginError:
             return None
 
     def _earlier(self, pod: Pod, found: Compared, since: int) -> Compared:
@@ -344,12 +339,11 @@ class Shadow:
     def _node_for(self, pod: Pod) -> Iterator[str]:
         cluster = self.world.cluster
         try:
-            with limited(cluster):
-                if self._framework.held_by(pod, cluster) is None:
-                    decision = self._framework.decide_quickly(pod, cluster)
-                    if len(decision.feasible):
-                        yield cluster.nodes.names[self._choice.row(decision)] or ""
-        except _WRONG:
+            if self._framework.held_by(pod, cluster) is None:
+                decision = self._framework.decide_quickly(pod, cluster)
+                if len(decision.feasible):
+                    yield cluster.nodes.names[self._choice.row(decision)] or ""
+        except PluginError:
             return
 
 

@@ -190,7 +190,7 @@ def test_what_was_left_out(berth: Berth, port: Port) -> None:
     """Where it was, and how many; control characters of messages are not obeyed."""
     story = port.engine.queue.stories.get("web")
     for i in range(3 * LONGEST):
-        story.note(Failed(port.harness.now, i, "Unschedulable", f"{i}\x1b[2J", frozenset(), 0, None))
+        story.note(Failed(port.harness.now, i, "Unschedulable", f"{i}\x1b[2J", frozenset(), None))
     found = berth("story", "web", *options(port))
     (line,) = [line for line in found.out.splitlines() if "not kept" in line]
     assert line == f"          …  {story.left_out} entries not kept, to make room"
@@ -201,7 +201,7 @@ def test_what_was_left_out(berth: Berth, port: Port) -> None:
 def test_points(berth: Berth, port: Port) -> None:
     """With durations, where the attempt was measured."""
     story = port.engine.queue.stories.get("web")
-    story.note(Failed(port.harness.now, 3, "Unschedulable", "no", frozenset(), 0, [1.0, "PreFilter", "Success", 1.002]))
+    story.note(Failed(port.harness.now, 3, "Unschedulable", "no", frozenset(), [1.0, "PreFilter", "Success", 1.002]))
     found = berth("story", "pod/web", "--points", *options(port))
     assert "               PreFilter        2.000 ms  Success\n" in found.out
     assert "PreFilter" not in berth("story", "web", *options(port)).out

@@ -33,7 +33,6 @@ from tests.extender import ExtenderServer, keep
 from tests.registered import registry
 from tests.storage import BOUND, claim, storage_class, using, volume
 from tests.unit.cli.conftest import Berth, Outcome
-from tests.unit.engine.test_costly_pods import SLICE, Digging
 
 PATIENCE = 60.0
 NODES = "/api/v1/nodes"
@@ -67,7 +66,7 @@ class Slow(Plugin):
         return BindResult.SKIP
 
 
-PLUGINS: dict[str, Any] = {plugin.name: plugin for plugin in (Digging, Pairs, Slow)}
+PLUGINS: dict[str, Any] = {plugin.name: plugin for plugin in (Pairs, Slow)}
 
 
 class World:
@@ -172,7 +171,6 @@ async def test_every_kind_of_entry(berth: Berth, tmp_path: Path) -> None:
     extender = ExtenderServer({"filter": keep("n1")})
     config = configuration(
         profile(),
-        profile("digs", plugins={"multiPoint": {"enabled": [{"name": "Digging"}]}}),
         profile("pairs", plugins={"multiPoint": {"enabled": [{"name": "Pairs"}]}}),
         profile(
             "slow",
@@ -213,8 +211,6 @@ async def _all_that_happens(world: World) -> set[str]:
     await client.delete(f"{PODS}/gated")
     await happens("gated", "left")
 
-    await create(client, PODS, pod("digger", scheduler="digs", labels={"steps": str(3 * SLICE)}))
-    await happens("digger", "setAside", "bound")
     await create(client, PODS, pod("docked", others={"example.com/dock": "1"}))
     await happens("docked", "extendersAsked", "bound")
     await create(client, PODS, pod("slow", scheduler="slow"))

@@ -8,13 +8,12 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from scheduler.controller import scheduler as scheduler_module
-from scheduler.controller.scheduler import LET_GO_BESIDE, Scheduler
+from scheduler.controller.scheduler import LET_GO_BESIDE, LOOP_TURNS, Scheduler
 from scheduler.controller.sight import Sight
 from scheduler.engine.instructions import Bind, Failed, Instruction
 from scheduler.engine.pending_work import AT_ONCE
 from scheduler.engine.queued import Place
-from scheduler.engine.stimuli import Bound, Follows, Put, Stimulus
-from scheduler.engine.turns import REST
+from scheduler.engine.stimuli import Bound, Cycle, Follows, Put, Stimulus
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
@@ -152,73 +151,29 @@ async def test_a_replica_that_stands_by_keeps_its_queue_current() -> None:
     assert engine.queue.counts()[Place.ACTIVE] == many
 
 
-async def test_others_wait_for_one_slice_of_costly_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What needs several turns of the loop, as bytes do until they are decoded, does not wait for a slice in each."""
-    scheduler = busy_with_costly_pods(monkeypatch)
-    engine = scheduler.engine
-    loop = asyncio.create_task(scheduler.work_forever())
-    waited: list[int] = []
-    while engine.has_work:
-        before = engine.attempts.slices
-        for _ in range(3):
-            await asyncio.sleep(0)
-        waited.append(engine.attempts.slices - before)
-    scheduler.stop()
-    await loop
-    assert sum(waited) >= 40
-    assert max(waited) <= 1
-
-
-async def test_costly_work_rests_between_pods_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its turns take a third of the time at most while others come, for the API server may need the core."""
+async def test_others_have_their_turn_after_a_long_one_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What needs several turns of the loop, as bytes do until they are decoded, does not wait for attempts in each."""
     time = [0.0]
     scheduler = busy_with_costly_pods(monkeypatch, replace(MACHINE, monotonic=lambda: time[0]))
-    decoder, engine = Decoder(), scheduler.engine
-    handle, slept, busy = engine.handle, [0.0], [0.0]
+    handle, attempts = scheduler.engine.handle, [0]
 
-    def takes(stimulus: Stimulus, now: float) -> list[Instruction]:
-        before, done = engine.queue.turns.taken, handle(stimulus, now)
-        if engine.queue.turns.taken != before:
-            time[0] += 0.002
-            busy[0] += 0.002
-        return done
+    def takes_long(stimulus: Stimulus, now: float) -> list[Instruction]:
+        attempts[0] += isinstance(stimulus, Cycle)
+        time[0] += 0.02
+        return handle(stimulus, now)
 
-    async def sleeps(seconds: float, *, gather: bool = True) -> None:
-        if not engine.queue.turns.lanes:
-            scheduler.stop()
-            return
-        assert seconds < 0.1
-        assert not gather
-        slept[0] += max(seconds, 0.0)
-        time[0] += max(seconds, 0.0)
-        scheduler.receive(Put(decoder.pod(wire.encode(pod(f"other-{slept[0]}", namespace="others")))))
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr(engine, "handle", takes)
-    monkeypatch.setattr(scheduler, "wait", sleeps)
-    scheduler.receive(Put(decoder.pod(wire.encode(pod("first", namespace="others")))))
-    await scheduler.work_forever()
-    assert busy[0] > 0.1
-    assert slept[0] >= 1.8 * busy[0]
-
-
-async def test_costly_work_of_a_tick_rests_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tick may have a turn of it, and then there is no other one."""
-    config = decode(configuration())
-    time = [0.0]
-    machine = replace(MACHINE, monotonic=lambda: time[0])
-    scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config, machine=machine)
-    engine, turns = scheduler.engine, scheduler.engine.queue.turns
-
-    def tick(now: float) -> None:
-        turns.take("mallory")
-        time[0] += 0.003
-
-    monkeypatch.setattr(engine, "next_tick", lambda: 0.0)
-    monkeypatch.setattr(engine.queue, "tick", tick)
-    turns.comes("others", 0.0)
-    assert scheduler.work(cycles=False)
-    assert (turns.taken, turns.rests_until) == (1, 0.003 + REST * 0.003)
+    monkeypatch.setattr(scheduler.engine, "handle", takes_long)
+    loop = asyncio.create_task(scheduler.work_forever())
+    tried: list[int] = []
+    while scheduler.engine.has_work:
+        before = attempts[0]
+        for _ in range(LOOP_TURNS - 1):
+            await asyncio.sleep(0)
+        tried.append(attempts[0] - before)
+    scheduler.stop()
+    await loop
+    assert sum(tried) >= 40
+    assert max(tried) <= 1
 
 
 async def test_a_large_gang_is_sent_in_parts() -> None:

@@ -404,7 +404,7 @@ def test_a_device_that_does_not_get_ready_in_time_is_given_up(harness: Harness) 
 
 
 def test_a_hostile_claim_costs_its_own_pod(harness: Harness) -> None:
-    """A search over all combinations is interrupted, and ends when the pod's budget is used up."""
+    """A search over all combinations ends at its cap."""
     values = [device(f"d{i:02}", number=i) for i in range(40)]
     requests = [request(f"r{i}", count=6) for i in range(5)]
     constraint = [{"requests": ["r4"], "matchAttribute": "gpu.test/number"}]
@@ -413,19 +413,11 @@ def test_a_hostile_claim_costs_its_own_pod(harness: Harness) -> None:
     api.put(claiming(pod("evil", namespace="evil"), "evil"))
     api.put(claim("c", meta=FINALIZED))
     api.put(claiming(pod("good"), "c"))
-    turns, bound_after = 0, None
-    failed = None
-    while failed is None and turns < 2000:
-        turns += 1
-        for one in harness.cycle():
-            if isinstance(one, PreBindWrite):
-                bound_after = turns
-            if isinstance(one, Failed):
-                failed = one
-    assert failed is not None
-    assert "costs more than 2,000,000 steps" in failed.message
-    assert bound_after is not None
-    assert bound_after <= 5
+    said = harness.cycles()
+    failed = only(said, Failed)
+    assert (failed.pod.name, failed.reason) == ("evil", "SchedulerError")
+    assert "gave up looking for devices after 200,000 steps" in failed.message
+    assert only(said, PreBindWrite).pod.name == "good"
 
 
 @pytest.mark.parametrize(
@@ -482,40 +474,6 @@ def test_a_pool_whose_slices_are_nodes_own_is_judged_node_by_node(harness: Harne
 
 EXPENSIVE = "lists.range(200).all(x, lists.range(200).all(y, x + y + {} >= 0))"
 """Legal, 80,000 units of cost and more: not over Kubernetes' limit."""
-
-
-def test_an_expression_that_costs_too_much_fails_its_pod(harness: Harness) -> None:
-    """An evaluation can't be interrupted, so that it must be short; others have their turn meanwhile."""
-    api = Api(harness, device_class(), node("n"), resource_slice("n", device("d0"), device("d1"), node="n"))
-    api.put(claim("evil", request("r", "gpu", EXPENSIVE.format(0)), meta=FINALIZED))
-    api.put(claiming(pod("evil"), "evil"))
-    failed = None
-    for _ in range(20):
-        for one in harness.cycle():
-            failed = one if isinstance(one, Failed) else failed
-        assert harness.engine.cluster.effort.spent < 20_000
-    assert failed is not None
-    assert "CEL runtime error: the expression costs more than 5,000 steps" in failed.message
-
-
-def test_many_expressions_are_interrupted_between_two(harness: Harness) -> None:
-    """Three requests of 16 selectors each, for devices that several nodes reach: no turn is long."""
-    selectors = [f"lists.range(15).all(x, lists.range(15).all(y, x + y + {i} >= 0))" for i in range(48)]
-    requests = [request(f"r{i}", "gpu", *selectors[i::3]) for i in range(3)]
-    shared = [device(f"d{i}", number=i) for i in range(6)]
-    api = Api(harness, device_class(), node("a"), node("b"), resource_slice("net", *shared, allNodes=True))
-    api.put(claim("c", *requests, meta=FINALIZED))
-    api.put(claiming(pod("p"), "c"))
-    turns, longest, spent = 0, 0, 0
-    said: list[Instruction] = []
-    while not said and turns < 2_000:
-        said = harness.cycle()
-        turns += 1
-        now = harness.engine.cluster.effort.spent
-        longest, spent = max(longest, now - spent if now > spent else now), now
-    assert [one for one in said if isinstance(one, PreBindWrite)], said
-    assert turns > 10
-    assert longest < 17_000
 
 
 def another_has(api: Api, name: str = "theirs") -> None:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler.engine.budget import Budget
+from scheduler.engine.fair_share import PAID_OFF, SHARE
 from scheduler.engine.instructions import Bind, Instruction
 from scheduler.engine.pod_groups.entry import Entry
 from scheduler.engine.queued import Place
 from scheduler.engine.stimuli import Follows
-from scheduler.engine.turns import FREE, IN_DEBT, REPAID
 from scheduler.model.pod_group import NATIVE, GroupKey
 from scheduler.state.validate import validate
 from tests.builders import Object
@@ -111,7 +111,7 @@ def test_not_while_others_are_to_be_tried(waiting: Harness) -> None:
 def test_who_costs_much_pays_first(waiting: Harness) -> None:
     """However much happens, gangs that never fit take a small part of the time."""
     passes_by(waiting)
-    waiting.engine.queue.turns.account("default", FREE + IN_DEBT + REPAID // 2, waiting.now)
+    waiting.engine.queue.fair_share.charge("default", SHARE + PAID_OFF // 2, waiting.now)
     waiting.tick(next_tick(waiting))
     assert waiting.engine.queue.counts()[Place.BACKOFF] == 2
     assert next_tick(waiting) == pytest.approx(0.5, abs=0.05)
@@ -121,7 +121,7 @@ def test_who_costs_much_pays_first(waiting: Harness) -> None:
 
 def test_no_longer_than_its_backoff(waiting: Harness) -> None:
     passes_by(waiting)
-    waiting.engine.queue.turns.account("default", FREE + 20 * REPAID, waiting.now)
+    waiting.engine.queue.fair_share.charge("default", 20 * PAID_OFF, waiting.now)
     waiting.tick(next_tick(waiting))
     assert next_tick(waiting) == pytest.approx(BACKOFF)
 

@@ -267,10 +267,10 @@ def test_a_member_that_goes_while_the_plan_is_made(hurried: Harness) -> None:
 
 def test_a_plan_is_charged_to_the_namespace(gangs: Harness) -> None:
     gangs.put(*(node(f"n{i}", "4") for i in range(300)), *(running(f"low-{i}", f"n{i}", "4") for i in range(300)))
-    assert gangs.engine.queue.turns.debt("default", gangs.now) == 0
+    assert gangs.engine.queue.fair_share.owes("default", gangs.now) == 0
     gangs.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(2)))
     gangs.cycles()
-    assert gangs.engine.queue.turns.debt("default", gangs.now) > 300 * 20
+    assert gangs.engine.queue.fair_share.owes("default", gangs.now) > 300 * 20
 
 
 # -- one pod that preempts groups --------------------------------------------------------------------------------------

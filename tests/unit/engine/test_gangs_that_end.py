@@ -243,21 +243,6 @@ def test_it_begins_again_at_once() -> None:
     settled(harness)
 
 
-def test_slices_of_a_large_group_are_turns_of_costly_work(gangs: Harness) -> None:
-    """After each, the event loop goes round for others (`LOOP_TURNS`). A small group takes one turn, as a pod does."""
-    turns = gangs.engine.queue.turns
-    gangs.put(node("n1", "400"), group("small", 3), *members(3, of="small"))
-    assert len(bound(gangs.cycles())) == 3
-    assert turns.taken == 0
-    gangs.put(group(min_count=300), *members(300))
-    cycles = 0
-    while gangs.engine.groups.has_work or not cycles:
-        cycles += 1
-        gangs.cycle()
-        assert turns.taken == cycles
-    assert cycles > 5
-
-
 def test_a_large_group_is_woken_in_slices(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """PreEnqueue plugins are asked about some of its pods in each turn, and others are bound in between."""
     count = 600

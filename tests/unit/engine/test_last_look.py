@@ -162,15 +162,20 @@ def test_a_condition_that_was_dropped_is_said_again(harness: Harness) -> None:
 def test_all_pods_of_a_node_share_the_cost_of_a_look() -> None:
     """However many costly pods are about to be bound to a node: its change is one short turn for everybody."""
     asked: list[str] = []
+    selects = [{"labelSelector": {"matchLabels": {"no": str(i)}}} for i in range(100)]
+    terms = [one | {"topologyKey": "kubernetes.io/hostname"} for one in selects]
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
-    def costly(self: Any, pod: Any, cluster: Any) -> Rejections:
+    def looks(self: Any, pod: Any, cluster: Any) -> Rejections:
         asked.append(pod.name)
-        cluster.effort.charge(1_900)
         return []
 
-    own = plugin(filter=costly, depends_on=PODS_HERE)
+    own = plugin(filter=looks, depends_on=PODS_HERE)
     harness = Harness(configuration(profile(plugins={"multiPoint": {"enabled": [{"name": "Own"}]}})), own)
-    harness.put(changed(cpu="100"), *(pod(f"p{i}", cpu="1") for i in range(30)))
+    harness.put(
+        changed(cpu="100"),
+        *(pod(f"p{i}", cpu="1", affinity=apart) for i in range(30)),
+    )
     assert len(harness.binds()) == 30
     asked.clear()
     harness.put(changed(cpu="90"))

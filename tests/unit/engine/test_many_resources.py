@@ -7,7 +7,6 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import numpy as np
-import pytest
 
 from scheduler.engine.instructions import Failed
 from scheduler.framework.decision import Decision, Rejected, fit_error
@@ -52,26 +51,6 @@ def calls(work: Callable[[], T]) -> int:
     finally:
         sys.setprofile(before)
     return count
-
-
-@pytest.mark.parametrize("priority", [0, 1000])
-def test_no_turn_is_about_all_of_them(priority: int) -> None:
-    """However many names a pod asks for, a turn is about some thousands of them, with a dozen lines for each."""
-    harness = Harness(limits=NO_LIMITS)
-    harness.put(node("n1"), node("n2"))
-    made = asking("large", LARGEST)
-    made["spec"]["priority"] = priority
-    harness.tell(made)
-    most, failed = 0, []
-    while harness.engine.has_work:
-        taken, done = lines(harness.cycle)
-        most = max(most, taken)
-        failed += [one for one in done if isinstance(one, Failed)]
-    assert most < 2 * LARGEST
-    (one,) = failed
-    assert (
-        one.message == f"0/2 nodes are available: {', '.join(sorted(f'2 {text}' for text in texts(LARGEST)))}. {_TAIL}"
-    )
 
 
 _TAIL = "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."

@@ -11,7 +11,6 @@ from scheduler.engine import unschedulable_pods
 from scheduler.engine.instructions import Bind, ClearNomination, Failed, Instruction
 from scheduler.engine.pending_work import AT_ONCE
 from scheduler.engine.queued import Place
-from scheduler.engine.turns import ORDINARY
 from scheduler.engine.unschedulable_pods import AN_ATTEMPT, MOST_PENDING
 from scheduler.engine.unschedulable_pods import AT_ONCE as ASKED_AT_ONCE
 from scheduler.framework.config import decode
@@ -25,9 +24,8 @@ from tests.registered import registry
 from tests.unit.work import calls, lines
 
 from .conftest import NO_LIMITS, Harness, node, pod
-from .test_nobody_sleeps import PRELUDE, _step
+from .test_nobody_sleeps import PRELUDE, World, _step
 from .test_points import plugin
-from .test_slices import Hasty
 
 MANY = 3 * AT_ONCE
 
@@ -272,31 +270,6 @@ def test_an_event_passes_over_whoever_it_is_nothing_to(hints: Hints) -> None:
     assert hints.asked
 
 
-def test_questions_wait_for_their_turn_whatever_the_time_is(hints: Hints) -> None:
-    """Backoffs end all the time; that is no reason to ask a namespace before others had their share."""
-    harness = waiting(hints, [other(f"a{i}", "a") for i in range(600)])
-    harness.put(node("n1"))
-    assert harness.engine.queue.behind
-    harness.put(*(other(f"b{i}", "b") for i in range(5)))
-    harness.engine.queue.turns.owed = 3 * ORDINARY
-    before = len(hints.asked)
-    for _ in range(3):
-        harness.after(0.0)
-    assert len(hints.asked) == before
-    harness.after(0.0)
-    assert len(hints.asked) > before, "nobody is put off for ever"
-
-
-def test_a_kind_that_is_dear_to_ask_about(hints: Hints) -> None:
-    """Nobody asks it: its pods are woken, at their own cost."""
-    terms = [{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": f"x{i}"}}} for i in range(2000)]
-    spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
-    harness = waiting(hints, [other("dear", "a", **spec), other("cheap", "a")])
-    harness.put(node("n1"))
-    assert hints.asked == ["cheap"]
-    assert places(harness) == {Place.ACTIVE: 1, Place.UNSCHEDULABLE: 1}
-
-
 @pytest.mark.parametrize("stays", [True, False])
 def test_another_configuration_for_many(hints: Hints, stays: bool) -> None:
     """Pods find their places by it some at a time; none is decided before all have."""
@@ -311,16 +284,32 @@ def test_another_configuration_for_many(hints: Hints, stays: bool) -> None:
     assert len(harness.engine.queue) == 0
 
 
+class Hasty(World):
+    """Where the next thing often happens before all attempts have come to their end."""
+
+    def __init__(self, random: Random) -> None:
+        super().__init__()
+        self._random = random
+
+    def _settle(self) -> None:
+        self._heed(self.harness.tick(1.5))
+        most = self._random.choice((3, 20, 5000))
+        for _ in range(most):
+            if not self.engine.has_work:
+                return
+            self._heed(self.harness.cycle())
+        assert most < 5000, "pods wake each other for ever"
+
+
 @pytest.mark.parametrize("seed", range(12))
-def test_nobody_sleeps_whatever_the_slices(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Wake-ups, questions, backoffs and attempts in slices of any size, with whatever else happens in between."""
+def test_nobody_sleeps_whatever_the_turns(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Wake-ups, questions and backoffs in turns of any size, with whatever else happens in between."""
     random = Random(seed)
     monkeypatch.setattr(pending_work_module, "AT_ONCE", random.randint(1, 3))
     monkeypatch.setattr(unschedulable_pods, "AT_ONCE", random.choice((1, 10, 40)))
     monkeypatch.setattr(unschedulable_pods, "PER_NAMESPACE", random.choice((1, 10, 40)))
     monkeypatch.setattr(unschedulable_pods, "MOST_PENDING", random.choice((1, 2, 8)))
-    monkeypatch.setattr(unschedulable_pods, "COSTLY", random.choice((5, 1000)))
-    world = Hasty(random, random.choice((1, 6)))
+    world = Hasty(random)
     for step in [*PRELUDE, *(_step(random) for _ in range(40))]:
         world.take(step)
         assert world.mistold() == []

@@ -9,10 +9,15 @@ import pytest
 
 from scheduler.engine import pending_work as pending_work_module
 from scheduler.engine.instructions import AskExtenders, Bind, Failed
+from scheduler.engine.no_fits import NoFit
 from scheduler.framework.attempt_record import AttemptRecord
 from scheduler.framework.config import decode
+from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.profiles import build
+from scheduler.framework.sampling import Rotation
+from scheduler.framework.verify import differences
 from scheduler.plugins.default_preemption.importance import Ranking
+from scheduler.state.rebuild import rebuilt
 from scheduler.state.validate import validate
 from tests.builders import namespace
 from tests.registered import registry
@@ -20,7 +25,6 @@ from tests.registered import registry
 from .conftest import CONFIG, Harness, node, pod
 from .test_nobody_sleeps import PRELUDE, World, _step
 from .test_points import plugin
-from .test_slices import judge
 
 CROWD = 40
 APART = {
@@ -30,6 +34,22 @@ APART = {
         ]
     }
 }
+
+
+def judge(world: World, outcome: Decision | NoFit) -> None:
+    """The outcome is what is found at once, on a cluster made anew."""
+    decision = outcome.decision if isinstance(outcome, NoFit) else outcome
+    made = rebuilt(world.cluster)
+    framework = world.engine.queue.frameworks[decision.pod.scheduler_name].apart()
+    at_once = framework.decide(decision.pod, made, Rotation())
+    if isinstance(outcome, NoFit):
+        assert not len(at_once.feasible)
+        result = framework.post_filter_result(decision.pod, made, at_once)
+        assert result == outcome.result
+        assert fit_error(at_once, result.text) == outcome.message
+        assert at_once.unschedulable_plugins() == outcome.plugins
+    if not (isinstance(outcome, NoFit) and outcome.taken_over):
+        assert differences(decision, at_once) == ()
 
 
 class Asked:

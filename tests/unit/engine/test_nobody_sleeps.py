@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.budget import Budget
 from scheduler.engine.instructions import Bind, ClearNomination, Instruction, PatchCondition, Preempt
 from scheduler.engine.queued import Place, QueuedPod
 from scheduler.engine.stimuli import VictimStays
@@ -77,8 +76,8 @@ def _step(random: Random) -> tuple[Any, ...]:
 class World:
     """The API server and the kubelets of one engine."""
 
-    def __init__(self, budget: Budget | None = None) -> None:
-        self.harness = Harness(CONFIG, budget=budget)
+    def __init__(self) -> None:
+        self.harness = Harness(CONFIG)
         self.engine = self.harness.engine
         self.cluster = self.engine.cluster
         self.documents: dict[str, Any] = {}

@@ -204,7 +204,7 @@ def test_what_an_entry_takes() -> None:
             for at in range(LONGEST):
                 message = f"{i} {at} ".ljust(LONGEST_TEXT, "x")
                 trace = [0.5 + at, *(part for step in range(4) for part in ("Filter", "Success", at + step + 0.25))]
-                story.note(Failed(float(at) + 0.1, at, "Unschedulable", message, frozenset(("Fit",)), 0, trace))
+                story.note(Failed(float(at) + 0.1, at, "Unschedulable", message, frozenset(("Fit",)), trace))
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -12,7 +12,6 @@ from scheduler.engine.places import FLUSH_AFTER
 from scheduler.engine.stimuli import Broke, Cycle, PreBindWriteFailed, VictimStays
 from scheduler.engine.story_entries import LONGEST_TEXT
 from scheduler.engine.timeline import Told
-from scheduler.engine.turns import FREE
 from scheduler.framework.binding import AssumedPod, BindResult
 from scheduler.framework.config import decode
 from scheduler.framework.plugin import Plugin
@@ -25,7 +24,6 @@ from tests.storage import claim, storage_class, using, volume
 
 from .api import Api
 from .conftest import Harness, node, pod
-from .test_costly_pods import SLICE, Digging
 from .test_extenders import FILTER, answered, asked, verdict
 from .test_permit import gang
 from .test_points import coroutine, everything, named, of, opened, plugin
@@ -70,7 +68,7 @@ def test_a_pod_that_is_bound_at_once(harness: Harness) -> None:
     assert (timeline.api_version, timeline.kind, timeline.state) == ("podberth.dev/v1alpha1", "Story", "bound")
     assert (timeline.pod.namespace, timeline.pod.name, timeline.pod.scheduler_name) == ("default", "web", "berth")
     queued = {"queue": "active", "event": "UnscheduledPodAdd", "object": "", "plugins": [], "reason": ""}
-    found = {"attempt": 1, "node": "n1", "evaluatedNodes": 2, "feasibleNodes": 1, "score": None, "steps": 0}
+    found = {"attempt": 1, "node": "n1", "evaluatedNodes": 2, "feasibleNodes": 1, "score": None}
     assert timeline.entries == [
         Told("queued", 0.0, "queued: the pod was added", {**queued, "backoffSeconds": 0.0}),
         Told("assumed", 0.25, "attempt 1: assumed on n1 (2 nodes evaluated, 1 feasible)", {**found, "points": []}),
@@ -368,29 +366,6 @@ def test_terminating_on_its_way(opened: Open) -> None:
     assert told(harness)[2:] == ["waits on permit for n1: Own (at most 10 s)", "left the queue: terminating"]
 
 
-def test_costly(opened: Open) -> None:
-    """Slices in a row are one entry; in the end it says what the attempt took."""
-    harness = opened(Digging)
-    harness.put(node("n1"), pod("web", labels={"steps": str(3 * SLICE)}))
-    for _ in range(2):
-        harness.cycle()
-    assert told(harness)[1:] == [
-        f"attempt 1: set aside after 2 slices and {2 * SLICE:,} steps, goes on between other pods"
-    ]
-    assert state(harness) == "active"
-    everything(harness)
-    assert told(harness)[2] == f"attempt 1: assumed on n1 with {3 * SLICE:,} steps (1 node evaluated, 1 feasible)"
-    assert last(harness, "assumed")["steps"] == 3 * SLICE
-
-
-def test_an_ordinary_cost_is_not_told(opened: Open) -> None:
-    """Up to what nobody is charged with."""
-    harness = opened(Digging)
-    harness.put(node("n1"), pod("web", labels={"steps": str(FREE)}))
-    everything(harness)
-    assert told(harness)[1] == "attempt 1: assumed on n1 (1 node evaluated, 1 feasible)"
-
-
 def test_extenders() -> None:
     """Who was asked about what; then the attempt goes on."""
     config = decode(configuration(extenders=[FILTER]))
@@ -527,15 +502,6 @@ def test_an_attempt_goes_on_after_extenders() -> None:
         ["PreFilter", "Filter", "Extenders", "PreFilter", "Filter", "Score", "Reserve"],
         ["PreFilter", "Filter", "Extenders", "PreFilter", "Filter", "Reserve"],
     ]
-
-
-def test_slices_leave_no_points(opened: Open) -> None:
-    """What a slice had passed is passed again, and counts once."""
-    harness = opened(Digging)
-    Measured(harness)
-    harness.put(node("n1"), pod("web", labels={"steps": str(3 * SLICE)}))
-    everything(harness)
-    assert [point for point, _, _ in passed(harness, "assumed")] == ["PreFilter", "Filter", "Reserve"]
 
 
 def test_permit_plugins_see_no_story(opened: Open) -> None:

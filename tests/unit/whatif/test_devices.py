@@ -110,8 +110,7 @@ def test_a_claim_that_costs_too_much_is_given_up() -> None:
     objects = [node("n"), GPU, slice_, claim("c", *requests, constraints=never)]
     found = explained(claiming(pod("evil"), "c"), objects)
     assert found.message is not None
-    assert found.message.startswith("the pod costs more than 2,000,000 steps (about 2 s of one core) to schedule")
-    assert found.message.endswith("; berth run gives it up there, too")
+    assert "gave up looking for devices after 200,000 steps" in found.message
 
 
 def test_long_expressions_are_explained_though_they_are_compiled_in_parts() -> None:
