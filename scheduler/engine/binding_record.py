@@ -36,7 +36,7 @@ class BindingCycle(Struct):
     """The name of that plugin, since its last write."""
     deadline: float = 0.0
     gathers_on: float = 0.0
-    """For how many seconds after its deadline it still waits for its group: at the deadline it only says that it does."""
+    """For how many seconds after its deadline it waits on for its group: at the deadline it only says that it waits."""
     noted: bool = False
     """The pod's story says that it was assumed."""
     group: GroupKey | None = None

@@ -79,9 +79,8 @@ class Trial:
             self.notes.append(
                 f"a change of the pod has no commands, as the new one has to be created first: {found.full}"
             )
-        text = " and ".join(map(str, changes))
         nodes = self.left(changes, nodes)
-        return Remedy(text, list(changes), list(nodes), [], found.lines) if nodes else None
+        return Remedy(_text(changes), list(changes), list(nodes), [], found.lines) if nodes else None
 
     def left(self, changes: Sequence[Change], nodes: Sequence[str]) -> Sequence[str]:
         """Those of the nodes that the pod can still go to when those have theirs that come first.
@@ -108,18 +107,18 @@ class Trial:
             return ()
         rest = [node for node in nodes if node in again]
         if not rest and not self.notes:
-            takers = [key for key, node in at.items() if node in nodes]
-            first = (
-                f"{takers[0]}{f' and {len(takers) - 1} more' if len(takers) > 1 else ''}" if takers else "another pod"
-            )
-            self.notes.append(
-                f"not offered: {' and '.join(map(str, changes))}; {first} would come first and take the room"
-            )
+            takers = [key for key, node in at.items() if node in nodes] or ["another pod"]
+            who = takers[0] if len(takers) == 1 else f"{takers[0]} and {len(takers) - 1} more"
+            self.notes.append(f"not offered: {_text(changes)}; {who} would come first and take the room")
         return rest
 
     def _comes_again(self, changes: Sequence[Change]) -> Iterator[Pod]:
+        """The pods that a controller makes again when they are deleted, and that are tried before the pod then."""
         for change in changes:
-            for pod in _leaving(self.cluster, change):
+            gone = [*_leaving(self.cluster, change)]
+            if isinstance(change, GiveUpNode):
+                gone = [pod for pod in self.cluster.nominations.on(change.node) if pod.key == change.pod]
+            for pod in gone:
                 if pod.owner is not None and pod.priority > self._asking.inquiry.pod.priority:
                     yield pod
 
@@ -142,6 +141,10 @@ class Trial:
                 self._asking.failed("not every change could be tried", error)
                 return []
             return sorted(self.cluster.nodes.names[row] or "" for row in feasible)
+
+
+def _text(changes: Sequence[Change]) -> str:
+    return " and ".join(map(str, changes))
 
 
 def _before(pod: Pod, others: Iterable[Pod]) -> list[Pod]:

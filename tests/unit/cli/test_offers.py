@@ -639,6 +639,14 @@ def test_who_is_moved_and_made_again_takes_the_room(berth: Berth, owner: str, *,
     assert ("move default/x off n1" in offers(asked(berth, "p", there))) == offered
 
 
+@pytest.mark.parametrize(("owner", "offered"), [("xs", False), ("", True)])
+def test_who_gives_a_node_up_and_is_made_again_takes_the_room(berth: Berth, owner: str, *, offered: bool) -> None:
+    """As one that is moved: what is kept for it is kept again."""
+    kept = nominated(pod("hi", "3", priority=9))
+    there = [node("n1", "4"), owned(kept, "ReplicaSet", owner) if owner else kept, pod("lo", "2")]
+    assert ("delete default/hi, which n1 is kept for" in offers(asked(berth, "lo", there))) == offered
+
+
 def test_another_node_is_offered_when_one_is_taken(berth: Berth) -> None:
     """The first node is taken by a pod that fits nowhere else."""
     names = ("n1", "n2")

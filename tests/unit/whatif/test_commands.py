@@ -64,6 +64,7 @@ def test_of_a_pod() -> None:
     [
         (owned(pod("p", select={"a/b": "c"}), "ReplicaSet", "web-5f6", "5f6"), "deployment web"),
         (owned(pod("p", select={"a/b": "c"}), "StatefulSet", "db"), "statefulset db"),
+        (owned(pod("p", select={"a/b": "c"}), "ReplicationController", "rc"), "replicationcontroller rc"),
         (owned(pod("p", select={"a/b": "c"}), "ReplicaSet", "bare"), None),
         (owned(pod("p", select={"a/b": "c"}), "Job", "once"), None),
     ],
@@ -72,7 +73,8 @@ def test_of_what_has_the_template(made: Object, owner: str | None) -> None:
     """A node selector is changed where the template is; nobody is told a command that would fail."""
     found = commands(made, node("n"))["drop nodeSelector a/b=c"]
     path = '[{"op":"remove","path":"/spec/template/spec/nodeSelector/a~1b"}]'
-    again = ["kubectl delete pod p -n default --ignore-not-found"] if owner == "statefulset db" else []
+    stays = owner in ("statefulset db", "replicationcontroller rc")
+    again = ["kubectl delete pod p -n default --ignore-not-found"] if stays else []
     assert found == ([f"kubectl patch {owner} -n default --type=json -p '{path}'", *again] if owner else [])
 
 
