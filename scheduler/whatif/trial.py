@@ -31,11 +31,12 @@ from scheduler.whatif.asking import Asking
 from scheduler.whatif.claims import freed, without
 from scheduler.whatif.commands import commands
 from scheduler.whatif.explanation import Remedy
-from scheduler.whatif.placing import placing
+from scheduler.whatif.placing import Placing, placing
 from scheduler.whatif.written import Written
 
 _OF_NODES = DropRequirement | RespellNodeAffinity
-_BEFORE = 100
+_BEFORE = 30
+"""Pods that come first are played, the first ones."""
 
 
 class Trial:
@@ -50,6 +51,8 @@ class Trial:
         self._written = written
         self._before = _before(asking.inquiry.pod, others)
         self.count = 0
+        self.taken = 0
+        """How often others took what the changes make free."""
         self.notes: list[str] = []
 
     def nodes(self, changes: Sequence[Change]) -> list[str]:
@@ -100,17 +103,34 @@ class Trial:
                 applied(self.cluster, changes),
                 placing(self._asking.framework, self.cluster) as place,
             ):
-                at = {each.key: place.put(replace(each, node_name="", nominated_node_name="")) for each in comes}
-                again = self._nodes(edited(pod, changes), ())
+                rest, takers = self._after(comes, edited(pod, changes), nodes, place)
         except PluginError as error:
             self._asking.failed("not every change could be tried", error)
             return ()
-        rest = [node for node in nodes if node in again]
+        self.taken += not rest
         if not rest and not self.notes:
-            takers = [key for key, node in at.items() if node in nodes] or ["another pod"]
             who = takers[0] if len(takers) == 1 else f"{takers[0]} and {len(takers) - 1} more"
             self.notes.append(f"not offered: {_text(changes)}; {who} would come first and take the room")
         return rest
+
+    def _after(
+        self, comes: Sequence[Pod], pod: Pod, nodes: Sequence[str], place: Placing
+    ) -> tuple[Sequence[str], list[str]]:
+        """Those of the nodes that are left when others come first, and who takes some; none as soon as none is left."""
+        rest, takers, unfit = nodes, list[str](), set[object]()
+        for each in comes:
+            kind = id(each.shape), id(each.labels), each.priority
+            node = None if kind in unfit else place.put(replace(each, node_name="", nominated_node_name=""))
+            if node is None:
+                unfit.add(kind)
+            elif node in nodes:
+                takers.append(each.key)
+            if node is not None:
+                there = self._nodes(pod, ())
+                rest = [node for node in nodes if node in there]
+            if not rest:
+                return rest, takers or [each.key]
+        return rest, takers
 
     def _comes_again(self, changes: Sequence[Change]) -> Iterator[Pod]:
         """The pods that a controller makes again when they are deleted, and that are tried before the pod then."""
