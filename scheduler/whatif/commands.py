@@ -67,7 +67,8 @@ def commands(made: Sequence[Change], pod: Pod, written: Written | None) -> Comma
     except (NoPatchError, StatusError, ObjectError):
         return None
     told = "" not in lines and found.lines
-    return found._replace(lines=[*lines, *found.lines] if told else [])
+    # The pod first: it is to wait already when there is room.
+    return found._replace(lines=[*found.lines, *lines] if told else [])
 
 
 def _of_pod(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:

@@ -18,6 +18,8 @@ from scheduler.framework.changes import (
     OnNode,
     OnPod,
     RespellNodeAffinity,
+    Tolerate,
+    Ungate,
 )
 from scheduler.framework.device_changes import FreeDevices, OnClaim, RemoveTaintRule
 from scheduler.framework.status import PluginError
@@ -49,7 +51,7 @@ class Trial:
         self.cluster = asking.inquiry.cluster
         self._asking = asking
         self._written = written
-        self._before = _before(asking.inquiry.pod, others)
+        self._others = _rivals(asking.inquiry.pod, others)
         self.count = 0
         self.taken = 0
         """How often others took what the changes make free."""
@@ -91,9 +93,11 @@ class Trial:
         These are pods of a higher priority that leave by the changes and are made again, and pods that wait and are
         tried before it. Of new nodes there may be more than one.
         """
-        pod, comes = self._asking.inquiry.pod, [*self._comes_again(changes)]
+        pod = self._asking.inquiry.pod
+        anew = any(isinstance(change, OnPod) and not isinstance(change, Tolerate | Ungate) for change in changes)
+        comes = [*self._comes_again(changes, anew)]
         if not all(isinstance(change, OnPod | OnClaim) for change in changes):
-            comes += self._before
+            comes += [each for each in self._others if anew or _is_before(each, pod)][:_BEFORE]
         if not nodes or not comes or any(isinstance(change, AddNode) for change in changes):
             return nodes
         leave = [each for change in changes for each in _leaving(self.cluster, change)]
@@ -132,14 +136,20 @@ class Trial:
                 return rest, takers or [each.key]
         return rest, takers
 
-    def _comes_again(self, changes: Sequence[Change]) -> Iterator[Pod]:
-        """The pods that a controller makes again when they are deleted, and that are tried before the pod then."""
+    def _comes_again(self, changes: Sequence[Change], anew: bool) -> Iterator[Pod]:
+        """The pods that a controller makes again when they are deleted, and that are tried before the pod then.
+
+        `anew`: the pod itself is made again, too, so that it has not waited for longer than they.
+        """
+        own = self._asking.inquiry.pod
         for change in changes:
             gone = [*_leaving(self.cluster, change)]
             if isinstance(change, GiveUpNode):
                 gone = [pod for pod in self.cluster.nominations.on(change.node) if pod.key == change.pod]
             for pod in gone:
-                if pod.owner is not None and pod.priority > self._asking.inquiry.pod.priority:
+                if pod.owner is not None and (
+                    pod.priority > own.priority or (anew and (pod.priority == own.priority or not own.preempts))
+                ):
                     yield pod
 
     def fewest(self, changes: tuple[Change, ...], first: Container[Change]) -> tuple[Change, ...]:
@@ -167,21 +177,26 @@ def _text(changes: Sequence[Change]) -> str:
     return " and ".join(map(str, changes))
 
 
-def _before(pod: Pod, others: Iterable[Pod]) -> list[Pod]:
-    """Pods that wait and are tried before this one, or may be, the first ones of them; others of its owner are like it.
+def _rivals(pod: Pod, others: Iterable[Pod]) -> list[Pod]:
+    """Pods that wait and may come before this one, those first that are tried first; others of its owner are like it.
 
     One that a node is kept for has its room already, and those of a group come only together.
     """
     found = [
         each
         for each in others
-        if (each.priority > pod.priority or (each.priority == pod.priority and "" < each.created <= pod.created))
+        if each.priority >= pod.priority
         and each.uid != pod.uid
         and (each.owner is None or each.owner != pod.owner)
         and each.scheduler_name == pod.scheduler_name
         and not (each.gates or each.terminating or each.nominated_node_name or each.scheduling_group)
     ]
-    return sorted(found, key=lambda each: (-each.priority, each.created, each.key))[:_BEFORE]
+    return sorted(found, key=lambda each: (-each.priority, each.created, each.key))
+
+
+def _is_before(other: Pod, pod: Pod) -> bool:
+    """Whether it is tried first as things are; of two of the same second that is not known."""
+    return other.priority > pod.priority or "" < other.created <= pod.created
 
 
 def edited(pod: Pod, changes: Sequence[Change]) -> Pod:

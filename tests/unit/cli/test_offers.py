@@ -639,6 +639,23 @@ def test_who_is_moved_and_made_again_takes_the_room(berth: Berth, owner: str, *,
     assert ("move default/x off n1" in offers(asked(berth, "p", there))) == offered
 
 
+@pytest.mark.parametrize(
+    ("owner", "priority", "offered"), [("xs", 0, False), ("xs", -1, True), ("", 0, True), ("", 9, True)]
+)
+def test_a_pod_that_is_made_anew_has_not_waited_for_longer(
+    berth: Berth, owner: str, priority: int, *, offered: bool
+) -> None:
+    """One that is moved, and as important, may come before it; and it is to wait already when that leaves."""
+    moved = pod("x", "2", on="n1", priority=priority)
+    asking = owned(pod("p", "3", select={"no": "where"}, labels={"app": "p"}), "Deployment", "web")
+    there = [node("n1", "4"), owned(moved, "ReplicaSet", owner) if owner else moved, asking]
+    found = offers(asked(berth, "p", there))
+    commands = [each for text, each in found.items() if "drop nodeSelector" in text and "move default/x" in text]
+    assert bool(commands) == offered
+    for each in commands:
+        assert [shlex.split(command)[1] for command in each] == ["patch", "delete"]
+
+
 @pytest.mark.parametrize(("owner", "offered"), [("xs", False), ("", True)])
 def test_who_gives_a_node_up_and_is_made_again_takes_the_room(berth: Berth, owner: str, *, offered: bool) -> None:
     """As one that is moved: what is kept for it is kept again."""
