@@ -59,7 +59,6 @@ class Attempts:
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
         """Ask these profiles from now on."""
         self._frameworks = frameworks
-        self.no_fits.forget()
         self._extender_calls.follow(frameworks)
         if self._verifier is not None:
             self._verifier.follow(frameworks)
@@ -152,7 +151,7 @@ class Attempts:
             return self._or_post_filter(queued, self._find(queued))
         verifier = None if self._verifier is None else self._due()
         # A decision that is to be verified, or to be shown in full, has to be taken.
-        if self.no_fits.kept and verifier is None and not self._in_full:
+        if verifier is None and not self._in_full:
             found = self.no_fits.find(pod, self._frameworks[pod.scheduler_name], self.record)
             if found is not None:
                 return found

@@ -18,14 +18,15 @@ from scheduler.engine.binding_table import Event
 from scheduler.engine.budget import Budget
 from scheduler.engine.changes import key_of
 from scheduler.engine.choice import Choice
+from scheduler.engine.device_conflicts import DeviceConflicts
 from scheduler.engine.extender_calls import ExtenderCalls
-from scheduler.engine.given_twice import GivenTwice
-from scheduler.engine.instructions import Instruction, RecordConflict
-from scheduler.engine.left_claims import LeftClaims
+from scheduler.engine.instructions import Instruction
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.object_changes import ObjectChanges
+from scheduler.engine.observers import Observer
+from scheduler.engine.orphaned_claims import OrphanedClaims
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.placement_conflicts import PlacementConflicts
+from scheduler.engine.placement_conflicts import PlacementConflicts, PlacementObserver
 from scheduler.engine.pod_changes import PodChanges
 from scheduler.engine.queue import Queue
 from scheduler.engine.scheduling_cycle import SchedulingCycles
@@ -107,7 +108,6 @@ class Engine:
             in_full=in_full,
             verifier=Verifier(frameworks, verify) if verify else None,
         )
-        self._no_fits = self.attempts.no_fits
         self.queue.equal_waits = self.attempts.waits_on
         self._story_writer = StoryWriter(self.queue.stories)
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
@@ -129,7 +129,12 @@ class Engine:
         )
         self.groups = self._scheduling.groups
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
-        self.left_claims = LeftClaims(self.cluster, self._outbox)
+        self.orphaned_claims = OrphanedClaims(self.cluster, self._outbox)
+        self._observers: list[Observer] = [
+            PlacementObserver(self.placement_conflicts, self.queue, self._outbox),
+            DeviceConflicts(self.cluster, self.binding, self._outbox),
+            self.orphaned_claims,
+        ]
         self._pods = PodChanges(
             self.cluster,
             self.queue,
@@ -137,15 +142,11 @@ class Engine:
             self.groups,
             self._extender_calls,
             self._nominator,
-            self.placement_conflicts,
             self._story_writer,
-            self.left_claims,
+            self._observers,
         )
         self._bindings_known_at: float | None = None
-        self._given_twice = GivenTwice(self.cluster, self.binding, self._outbox)
-        self._objects = ObjectChanges(
-            self.cluster, self.queue, self.binding, self._nominator, self._given_twice, self.left_claims
-        )
+        self._objects = ObjectChanges(self.cluster, self.queue, self.binding, self._nominator, self._observers)
 
     @property
     def in_flight(self) -> int:
@@ -177,7 +178,7 @@ class Engine:
         times = (
             self.queue.next_tick(),
             self.binding.next_tick(),
-            self.placement_conflicts.next_look(),
+            *(observer.next_tick() for observer in self._observers),
             self.groups.reservations.next_tick(),
             self._bindings_known_at,
         )
@@ -188,7 +189,8 @@ class Engine:
     ) -> None:
         """Decide by other profiles from the next cycle on. Pods in their binding cycle go on as they were decided."""
         self.attempts.follow(frameworks)
-        self.placement_conflicts.follow(frameworks)
+        for observer in self._observers:
+            observer.follow(frameworks)
         self.cluster.pod_groups.keep(frameworks)
         self.queue.reconfigure(frameworks, initial_backoff, max_backoff, now)
         self.groups.reservations.follow(frameworks, now)
@@ -211,7 +213,7 @@ class Engine:
         devices.taken_over = devices.late_bindings = True
         devices.uncompared = comparing
         self._bindings_known_at = now + unknown_seconds
-        return self.left_claims.begun(self.queue)
+        return self.orphaned_claims.begun(self.queue)
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
         """Apply one stimulus at engine time `now` (seconds, monotonic).
@@ -220,14 +222,13 @@ class Engine:
         """
         if self.epoch is not None:
             self.cluster.devices.wall = self.epoch + now
-        if self._no_fits.kept and not self._changes_nothing(stimulus):
-            self._no_fits.forget()
         match stimulus:
             case Cycle():
                 self._scheduling.run(now)
             case OfBindingCycle():
                 self.binding.handle(stimulus, now)
-                self._given_twice.answered(stimulus)
+                for observer in self._observers:
+                    observer.answered(stimulus, now)
             case Put(thing):
                 if isinstance(thing, Pod):
                     self._pods.put(thing, now)
@@ -280,14 +281,13 @@ class Engine:
                 self.queue.tick(now)
                 self.binding.tick(now)
                 self._look_for_late_bindings(now)
-                self._look_for_conflicts(now)
+                for observer in self._observers:
+                    observer.tick(now)
         if self.cluster.kept_room.by_profile:
             self.groups.reservations.look(now, self.queue.group_entry)
         if self.cluster.devices.users.released:
-            self._no_fits.forget()
             self.binding.go_on_sharing(now)
         if self.binding.unsettled:
-            self._no_fits.forget()
             self.binding.settle(now)
         return self._outbox.take()
 
@@ -295,15 +295,6 @@ class Engine:
         """Whether a placed pod was shown without its node since this was asked last: other data is a backup's, too."""
         undone, self._pods.undone = self._pods.undone, False
         return undone
-
-    def _changes_nothing(self, stimulus: Stimulus) -> bool:
-        """Whether equal pods find after this what they found before it, unless what follows from it says otherwise."""
-        match stimulus:
-            case Cycle() | Unwritten() | TakingOut():
-                return True
-            case Put(Pod() as pod):
-                return self._pods.only_waits(pod) and self.groups.trying(pod.uid) is None
-        return False
 
     def _look_for_late_bindings(self, now: float) -> None:
         """Once earlier leaders' Bindings are known, try the pods whose claims were not freed because of them."""
@@ -315,13 +306,6 @@ class Engine:
             self.queue.try_again(uid, now)
         devices.kept_for.clear()
         devices.reserved_here.clear()
-
-    def _look_for_conflicts(self, now: float) -> None:
-        """Tell of pods of ours that another scheduler's choice has broken; each look is charged to its namespace."""
-        for pod, conflict in self.placement_conflicts.look(now):
-            self.queue.fair_share.charge(pod.namespace, pod.shape.steps, now)
-            if conflict is not None:
-                self._outbox.add(RecordConflict(pod, conflict.node, conflict.constraint, conflict.text))
 
 
 def _composite_groups(frameworks: Mapping[str, Framework]) -> bool:

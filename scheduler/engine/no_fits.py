@@ -2,7 +2,7 @@
 
 A Deployment that is too large leaves thousands of equal pods without a node. What the first of them has found (the
 message, the plugins that rejected it, what preemption said) holds for all others, so that each of them costs a look-up.
-Everything is forgotten with the first change of the cluster: no attempt to tell which changes matter is made here.
+All of it holds until the first change of the cluster: no attempt to tell which changes matter is made here.
 """
 
 from scheduler.engine.unschedulable_pods import alike
@@ -50,19 +50,15 @@ class NoFit:
 
 
 class NoFits:
-    """What is kept. `forget` has to be called before the cluster changes, or right after it."""
+    """What is kept, for the versions of the cluster of which it was found."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.kept: dict[object, NoFit] = {}
+        self._kept: dict[object, NoFit] = {}
         """By what equal pods share."""
-        self._as_of = self._now()
+        self._as_of = cluster.versions()
         self.used = 0
         """How often a pod was told what an equal one had found."""
-
-    def forget(self) -> None:
-        """Something has changed."""
-        self.kept.clear()
 
     def find(self, pod: Pod, framework: Framework, record: AttemptRecord) -> NoFit | None:
         """What an equal pod found; None: the pod has to be decided. `record`: of its attempt."""
@@ -76,13 +72,13 @@ class NoFits:
 
     def known(self, pod: Pod, framework: Framework) -> NoFit | None:
         """What an equal pod found, with that pod's decision; None: it is not known, or does not hold any more."""
-        if not self.kept:
+        if not self._kept:
             return None
-        if self._as_of != self._now():
-            self.kept.clear()
+        if self._as_of != self._cluster.versions():
+            self._kept.clear()
             return None
         key = self._key(pod, framework)
-        return None if key is None else self.kept.get(key)
+        return None if key is None else self._kept.get(key)
 
     def keep(self, found: NoFit, framework: Framework, record: AttemptRecord) -> None:
         """Keep what an attempt has found, if it is the same for every equal pod."""
@@ -92,18 +88,12 @@ class NoFits:
         key = self._key(pod, framework)
         if key is None:
             return
-        as_of = self._now()
-        if self._as_of != as_of or len(self.kept) >= MOST:
-            self.kept.clear()
+        as_of = self._cluster.versions()
+        if self._as_of != as_of or len(self._kept) >= MOST:
+            self._kept.clear()
             self._as_of = as_of
-        kept = self.kept[key] = found.of(pod)
+        kept = self._kept[key] = found.of(pod)
         kept.points = tuple([(point, status) for point, status, _ in points(record.trace)])
-
-    def _now(self) -> tuple[object, tuple[int, int, int]]:
-        """What shows changes of nodes, placements and nominations also by itself."""
-        cluster = self._cluster
-        versions = cluster.nodes.log.version, cluster.nominations.log.version, cluster.kept_room.version
-        return cluster.nodes, versions
 
     def _key(self, pod: Pod, framework: Framework) -> object | None:
         """Pods with the same key find the same; None: the pod may have no equals, or plugins may go by anything."""
@@ -121,4 +111,4 @@ class NoFits:
             or not cluster.devices.served.isdisjoint(shape.requests)
         ):
             return None
-        return alike(pod), pod.owner, pod.scheduler_name, pod.lasts
+        return framework, alike(pod), pod.owner, pod.lasts

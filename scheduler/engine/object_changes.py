@@ -3,14 +3,15 @@
 Mirrors the handlers of everything but pods in kube-scheduler `eventhandlers.go`; pods are `pod_changes`'.
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from scheduler.engine import wakes
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.changes import device_changes, node_changes, storage_changes
-from scheduler.engine.given_twice import GivenTwice
-from scheduler.engine.left_claims import LeftClaims
 from scheduler.engine.nominator import Nominator
+from scheduler.engine.observers import Observer
 from scheduler.engine.queue import Queue
 from scheduler.engine.room import room_on
 from scheduler.engine.stimuli import Gone
@@ -43,15 +44,13 @@ class ObjectChanges:
         queue: Queue,
         binding: BindingCycles,
         nominator: Nominator,
-        given_twice: GivenTwice,
-        left_claims: LeftClaims,
+        observers: Sequence[Observer],
     ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._binding = binding
         self._nominator = nominator
-        self._given_twice = given_twice
-        self._left_claims = left_claims
+        self._observers = observers
 
     def put(self, thing: Modelled, now: float) -> None:
         """An object was added or updated."""
@@ -74,9 +73,6 @@ class ObjectChanges:
             case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
                 device = self._put_device(thing)
                 wakes.for_object(queue, device_changes(device, thing), device, thing, now)
-                self._given_twice.look(now)
-                if isinstance(thing, ResourceClaim):
-                    self._left_claims.look(thing)
             case PodGroup():
                 group = cluster.pod_groups.put(thing)
                 queue.group_put(group, thing, now)
@@ -84,6 +80,8 @@ class ObjectChanges:
             case _:
                 before = cluster.storage.put(thing)
                 wakes.for_object(queue, storage_changes(before, thing), before, thing, now)
+        for observer in self._observers:
+            observer.put(thing, now)
 
     def gone(self, gone: Gone, now: float) -> None:
         """An object was deleted."""
@@ -101,8 +99,6 @@ class ObjectChanges:
                 device = self._drop_device(gone)
                 if device is None and unshown is not None:
                     wakes.everyone(queue, ClusterEvent.DEVICE_CLAIM_GONE, now, gone)
-                if isinstance(device, ResourceClaim):
-                    self._left_claims.gone(device.key)
                 real = not self._gives_back(device)
                 wakes.for_object(queue, device_changes(device, None), device, None, now, real=real)
             case kind if kind in POD_GROUP_KINDS or kind == COMPOSITE_KIND:
@@ -119,6 +115,8 @@ class ObjectChanges:
             case kind:
                 cluster.drop_selecting(kind, gone.namespace, gone.name)
                 wakes.everyone(queue, ClusterEvent.SELECTING, now, gone)
+        for observer in self._observers:
+            observer.gone(gone, now)
 
     def _put_selecting(self, thing: SelectingObject, now: float) -> None:
         self._cluster.put_selecting(thing)

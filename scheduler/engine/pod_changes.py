@@ -3,14 +3,15 @@
 Mirrors the handlers of pods in kube-scheduler `eventhandlers.go`.
 """
 
+from collections.abc import Sequence
+
 from scheduler.engine import wakes
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event
 from scheduler.engine.changes import placed_pod_changes, waiting_pod_changes
 from scheduler.engine.extender_calls import ExtenderCalls
-from scheduler.engine.left_claims import LeftClaims
 from scheduler.engine.nominator import Nominator
-from scheduler.engine.placement_conflicts import PlacementConflicts
+from scheduler.engine.observers import Observer
 from scheduler.engine.pod_groups.cycle import GroupCycles
 from scheduler.engine.queue import Queue
 from scheduler.engine.room import room_on
@@ -32,9 +33,8 @@ class PodChanges:
         groups: GroupCycles,
         extender_calls: ExtenderCalls,
         nominator: Nominator,
-        placement_conflicts: PlacementConflicts,
         story_writer: StoryWriter,
-        left_claims: LeftClaims,
+        observers: Sequence[Observer],
     ) -> None:
         self._cluster = cluster
         self._queue = queue
@@ -42,9 +42,8 @@ class PodChanges:
         self._groups = groups
         self._extender_calls = extender_calls
         self._nominator = nominator
-        self._placement_conflicts = placement_conflicts
         self._story_writer = story_writer
-        self._left_claims = left_claims
+        self._observers = observers
         self.undone = False
         """Whether a placed pod was shown without a node since this was last set to False."""
 
@@ -65,23 +64,6 @@ class PodChanges:
             self._put_waiting(pod, now)
         elif pod.shape.claims:
             self._cluster.devices.rivals.has_pod(self._cluster.devices.wall)
-
-    def only_waits(self, pod: Pod) -> bool:
-        """Whether this pod only waits, so that no decision about another pod depends on it."""
-        cluster, uid = self._cluster, pod.uid
-        return not (
-            pod.node_name
-            or pod.finished
-            or pod.terminating
-            or pod.nominated_node_name
-            or pod.scheduling_group is not None
-            or pod.shape.claims
-            or pod.scheduler_name not in self._queue.frameworks
-            or cluster.nominations.node_of(uid) is not None
-            or cluster.placement(uid) is not None
-            or uid in cluster.pod_groups
-            or self._binding.state(uid) is not None
-        )
 
     def leave(self, pod: Pod, now: float) -> None:
         """Take a waiting pod out of the queue and its group: it comes again as a member of another group or none."""
@@ -105,11 +87,8 @@ class PodChanges:
         self._nominator.end(pod, now)
         if before is None:
             self._binding.look_again(pod.node_name, now)
-        if pod.scheduler_name not in self._queue.frameworks:
-            if before is None:
-                self._placement_conflicts.other_placed(pod)
-        elif before is not None and before.assumed:
-            self._placement_conflicts.placed(pod, now)
+        for observer in self._observers:
+            observer.placed(pod, before, now)
         if before is None or before.assumed:
             wakes.for_pod(self._queue, ClusterEvent.POD_PLACED, pod, now)
             if pod.scheduling_group is not None:
@@ -142,8 +121,8 @@ class PodChanges:
         ):
             return
         if pod.terminating:
-            if placement is None and pod.shape.claims:
-                self._left_claims.left_by(pod)
+            if placement is None:
+                self._left_unbound(pod, now)
             self._queue.remove(pod.uid)
             self._story_writer.left(pod.uid, "terminating", now)
             self._nominator.end(pod, now)
@@ -176,5 +155,9 @@ class PodChanges:
         else:
             self._cluster.nominations.drop(gone.uid)
         unbound = waiting or (placement if placement is not None and placement.assumed else None)
-        if unbound is not None and unbound.pod.shape.claims:
-            self._left_claims.left_by(unbound.pod)
+        if unbound is not None:
+            self._left_unbound(unbound.pod, now)
+
+    def _left_unbound(self, pod: Pod, now: float) -> None:
+        for observer in self._observers:
+            observer.left_unbound(pod, now)

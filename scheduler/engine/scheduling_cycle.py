@@ -76,7 +76,6 @@ class SchedulingCycles:
         """Try the next pod, or go on with the group of pods that is being tried."""
         self._at_hand = None
         if self._victims.take_turn():
-            self._attempts.no_fits.forget()
             self._victims.remove_more(now)
         elif self.groups.attempt is None:
             self._try_next(now)
@@ -92,7 +91,6 @@ class SchedulingCycles:
             self._attempt(queued, now)
         else:
             self._at_hand = None
-            self._attempts.no_fits.forget()
             self.groups.begin(queued.entry, now)
         return True
 
@@ -102,7 +100,6 @@ class SchedulingCycles:
         if not groups.has_work:
             self._try_next(now)
             return
-        self._attempts.no_fits.forget()
         if groups.due:
             groups.go_on(now)
             return
@@ -134,7 +131,6 @@ class SchedulingCycles:
 
         With a `group` that is being tried, the pod waits for it, and why Reserve plugins refuse it is returned.
         """
-        self._attempts.no_fits.forget()
         framework = self._queue.frameworks[queued.pod.scheduler_name]
         binders = self._binders
         if binders:
@@ -168,8 +164,6 @@ class SchedulingCycles:
 
     def _no_fit(self, queued: QueuedPod, found: NoFit, now: float) -> None:
         pod, plugins, message, result = queued.pod, found.plugins, found.message, found.result
-        if result.node or self._cluster.nominations.node_of(pod.uid) is not None:
-            self._attempts.no_fits.forget()  # nominations change
         waits_for = found.waits_for
         story_writer.failed(queued, UNSCHEDULABLE, message, plugins, now)
         missed = self._queue.missed(queued, waits_for)

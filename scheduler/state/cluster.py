@@ -59,6 +59,8 @@ class Cluster:
         self.kept_room = KeptRooms()
         self.nodes.served = self.devices.served
         self._devices_seen = 0
+        self._changes = 0
+        """Changes of what has no version of its own: namespaces, and placed pods that count as before."""
         self.selecting: dict[str, dict[str, dict[str, SelectingObject]]] = {}
         """Kind → namespace → name → the object."""
         self.services = Services()
@@ -240,6 +242,23 @@ class Cluster:
             self.pod_groups.forget(uid)
         return placement
 
+    def versions(self) -> tuple[object, ...]:
+        """What is different after anything has changed on which the outcome of an attempt may depend.
+
+        What is only supposed, for a dry run, is no change, and nor are pods that wait without a nomination.
+        """
+        return (
+            self.nodes,
+            self.nodes.log.version,
+            self.nominations.log.version,
+            self.kept_room.version,
+            self.storage.version,
+            self.devices.log.version,
+            self.pod_groups.log.version,
+            self._selecting_number,
+            self._changes,
+        )
+
     @contextmanager
     def supposing(self, pods: Iterable[tuple[Pod, int]], *, usage_only: bool = False) -> Iterator[None]:
         """Count (pod, row) pairs as placed while the block runs; afterwards everything is as before.
@@ -280,6 +299,7 @@ class Cluster:
         old = self.namespaces.get(namespace.name)
         if old is None or old != namespace.labels:
             self.namespaces[namespace.name] = namespace.labels
+            self._changes += 1
             self.incidence.namespace_changed(namespace.name)
         return old
 
@@ -287,6 +307,7 @@ class Cluster:
         """Remove a namespace."""
         old = self.namespaces.pop(name, None)
         if old is not None:
+            self._changes += 1
             self.incidence.namespace_changed(name)
         return old
 
@@ -390,6 +411,7 @@ class Cluster:
 
     def _exchange(self, placement: Placement, pod: Pod) -> None:
         """Have a pod that counts the same in all columns in the place of another one."""
+        self._changes += 1
         self.priorities.add(placement.pod.priority, -1)
         self.priorities.add(pod.priority, 1)
         placement.pod = pod

@@ -88,7 +88,7 @@ def test_what_it_gave_back_before_is_freed_when_it_goes(harness: Harness, one: A
         CLAIM, "claim/c", one.get(CLAIM)["metadata"]["resourceVersion"], {"status": NOTHING}, "status"
     )
     assert unreserved(one.edit(CLAIM, status={"allocation": None})) == []
-    assert len(harness.engine.left_claims) == 0
+    assert len(harness.engine.orphaned_claims) == 0
 
 
 def test_a_claim_that_others_use_is_left_alone(harness: Harness) -> None:
@@ -97,7 +97,7 @@ def test_a_claim_that_others_use_is_left_alone(harness: Harness) -> None:
     api.put(claiming(pod("p", cpu="2"), "c"))
     harness.cycles()
     assert unreserved(gone(harness)) == []
-    assert len(harness.engine.left_claims) == 0
+    assert len(harness.engine.orphaned_claims) == 0
 
 
 def test_a_claim_that_another_pod_is_about_to_use_is_left_alone(harness: Harness, one: Api) -> None:
@@ -116,4 +116,4 @@ def test_a_claim_that_is_deleted_is_forgotten(harness: Harness, one: Api) -> Non
     write_all(harness, one, harness.cycles())
     gone(harness)
     harness.lose("ResourceClaim", "default", "c")
-    assert len(harness.engine.left_claims) == 0
+    assert len(harness.engine.orphaned_claims) == 0

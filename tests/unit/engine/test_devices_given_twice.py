@@ -6,7 +6,7 @@ After another leader: nothing is given before it is seen what that one gave.
 import pytest
 
 from scheduler.engine.instructions import Bind, DeviceGivenTwice, Failed, Instruction, PreBindWrite, Withdraw
-from scheduler.engine.left_claims import MOST_BEGUN
+from scheduler.engine.orphaned_claims import MOST_BEGUN
 from scheduler.engine.stimuli import Bound, Compared
 from scheduler.framework.binding import Patch
 from tests.builders import node, pod

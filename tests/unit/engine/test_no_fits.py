@@ -16,6 +16,7 @@ from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.profiles import build
 from scheduler.framework.sampling import Rotation
 from scheduler.framework.verify import differences
+from scheduler.model import wire
 from scheduler.plugins.default_preemption.importance import Ranking
 from scheduler.state.rebuild import rebuilt
 from scheduler.state.validate import validate
@@ -150,11 +151,12 @@ CHANGES: dict[str, Callable[[Harness], object]] = {
 def test_after_any_change_an_equal_pod_is_decided_anew(harness: Harness, change: str) -> None:
     harness.put(node("n0"), node("n1"), pod("there", nodeName="n0"), big("p0"), big("p1"))
     harness.cycles()
-    no_fits = harness.engine.attempts.no_fits
-    assert no_fits.kept
+    no_fits, profiles = harness.engine.attempts.no_fits, harness.engine.queue.frameworks
+    equal = harness.decoder.pod(wire.encode(big("p2", meta={"uid": "p2"})))
+    assert no_fits.known(equal, profiles["berth"])
     assert no_fits.used == 1
     CHANGES[change](harness)
-    assert not no_fits.kept
+    assert not no_fits.known(equal, harness.engine.queue.frameworks["berth"])
 
 
 @pytest.mark.parametrize(

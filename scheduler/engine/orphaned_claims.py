@@ -9,10 +9,13 @@ from collections.abc import Iterable
 from heapq import nlargest
 
 from scheduler.engine.instructions import UnreserveWrite
+from scheduler.engine.observers import Observer
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.queued import Place, QueuedPod
+from scheduler.engine.stimuli import Gone
 from scheduler.framework.binding import Patch
-from scheduler.model.devices import ClaimKey, ResourceClaim
+from scheduler.model.devices import CLAIM, ClaimKey, ResourceClaim
+from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.plugins.dynamic_resources.reservation import freed, moved_on
 from scheduler.state.cluster import Cluster
@@ -21,7 +24,7 @@ MOST_BEGUN = 256
 """So many claims are written at once when another leader begins: those that were changed last."""
 
 
-class LeftClaims:
+class OrphanedClaims(Observer):
     """The claims that such pods named, until the watch shows who uses them, or that they have no devices."""
 
     def __init__(self, cluster: Cluster, outbox: Outbox) -> None:
@@ -32,16 +35,25 @@ class LeftClaims:
     def __len__(self) -> int:
         return len(self._left)
 
-    def left_by(self, pod: Pod) -> None:
-        """A pod is gone, or is being deleted, and was not bound."""
+    def left_unbound(self, pod: Pod, now: float) -> None:
+        """Look at the claims that the pod named."""
         for one in pod.shape.claims:
             claim = None if one.claim is None else self._cluster.devices.claims.get((pod.namespace, one.claim))
             if claim is not None:
                 self._left[claim.key] = pod
-                self.look(claim)
+                self._look(claim)
 
-    def look(self, claim: ResourceClaim) -> None:
-        """This is how the API shows a claim now."""
+    def put(self, thing: Modelled, now: float) -> None:
+        """Look at a claim as the API shows it now."""
+        if isinstance(thing, ResourceClaim) and self._left:
+            self._look(thing)
+
+    def gone(self, gone: Gone, now: float) -> None:
+        """Forget a claim that was deleted."""
+        if gone.kind == CLAIM:
+            self._left.pop((gone.namespace, gone.name), None)
+
+    def _look(self, claim: ResourceClaim) -> None:
         pod = self._left.get(claim.key)
         if pod is None:
             return
@@ -73,10 +85,6 @@ class LeftClaims:
         newest = nlargest(MOST_BEGUN, left, key=_version)
         devices.users.overtaken.update(claim.uid for claim in newest)
         return list(map(moved_on, newest))
-
-    def gone(self, key: ClaimKey) -> None:
-        """A claim was deleted."""
-        self._left.pop(key, None)
 
 
 def _version(claim: ResourceClaim) -> int:

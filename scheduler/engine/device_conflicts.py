@@ -7,13 +7,15 @@ shows the second allocation, however late that is.
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import State
 from scheduler.engine.instructions import DeviceGivenTwice
+from scheduler.engine.observers import Observer
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.stimuli import Bound, OfBindingCycle
+from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
 
-class GivenTwice:
+class DeviceConflicts(Observer):
     """Looks at what the watch of claims has shown."""
 
     def __init__(self, cluster: Cluster, binding: BindingCycles, outbox: Outbox) -> None:
@@ -23,8 +25,8 @@ class GivenTwice:
         self._posted: dict[str, tuple[Pod, str]] = {}
         """UID of a pod whose Binding was under way → which of its devices another claim has."""
 
-    def look(self, now: float) -> None:
-        """A claim has changed."""
+    def put(self, thing: Modelled, now: float) -> None:
+        """Look for conflicts that an object about devices has brought."""
         devices = self._cluster.devices
         for device, claims in devices.take_conflicts():
             for claim in claims:
@@ -43,8 +45,8 @@ class GivenTwice:
         if placement is not None and not placement.assumed and placement.pod.scheduler_name in self._binding.ours:
             self._outbox.add(DeviceGivenTwice(placement.pod, note))
 
-    def answered(self, stimulus: OfBindingCycle) -> None:
-        """We know what has become of a Binding, or of something before it."""
+    def answered(self, stimulus: OfBindingCycle, now: float) -> None:
+        """Tell people, if a pod has lost one of its devices and is bound all the same."""
         if self._posted and stimulus.uid in self._posted:
             pod, note = self._posted.pop(stimulus.uid)
             if isinstance(stimulus, Bound):
