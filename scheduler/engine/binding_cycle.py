@@ -13,7 +13,7 @@ from scheduler.engine import instructions, story_entries, story_writer, wakes
 from scheduler.engine.binding_held import IDLE, BindingPods
 from scheduler.engine.binding_record import BindingCycle, event_of
 from scheduler.engine.binding_table import ASKING, TABLE, Action, Event, State
-from scheduler.engine.instructions import UNSCHEDULABLE, Misbehaved
+from scheduler.engine.instructions import UNSCHEDULABLE, WAITING_FOR_GROUP, Misbehaved, PatchCondition
 from scheduler.engine.last_look import LastLook
 from scheduler.engine.pod_groups.gathering import GANG_SCHEDULING
 from scheduler.engine.queued import QueuedPod
@@ -38,6 +38,8 @@ from scheduler.model.pod_group import GroupKey
 
 _GIVEN_UP_AT_ONCE = 64
 """How many pods whose time is over are given up in one turn."""
+_TOLD_AFTER = 5.0
+"""Seconds after which a pod that waits for its group says so: hardly any does for so long, and it costs a write."""
 _POINTS = ("reserve", "permit", "pre_bind", "bind")
 _STEPS = [(point, TABLE[state][Event.SUCCESS].next) for point, state in zip(_POINTS, ASKING, strict=True)]
 _STEPS_FROM = {state: tuple(_STEPS[i:]) for i, state in enumerate(ASKING)}
@@ -176,7 +178,11 @@ class BindingCycles(BindingPods):
             cycle, waiting = self._cycles[uid], self.waiting_pods.get(uid)
             if cycle.state is State.GROUP_GATHERING:
                 assert cycle.group is not None
-                if not self.gathering.has_let_go(cycle.group, uid):
+                if self.gathering.has_let_go(cycle.group, uid):
+                    continue
+                if cycle.gathers_on:
+                    self._tell_that_it_waits(cycle)
+                else:
                     self._give_up(cycle, now)
             elif waiting is None:
                 wait, cycle.waits = cycle.wait, ""
@@ -280,8 +286,22 @@ class BindingCycles(BindingPods):
         self._idle += 1
         if cycle.state is State.GROUP_GATHERING:
             assert cycle.group is not None
-            cycle.deadline = now + self.gathering.seconds(cycle.group)
+            seconds = self.gathering.seconds(cycle.group)
+            cycle.deadline = now + min(seconds, _TOLD_AFTER)
+            cycle.gathers_on = max(0.0, seconds - _TOLD_AFTER)
             self._deadlines.add(cycle.queued.pod.uid, cycle.deadline)
+
+    def _tell_that_it_waits(self, cycle: BindingCycle) -> None:
+        """Write a condition of a pod that holds room and waits for others; its reason has no autoscaler add a node."""
+        assert cycle.group is not None
+        pod, left = cycle.queued.pod, cycle.gathers_on
+        message = (
+            f"holds room on {cycle.node} until enough pods of its group {cycle.group} do, for {left:g} seconds more"
+        )
+        cycle.queued.written = None
+        self._outbox.add(PatchCondition(pod, WAITING_FOR_GROUP, message))
+        cycle.deadline, cycle.gathers_on = cycle.deadline + left, 0.0
+        self._deadlines.add(pod.uid, cycle.deadline)
 
     def _give_up(self, cycle: BindingCycle, now: float) -> None:
         """The others of the group have not come: all that wait for them give back what they hold."""
@@ -290,6 +310,7 @@ class BindingCycles(BindingPods):
         self._take(cycle, Event.TIME_OVER, _rejected(GANG_SCHEDULING, timeout_text(seconds, GANG_SCHEDULING)), now)
         for uid in self.gathering.waiting(cycle.group):
             other = self._cycles[uid]
+            other.gathers_on = 0.0
             if other.deadline > now:
                 other.deadline = now
                 self._deadlines.add(uid, now)

@@ -35,6 +35,8 @@ class BindingCycle(Struct):
     waits: str = ""
     """The name of that plugin, since its last write."""
     deadline: float = 0.0
+    gathers_on: float = 0.0
+    """For how many seconds after its deadline it waits on for its group: at the deadline it only says that it waits."""
     noted: bool = False
     """The pod's story says that it was assumed."""
     group: GroupKey | None = None
