@@ -9,14 +9,15 @@ each binding cycle is a goroutine.
 from itertools import islice
 from typing import Any
 
-from scheduler.engine import instructions, story_entries, story_writer, wakes
+from scheduler.engine import instructions, story_entries, story_writer
 from scheduler.engine.binding_held import IDLE, BindingPods
 from scheduler.engine.binding_record import BindingCycle, event_of
 from scheduler.engine.binding_table import ASKING, TABLE, Action, Event, State
 from scheduler.engine.instructions import UNSCHEDULABLE, WAITING_FOR_GROUP, Misbehaved, PatchCondition
 from scheduler.engine.last_look import LastLook
 from scheduler.engine.pod_groups.gathering import GANG_SCHEDULING
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue import queueing_hints
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.engine.stimuli import (
     BindFailed,
     CallEnded,
@@ -78,7 +79,7 @@ class BindingCycles(BindingPods):
         self._cluster.assume(pod, row)
         other = None if nominated is None or nominated == node else self._cluster.nodes.live_row(nominated)
         if other is not None:
-            wakes.for_room(self._queue, self._cluster, pod, other, now, real=False)
+            queueing_hints.for_room(self._queue, self._cluster, pod, other, now, real=False)
         self._assuming = pod.uid
         try:
             self._ask(cycle, None, now)
@@ -405,7 +406,7 @@ class BindingCycles(BindingPods):
         if self._revert(cycle, now):
             message = f"0/1 nodes are available: 1 {printable(rejected.reason.text)}."
             story_writer.turned_back(queued, cycle.node, UNSCHEDULABLE, message, plugins, now)
-            self._queue.park(queued, plugins, now, missed=missed)
+            self._queue.add_unschedulable(queued, plugins, now, missed=missed)
             self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, nominated="")
 
     def _retry(self, cycle: BindingCycle, cause: Any, now: float, *, quietly: bool = False) -> None:
@@ -416,7 +417,7 @@ class BindingCycles(BindingPods):
         reason, message = cycle.failure(cause)
         if self._revert(cycle, now, cause if isinstance(cause, BindFailed) else None):
             story_writer.turned_back(cycle.queued, cycle.node, reason, message, frozenset(), now)
-            self._queue.put_back(cycle.queued, now)
+            self._queue.requeue(cycle.queued, now)
             self._outbox.failed(cycle.queued, reason, message, nominated="", quietly=quietly)
 
     def _retry_quietly(self, cycle: BindingCycle, cause: Any, now: float) -> None:

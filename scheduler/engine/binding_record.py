@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from scheduler.engine.binding_table import Event, State
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, CallFailed, PreBindWriteFailed
 from scheduler.framework.binding import BindResult, Call, Wait
 from scheduler.framework.binding_plugins import BindingPlugins, Holds, PointAnswer, Refusal

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.instructions import Bind, Failed, Instruction, PostFilterWrite, PreBindWrite
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import PreBindWriteFailed
 from scheduler.framework.binding import Create, Delete, ObjectKey, Patch
 from scheduler.model.devices import FINALIZER, DeviceID
