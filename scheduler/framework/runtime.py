@@ -105,15 +105,6 @@ class Framework:
         """The answer of a plugin's queueing hint; True if the plugin does not have this hint. Raises PluginError."""
         return hint not in self._methods[plugin.name] or bool(self.guard(plugin, getattr(plugin, hint), *args))
 
-    def may_help(self, plugin: Plugin, shape: PodShape, event: ClusterEvent) -> bool:
-        """Whether an event may reverse a plugin's rejection, by what is known of a shape without its terms.
-
-        Raises PluginError.
-        """
-        return "events_for" not in self._methods[plugin.name] or bool(
-            self.guard(plugin, plugin.events_for, shape) & event
-        )
-
     def looks_at_one_node(self, plugin: str) -> bool:
         """Whether a plugin rejects a pod only by its filter, node by node, by the pod's shape and that node alone.
 

@@ -6,19 +6,16 @@ from typing import Any, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.following import Followed, Following
 from scheduler.framework.normalize import MIN_MAX
 from scheduler.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
-from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
+from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.affinity import AffinityTerm, Terms, WeightedTerms
 from scheduler.model.node import Node
 from scheduler.model.once import Once
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
-from scheduler.plugins import inter_pod_affinity_explained as explained
 from scheduler.plugins.inter_pod_affinity_following import TermsFollowing
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
@@ -135,10 +132,6 @@ class InterPodAffinity(Plugin, Followed):
         total = summed(sums, cluster.nodes.rows)
         return None if total is None else at(total, feasible)
 
-    def events_for(self, shape: PodShape) -> ClusterEvent:
-        """A pod that is placed helps only those that have to be near others."""
-        return self.events if shape.has_required_pod_affinity else self.events & ~ClusterEvent.POD_PLACED
-
     def following(self, pod: Pod, cluster: Cluster) -> Following | None:
         """The terms may mean the pod's equals, too. Where the first of them goes decides for the rest: not followed."""
         terms, incidence = pod.shape.affinity_terms, cluster.incidence
@@ -183,16 +176,6 @@ class InterPodAffinity(Plugin, Followed):
             if code >= 0 and selected.by_code().item(code) > cluster.incidence.share(pod, selected):
                 found.append((terms, selected))
         return found
-
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The terms that fail in the node's domains: how many pods are there, which, and where else."""
-        if reason == self.not_near:
-            return explained.not_near(inquiry, row)
-        return explained.not_apart(inquiry, row) if reason == self.not_apart else explained.repelled(inquiry, row)
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Turn the terms that fail here into preferences, or have the pods in the way leave."""
-        return explained.fixes(inquiry, row)
 
     def _passed_over(self, pod: Pod, cluster: Cluster, existing: ExistingTermSums) -> bool:
         """Whether PreFilter would have skipped the plugin: it saw the cluster before a dry run changed it."""
