@@ -170,11 +170,12 @@ def problems_of_options(plugin: Any) -> list[str]:
 def _unknown(plugin_class: type[Plugin]) -> list[str]:
     """Attributes that are misspelt, or belong in an explainer."""
     own = _own(plugin_class, Plugin) - {*KNOWN, "pre_score"}
-    return [
-        f"it has {name}, which belongs in an Explainer: explainer = … names its class (docs/plugins.md)"
-        for name in _EXPLAINING
-        if name in own
-    ] + _misspelt(own - {*_EXPLAINING}, KNOWN, "it")
+    explaining = [name for name in _EXPLAINING if name in own]
+    problems = _misspelt(own.difference(_EXPLAINING), KNOWN, "it")
+    if explaining:
+        there = "which is for a class of its own that derives from Explainer"
+        problems.append(f"it has {' and '.join(explaining)}, {there}: name it, explainer = … (docs/plugins.md)")
+    return problems
 
 
 def _own(some_class: type, base: type) -> set[str]:

@@ -7,7 +7,6 @@ import numpy as np
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.following import Followed, Following
 from scheduler.framework.normalize import MIN_MAX
 from scheduler.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
@@ -16,7 +15,6 @@ from scheduler.model.node import Node
 from scheduler.model.once import Once
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
-from scheduler.plugins.inter_pod_affinity_following import TermsFollowing
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.existing_term_sums import ExistingTermSums
@@ -35,7 +33,7 @@ class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
-class InterPodAffinity(Plugin, Followed):
+class InterPodAffinity(Plugin):
     """Place pods near or away from other pods, by the values of a node label."""
 
     name = "InterPodAffinity"
@@ -56,7 +54,7 @@ class InterPodAffinity(Plugin, Followed):
     repelled = Unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
 
     def __init__(self, args: InterPodAffinityArgs) -> None:
-        self._hard_weight = args.hard_pod_affinity_weight
+        self.hard_weight = args.hard_pod_affinity_weight
         self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
 
     @staticmethod
@@ -127,20 +125,10 @@ class InterPodAffinity(Plugin, Followed):
             # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
             for by_key in preferred.by_sign:
                 sums += [cluster.incidence.preferred(*of_key) for of_key in _on_nodes(by_key, cluster)]
-        if self._hard_weight:
-            sums += [hard.times(self._hard_weight) for hard in existing.hard.values()]
+        if self.hard_weight:
+            sums += [hard.times(self.hard_weight) for hard in existing.hard.values()]
         total = summed(sums, cluster.nodes.rows)
         return None if total is None else at(total, feasible)
-
-    def following(self, pod: Pod, cluster: Cluster) -> Following | None:
-        """The terms may mean the pod's equals, too. Where the first of them goes decides for the rest: not followed."""
-        terms, incidence = pod.shape.affinity_terms, cluster.incidence
-        itself = bool(terms) and all(incidence.selects(term, pod) for term in terms)
-        if itself and not any(incidence.selected(terms, key).total for key in terms.by_key):
-            return None
-        rows = cluster.nodes.rows
-        rejects = _any([where for _, where in self.filter(pod, cluster)], rows)
-        return TermsFollowing(pod, cluster, rejects, self.score(pod, cluster, np.arange(rows)), self._hard_weight)
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that joined or moved to another domain of one of the pod's terms."""

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from scheduler.framework import feature_gates
 from scheduler.framework.changes import HOSTNAME
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.following import Followed, Following
 from scheduler.framework.normalize import MAX_SCORE
 from scheduler.framework.plugin import NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
@@ -22,7 +21,6 @@ from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
 from scheduler.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs, errors
 from scheduler.plugins.pod_topology_spread.default_selector import default_selector
 from scheduler.plugins.pod_topology_spread.domains import Spread, Spreads
-from scheduler.plugins.pod_topology_spread.following import SpreadFollowing
 from scheduler.plugins.pod_topology_spread.weights import distinct, rounded, weighted
 from scheduler.plugins.taint_toleration import COMPARING
 from scheduler.state.cluster import Cluster
@@ -44,7 +42,7 @@ _Owned = tuple[Mapping[str, str], list[SpreadConstraint]]
 """The labels of some pods, and their own constraints of one kind."""
 
 
-class PodTopologySpread(Plugin, Followed):
+class PodTopologySpread(Plugin):
     """Spread matching pods evenly over the values of a node label."""
 
     name = "PodTopologySpread"
@@ -186,11 +184,6 @@ class PodTopologySpread(Plugin, Followed):
             return np.full_like(scores, MAX_SCORE) if counted is None else np.where(counted, MAX_SCORE, 0)
         stretched: Ints = MAX_SCORE * (highest + lowest - scores) // highest
         return stretched if counted is None else np.where(counted, stretched, 0)
-
-    def following(self, pod: Pod, cluster: Cluster) -> Following:
-        """The pod's equals count in each other's domains."""
-        hard, soft = self.spread(pod, cluster, hard=True), self.spread(pod, cluster, hard=False)
-        return SpreadFollowing(pod, cluster, hard, soft)
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that gained or lost a topology key, moved, or changed while inclusion policies look at it."""

@@ -139,8 +139,8 @@ SCORE: dict[str, Any] = {"score": score, "depends_on": NODE}
         ),
         (
             "explains itself",
-            {**FILTER, "explain": lambda self, inquiry, row, reason: ("", {})},
-            "it has explain, which belongs in an Explainer: explainer = … names its class (docs/plugins.md)",
+            {**FILTER, "fixes": filter_, "explain": filter_},
+            "it has explain and fixes, which is for a class of its own that derives from Explainer: name it, explainer",
         ),
         ("nearly an explainer", {**FILTER, "explainers": 7}, "it has explainers, which means nothing: did you mean"),
         (
