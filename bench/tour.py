@@ -19,7 +19,7 @@ from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.queue import Queue
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.engine.stimuli import Bound, Cycle, Put
 from scheduler.framework.binding_plugins import BindingPlugins
 from scheduler.framework.config import default_configuration
@@ -83,8 +83,8 @@ STOPS = (
     Stop(Decoder.pod, lambda seen, pod: f"{len(seen['raw'])} bytes became pod {pod.key}"),
     Stop(parse_shape, lambda _, shape: f"it asks for {_amounts(shape.requests)}"),
     Stop(Engine.handle, lambda _, done: f"the pod is put; instructions so far: {len(done)}"),
-    Stop(Queue.add, lambda _, queued: f"it waits in the {queued.place} queue"),
-    Stop(Queue.pop, lambda _, queued: f"attempt {queued.attempts} begins"),
+    Stop(SchedulingQueue.add, lambda _, queued: f"it waits in the {queued.place} queue"),
+    Stop(SchedulingQueue.pop, lambda _, queued: f"attempt {queued.attempts} begins"),
     Stop(Attempts.schedule_pod, lambda _, outcome: f"the outcome is a {type(outcome).__name__}"),
     Stop(Framework.decide_quickly, lambda _, decision: f"{decision.fitting} of {decision.nodes} nodes fit"),
     Stop(EquivalenceClasses.of, _asked),

@@ -1,14 +1,12 @@
 """The type checker: which overload each call means, each node's type, and cel-go's messages for what doesn't fit."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from scheduler.cel import types
 from scheduler.cel.declarations import FIELDS, Overload, functions, type_named
 from scheduler.cel.source import Issue
 from scheduler.cel.tree import (
-    PART,
-    TOGETHER,
     Call,
     Fold,
     ListLiteral,
@@ -43,10 +41,10 @@ class Checked(NamedTuple):
     types: Substitutions
 
 
-def checking(root: Node) -> Generator[float, None, Checked]:
-    """Write types and overloads into the tree, a part at a time. `resolve` has to make the types final."""
+def check(root: Node) -> Checked:
+    """Write types and overloads into the tree. `resolve` has to make the types final."""
     checker = _Checker()
-    yield from checker.check_in_parts(root)
+    checker.check_all(root)
     return Checked(checker.issues, checker.types)
 
 
@@ -87,19 +85,14 @@ class _Checker:
             ListLiteral: self._list,
             MapLiteral: self._map,
             Message: self._message,
-            Fold: self._fold_at_once,
+            Fold: self._fold,
         }
 
-    def check_in_parts(self, root: Node) -> Generator[float, None, None]:
-        """Do what `check` does; yield after some hundred nodes."""
-        for number, node in enumerate(after_those(root, _checked_first), 1):
-            if type(node) is Fold:
-                yield from self._fold(node)
-            else:
-                self._checks[type(node)](node)
+    def check_all(self, root: Node) -> None:
+        """Do what `check` does, and nest no deeper for a long expression."""
+        for node in after_those(root, _checked_first):
+            self._checks[type(node)](node)
             self.done.add(id(node))
-            if number % TOGETHER == 0:
-                yield PART
 
     def check(self, node: Node) -> None:
         """Write the type of the node and of all below it."""
@@ -303,11 +296,7 @@ class _Checker:
 
     # Loops
 
-    def _fold_at_once(self, node: Fold) -> None:
-        for _ in self._fold(node):
-            pass
-
-    def _fold(self, node: Fold) -> Generator[float, None, None]:
+    def _fold(self, node: Fold) -> None:
         self.check(node.over)
         self.check(node.initial)
         over = self.types.resolved(node.over.type)
@@ -326,12 +315,12 @@ class _Checker:
             first = second = ERROR
         self._scopes.append({node.accumulator: kept})
         self._scopes.append({node.first: first, node.second: second} if two else {node.first: first})
-        yield from self.check_in_parts(node.condition)
+        self.check_all(node.condition)
         self._expect(node.condition, BOOL)
-        yield from self.check_in_parts(node.step)
+        self.check_all(node.step)
         self._expect(node.step, kept)
         self._scopes.pop()
-        yield from self.check_in_parts(node.result)
+        self.check_all(node.result)
         self._scopes.pop()
         node.type = self.types.resolved(node.result.type)
 

@@ -1,11 +1,9 @@
 """Text to tokens, by the lexer rules of the language; the longest match wins."""
 
 import re
-from collections.abc import Generator
 from typing import NamedTuple
 
 from scheduler.cel.source import Issue
-from scheduler.cel.tree import PART, TOGETHER
 
 _ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"
 _STRING = rf"""
@@ -41,11 +39,8 @@ class Token(NamedTuple):
     position: int
 
 
-def lexing(text: str) -> Generator[float, None, tuple[list[Token], list[Issue]]]:
-    """The tokens, ended by one of kind <EOF>, and an issue for each place where no token begins.
-
-    Yields after some hundred tokens, with the steps that each character of the expression took meanwhile.
-    """
+def tokens_of(text: str) -> tuple[list[Token], list[Issue]]:
+    """Return the tokens, ended by one of kind <EOF>, and an issue for each place where no token begins."""
     tokens: list[Token] = []
     issues: list[Issue] = []
     position, match = 0, _TOKEN.match
@@ -61,8 +56,6 @@ def lexing(text: str) -> Generator[float, None, tuple[list[Token], list[Issue]]]
             kind = token
         if kind != "space":
             tokens.append(Token(kind, token, position))
-            if len(tokens) % TOGETHER == 0:
-                yield PART
         position = found.end()
     tokens.append(Token(END, END, len(text)))
     return tokens, issues

@@ -70,12 +70,6 @@ class Owned(Generic[Thing]):
             self._sizes[owner] += more
         self._make_room(name)
 
-    def drop(self, name: str) -> None:
-        """Keep a thing no longer."""
-        kept = self._kept.get(name)
-        for owner in tuple(kept.owners) if kept is not None else ():
-            self._take(name, owner)
-
     def clear(self) -> None:
         """Keep nothing."""
         self.__init__(self._most)  # type: ignore[misc]

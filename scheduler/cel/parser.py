@@ -3,15 +3,10 @@
 The parser stops at the first token that doesn't fit. cel-go's tries to go on, and may then report more.
 """
 
-from collections.abc import Generator
-from typing import TypeVar
-
 from scheduler.cel import lexer, literals, macros
 from scheduler.cel.lexer import END, Token
 from scheduler.cel.source import Issue, SyntaxIssueError
 from scheduler.cel.tree import (
-    PART,
-    TOGETHER,
     Call,
     ListLiteral,
     Literal,
@@ -21,10 +16,6 @@ from scheduler.cel.tree import (
     Node,
     Select,
 )
-
-Found = TypeVar("Found")
-Reading = Generator[float, None, Found]
-"""What reads a part of an expression, and stops now and then."""
 
 _DEPTH = 250
 _NESTING = 100
@@ -50,14 +41,14 @@ def _expecting(*more: str) -> str:
     return "{" + ", ".join((*(sign for sign in _SIGNS if sign in _STARTS or sign in more), *_VALUES)) + "}"
 
 
-def parsing(tokens: list[Token], issues: list[Issue]) -> Reading[Node]:
-    """The tree of an expression's tokens; stops after some hundred of them. `issues`: what is no token.
+def parsed(tokens: list[Token], issues: list[Issue]) -> Node:
+    """Return the tree of an expression's tokens. `issues`: what is no token.
 
     Raises SyntaxIssueError.
     """
     parser = _Parser(tokens, issues)
     try:
-        root = yield from parser.expression()
+        root = parser.expression()
         parser.close(END, "<EOF>")
     except SyntaxIssueError as error:
         raise SyntaxIssueError(issues + error.issues) from None
@@ -71,32 +62,30 @@ class _Parser:
         self._tokens = tokens
         self._issues = issues
         self._at = 0
-        self._stop = TOGETHER
-        """The token at which to stop next."""
         self._nesting = 0
         self._members = 0
         self._copies = macros.Copies()
         self._closed: set[int] = set()
         """Nodes in parentheses, which take no more terms."""
 
-    def expression(self) -> Reading[Node]:
+    def expression(self) -> Node:
         """`a || b`, or `a ? b : c`."""
         self._nesting += 1
         self._bound(self._nesting, _NESTING)
-        result = yield from self._binary()
+        result = self._binary()
         token = self._tokens[self._at]
         if token.kind == "?":
             self._at += 1
-            then = yield from self._binary()
+            then = self._binary()
             self.close(":", "':'")
-            otherwise = yield from self.expression()
+            otherwise = self.expression()
             result = Call(token.position, "_?_:_", [result, then, otherwise])
         self._nesting -= 1
         return result
 
-    def _binary(self) -> Reading[Node]:
+    def _binary(self) -> Node:
         """Operands and binary operators, all left to right; `&&` and `||` take all their terms at once."""
-        operands = [(yield from self._operand())]
+        operands = [self._operand()]
         operators: list[Token] = []
         chained = 1
         while True:
@@ -110,7 +99,7 @@ class _Parser:
             self._bound(chained + self._nesting - 1)
             operators.append(token)
             self._at += 1
-            operands.append((yield from self._operand()))
+            operands.append(self._operand())
 
     def _reduce(self, operands: list[Node], token: Token) -> None:
         right = operands.pop()
@@ -122,11 +111,8 @@ class _Parser:
         else:
             operands.append(Call(token.position, function, [left, right]))
 
-    def _operand(self) -> Reading[Node]:
+    def _operand(self) -> Node:
         """Signs, a primary, and what is selected from it, called on it or looked up in it."""
-        if self._at >= self._stop:
-            self._stop = self._at + TOGETHER
-            yield PART
         token = self._tokens[self._at]
         sign = token
         repeated = 0
@@ -141,18 +127,15 @@ class _Parser:
         entered = self._members
         self._members += 1
         self._bound(self._members)
-        if negative:
-            result = self._negative(sign, following)
-        else:
-            result = yield from self._primary(signed=repeated > 0)
+        result = self._negative(sign, following) if negative else self._primary(signed=repeated > 0)
         while True:
             token = self._tokens[self._at]
             if token.kind == ".":
-                result = yield from self._member(token, result)
+                result = self._member(token, result)
             elif token.kind == "[":
                 self._at += 1
                 optional = self._skip("?")
-                index = yield from self._one(_expecting() if optional else _expecting("'?'"))
+                index = self._one(_expecting() if optional else _expecting("'?'"))
                 self.close("]", "']'")
                 result = Call(token.position, "_[?_]" if optional else "_[_]", [result, index])
             else:
@@ -173,7 +156,7 @@ class _Parser:
         except literals.LiteralError as error:
             return self._issue(sign.position, str(error))
 
-    def _member(self, dot: Token, operand: Node) -> Reading[Node]:
+    def _member(self, dot: Token, operand: Node) -> Node:
         following = self._tokens[self._at + 1]
         if following.kind == "?":
             self._at += 2
@@ -187,7 +170,7 @@ class _Parser:
         opening = self._tokens[self._at]
         if opening.kind == "(" and token.kind == "name":
             self._at += 1
-            args = yield from self._arguments()
+            args = self._arguments()
             return self._expanded(opening.position, token.text, args, operand)
         return Select(dot.position, operand, _unquoted(token))
 
@@ -209,7 +192,7 @@ class _Parser:
             return self._issue(error.position, error.message)
         return Call(position, function, args, target) if expanded is None else expanded
 
-    def _primary(self, signed: bool = False) -> Reading[Node]:
+    def _primary(self, signed: bool = False) -> Node:
         token = self._tokens[self._at]
         kind = token.kind
         if kind in _CONSTANT:
@@ -220,17 +203,17 @@ class _Parser:
             return self._literal(token)
         if kind == "(":
             self._at += 1
-            inner = yield from self.expression()
+            inner = self.expression()
             self.close(")", "')'")
             self._closed.add(id(inner))
             return inner
         if kind == "[":
-            return (yield from self._list(token))
+            return self._list(token)
         if kind == "{":
             self._at += 1
-            return (yield from self._map(token))
+            return self._map(token)
         if kind == "name" or (kind == "." and self._tokens[self._at + 1].kind == "name"):
-            return (yield from self._name(token))
+            return self._name(token)
         if kind == ".":
             raise _wrong(self._tokens[self._at + 1], "no viable alternative at input '.'")
         raise self._unexpected(_expecting(), signed)
@@ -241,7 +224,7 @@ class _Parser:
         except literals.LiteralError as error:
             return self._issue(token.position, str(error))
 
-    def _name(self, token: Token) -> Reading[Node]:
+    def _name(self, token: Token) -> Node:
         prefix = ""
         start = token.position
         if token.kind == ".":
@@ -251,12 +234,12 @@ class _Parser:
         message = self._message_name()
         if message is not None:
             names, opening = message
-            return (yield from self._message(opening, prefix + names))
+            return self._message(opening, prefix + names)
         self._at += 1
         opening = self._tokens[self._at]
         if opening.kind == "(":
             self._at += 1
-            args = yield from self._arguments()
+            args = self._arguments()
             if token.text in _RESERVED:
                 return self._issue(start, f"reserved identifier: {token.text}")
             return self._expanded(opening.position, prefix + token.text, args, None)
@@ -276,7 +259,7 @@ class _Parser:
         self._at = at + 2
         return ".".join(names), tokens[at + 1]
 
-    def _message(self, opening: Token, name: str) -> Reading[Node]:
+    def _message(self, opening: Token, name: str) -> Node:
         fields: list[tuple[int, str, Node, bool]] = []
         while self._tokens[self._at].kind not in ("}", ","):
             optional = self._skip("?")
@@ -286,43 +269,43 @@ class _Parser:
             self._at += 1
             colon = self._tokens[self._at]
             self.close(":", "':'")
-            value = yield from self.expression()
+            value = self.expression()
             fields.append((colon.position, _unquoted(token), value, optional))
             if not self._more("}"):
                 break
         self._close_all("}", bool(fields))
         return Message(opening.position, name, fields)
 
-    def _arguments(self) -> Reading[list[Node]]:
+    def _arguments(self) -> list[Node]:
         args: list[Node] = []
         if self._skip(")"):
             return args
-        args.append((yield from self._one(_expecting("')'"))))
+        args.append(self._one(_expecting("')'")))
         while self._skip(","):
-            args.append((yield from self.expression()))
+            args.append(self.expression())
         self.close(")", "')'")
         return args
 
-    def _list(self, opening: Token) -> Reading[Node]:
+    def _list(self, opening: Token) -> Node:
         self._at += 1
         elements: list[Node] = []
         optional: set[int] = set()
         while self._tokens[self._at].kind not in ("]", ","):
             if self._skip("?"):
                 optional.add(len(elements))
-            elements.append((yield from self._one(_expecting() if elements else _expecting("']'", "','", "'?'"))))
+            elements.append(self._one(_expecting() if elements else _expecting("']'", "','", "'?'")))
             if not self._more("]"):
                 break
         self._close_all("]", bool(elements))
         return ListLiteral(opening.position, elements, frozenset(optional))
 
-    def _map(self, opening: Token) -> Reading[Node]:
+    def _map(self, opening: Token) -> Node:
         entries: list[tuple[Node, Node, bool]] = []
         while self._tokens[self._at].kind not in ("}", ","):
             optional = self._skip("?")
-            key = yield from self._one(_expecting() if entries else _expecting("'}'", "','", "'?'"))
+            key = self._one(_expecting() if entries else _expecting("'}'", "','", "'?'"))
             self.close(":", "':'")
-            value = yield from self.expression()
+            value = self.expression()
             entries.append((key, value, optional))
             if not self._more("}"):
                 break
@@ -336,11 +319,11 @@ class _Parser:
             return True
         return False
 
-    def _one(self, expecting: str) -> Reading[Node]:
+    def _one(self, expecting: str) -> Node:
         """An expression, where more than an operand could have come."""
         if self._tokens[self._at].kind not in _OPERAND:
             raise self._unexpected(expecting)
-        return (yield from self.expression())
+        return self.expression()
 
     def _skip(self, kind: str) -> bool:
         if self._tokens[self._at].kind != kind:

@@ -3,7 +3,7 @@
 What is constant is computed here, once; `PlanError` says that it can't be.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from scheduler.cel import calls, cost, dispatch, loops, regex
@@ -14,8 +14,6 @@ from scheduler.cel.frame import Code, Frame
 from scheduler.cel.gotext import shown
 from scheduler.cel.operators import check_hashable
 from scheduler.cel.tree import (
-    PART,
-    TOGETHER,
     Call,
     Fold,
     ListLiteral,
@@ -38,10 +36,10 @@ class PlanError(Exception):
     """The program can't be made; the text says why."""
 
 
-def planning(root: Node) -> Generator[float, None, tuple[Code, int]]:
-    """The code of the whole expression, and how many variables it has. A long expression in parts."""
+def planned(root: Node) -> tuple[Code, int]:
+    """Return the code of the whole expression, and how many variables it has."""
     planner = _Planner()
-    plan = yield from planner.plan_in_parts(root)
+    plan = planner.plan_all(root)
     return plan.code(), planner.slots
 
 
@@ -69,18 +67,13 @@ class _Planner:
             ListLiteral: self._list,
             MapLiteral: self._map,
             Message: self._message,
-            Fold: self._fold_at_once,
+            Fold: self._fold,
         }
 
-    def plan_in_parts(self, root: Node) -> Generator[float, None, Plan]:
-        """The plan of a node; stops after some hundred nodes."""
-        for number, node in enumerate(after_those(root, _planned_first), 1):
-            if type(node) is Fold:
-                self.made[id(node)] = yield from self._fold(node)
-            else:
-                self.made[id(node)] = self._plans[type(node)](node)
-            if number % TOGETHER == 0:
-                yield PART
+    def plan_all(self, root: Node) -> Plan:
+        """Return the plan of a node as `plan` does, and nest no deeper for a long expression."""
+        for node in after_those(root, _planned_first):
+            self.made[id(node)] = self._plans[type(node)](node)
         return self.made[id(root)]
 
     def plan(self, node: Node) -> Plan:
@@ -178,16 +171,7 @@ class _Planner:
     def _message(self, node: Message) -> Plan:
         raise PlanError(f"unknown type: {node.name.removeprefix('.')}")
 
-    def _fold_at_once(self, node: Fold) -> Plan:
-        making = self._fold(node)
-        while True:
-            try:
-                next(making)
-            except StopIteration as ended:
-                plan: Plan = ended.value
-                return plan
-
-    def _fold(self, node: Fold) -> Generator[float, None, Plan]:
+    def _fold(self, node: Fold) -> Plan:
         over = self.plan(node.over).code()
         initial = self.plan(node.initial).code()
         kept, first, second = self._slot(), self._slot(), self._slot()
@@ -199,10 +183,10 @@ class _Planner:
         accumulated = self._scopes[-2][node.accumulator]
         if node.accumulator in names:
             names[node.accumulator] = accumulated
-        condition = yield from self.plan_in_parts(node.condition)
-        step = (yield from self.plan_in_parts(node.step)).code()
+        condition = self.plan_all(node.condition)
+        step = self.plan_all(node.step).code()
         self._scopes.pop()
-        result = (yield from self.plan_in_parts(node.result)).code()
+        result = self.plan_all(node.result).code()
         self._scopes.pop()
         endless = condition.value if condition.constant else None
         slots = (kept, first, second if node.second else -1)

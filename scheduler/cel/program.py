@@ -1,16 +1,16 @@
 """Compile an expression once, evaluate it for many devices."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from scheduler.cel.checker import checking, resolve
+from scheduler.cel.checker import check, resolve
 from scheduler.cel.effort import LIMIT, METER, PER_INSTRUCTION, PER_STEP, STEPS, over_limit, stopped
 from scheduler.cel.errors import CostLimitError, EvaluationError
 from scheduler.cel.frame import Code, Frame
-from scheduler.cel.lexer import lexing
+from scheduler.cel.lexer import tokens_of
 from scheduler.cel.owned import Owned
-from scheduler.cel.parser import parsing
-from scheduler.cel.planner import PlanError, planning
+from scheduler.cel.parser import parsed
+from scheduler.cel.planner import PlanError, planned
 from scheduler.cel.quantity import Quantity
 from scheduler.cel.source import Source, SyntaxIssueError
 from scheduler.cel.types import BOOL, DYN, spelled
@@ -22,10 +22,6 @@ _REMEMBERED: Final = 500_000
 """What is kept compiled: characters of expressions and instructions of patterns, some hundred bytes each."""
 _LEAST: Final = 64
 _STEPS_PER_CHARACTER: Final = 8
-_STAGE: Final = 0.75
-"""Steps that each character takes in each of the six stages."""
-_MOST_BEGUN: Final = 16
-"""Expressions that are half compiled; more of them, and the oldest one of whoever has most begins anew."""
 
 
 class CompileError(Exception):
@@ -92,9 +88,9 @@ def _by_domain(values: Mapping[str, Value], driver: str) -> DefaultMap:
 class Program:
     """A compiled expression, or the reason why there is none."""
 
-    __slots__ = ("_code", "_owed", "_slots", "error", "expression", "steps", "weight")
+    __slots__ = ("_code", "_slots", "error", "expression", "steps", "weight")
 
-    def __init__(self, expression: str, made: tuple[Code, int] | CompileError, instructions: int, paid: int) -> None:
+    def __init__(self, expression: str, made: tuple[Code, int] | CompileError, instructions: int) -> None:
         self.expression = expression
         self.error: CompileError | None = None
         self._code: Code = _refused
@@ -105,14 +101,8 @@ class Program:
             self._code, self._slots = made
         self.steps = 1 + _STEPS_PER_CHARACTER * len(expression) + instructions
         """What compiling took, in steps of about a microsecond."""
-        self._owed = max(self.steps - paid, 0)
         self.weight = _LEAST + len(expression) + instructions
         """What keeping it takes."""
-
-    def owed(self) -> int:
-        """The steps of compiling that nobody has paid, for the first who asks, who pays them; nothing for others."""
-        owed, self._owed = self._owed, 0
-        return owed
 
     def matches(self, device: DeviceView) -> bool:
         """Whether the device is selected. Raises EvaluationError, of which CostLimitError is one."""
@@ -202,48 +192,26 @@ def _unwrapped(value: Value) -> Value:
     return value
 
 
-def _making(expression: str) -> Generator[int, None, Program]:
-    """Compile in stages; after each but the last, the steps that it took."""
-    stages = _compiling(expression)
-    spent = paid = 0
-    made: tuple[Code, int] | CompileError
-    while True:
-        METER.begin()
-        METER.spent = spent  # others have used it since
-        try:
-            part = next(stages)
-        except StopIteration as ended:
-            made = ended.value
-        except CompileError as error:
-            made = error
-        else:
-            spent = METER.spent
-            steps = min(int(part * len(expression)), _STEPS_PER_CHARACTER * len(expression) - paid)
-            paid += steps
-            yield steps
-            continue
-        return Program(expression, made, METER.spent // PER_INSTRUCTION, paid)
+def _made(expression: str) -> Program:
+    METER.begin()
+    try:
+        made: tuple[Code, int] | CompileError = _compiled(expression)
+    except CompileError as error:
+        made = error
+    return Program(expression, made, METER.spent // PER_INSTRUCTION)
 
 
-def _compiling(expression: str) -> Generator[float, None, tuple[Code, int]]:
-    """Stages and parts of them; each yields the steps of each character that it took."""
+def _compiled(expression: str) -> tuple[Code, int]:
+    """Return the code of an expression, and how many variables it has. Raises CompileError."""
     source = Source(expression)
     try:
-        tokens, wrong = yield from lexing(expression)
-        yield _STAGE
-        root = yield from parsing(tokens, wrong)
-        yield _STAGE
-        checked = yield from checking(root)
-        yield _STAGE
-        issues = resolve(root, checked)
-        yield _STAGE
-        issues = issues or validate(root)
+        root = parsed(*tokens_of(expression))
+        issues = resolve(root, check(root)) or validate(root)
         if issues:
             raise CompileError(f"compilation failed: {source.shown(issues)}")
         if root.type not in (BOOL, DYN):
             raise CompileError(f"must evaluate to bool or the unknown type, not {spelled(root.type)}")
-        yield _STAGE
-        return (yield from planning(root))
+        return planned(root)
     except SyntaxIssueError as error:
         raise CompileError(f"compilation failed: {source.shown(error.issues)}") from None
     except CostLimitError:
@@ -255,52 +223,33 @@ def _compiling(expression: str) -> Generator[float, None, tuple[Code, int]]:
 
 
 class Programs:
-    """Compiled expressions, and those that are half compiled, by the owners that ask for them."""
+    """Compiled expressions, by the owners that ask for them."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
         """`most`: how much is kept compiled, in characters and instructions."""
         self._known: Owned[Program] = Owned(most)
-        self._begun: Owned[Generator[int, None, Program]] = Owned(_MOST_BEGUN)
 
-    def get(self, expression: str, owner: str) -> Program:
-        """The program, compiled at most once while it is remembered."""
-        while True:
-            program = self.advance(expression, owner)[0]
-            if program is not None:
-                return program
-
-    def advance(self, expression: str, owner: str) -> tuple[Program | None, int]:
-        """Compile for one stage more. The program, if it is ready, and the steps that this took."""
+    def get(self, expression: str, owner: str) -> tuple[Program, int]:
+        """Return the program, compiled at most once while it is remembered, and the steps that compiling took now."""
         program = self._known.get(expression, owner)
         if program is not None:
             return program, 0
-        making = self._begun.get(expression, owner)
-        if making is None:
-            making = _making(expression)
-            self._begun.put(expression, making, 1, owner)
-        try:
-            return None, next(making)
-        except StopIteration as ended:
-            self._begun.drop(expression)
-            program = ended.value
-            self._known.put(expression, program, program.weight, owner)
-            return program, 0
+        program = _made(expression)
+        self._known.put(expression, program, program.weight, owner)
+        return program, program.steps
 
 
 _PROGRAMS: Final = Programs()
 
 
 def compile(expression: str, owner: str = "") -> Program:
-    """The program of an expression. Never raises: a mistake is the program's `error`.
+    """Return the program of an expression. Never raises: a mistake is the program's `error`.
 
     `owner`: whoever asks. What one owner has compiled displaces nothing that others have.
     """
+    return _PROGRAMS.get(expression, owner)[0]
+
+
+def compile_counting(expression: str, owner: str) -> tuple[Program, int]:
+    """As `compile`, with the steps that it took: none if the program was remembered. 10 KiB take up to 80 ms."""
     return _PROGRAMS.get(expression, owner)
-
-
-def compile_further(expression: str, owner: str = "") -> tuple[Program | None, int]:
-    """Compile for one stage of six, as compiling 10 KiB takes up to 80 ms. The program once it is ready, and steps.
-
-    The steps are those of this stage; when the program is ready, `owed` has the rest.
-    """
-    return _PROGRAMS.advance(expression, owner)

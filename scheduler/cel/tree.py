@@ -5,11 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from scheduler.cel.types import ERROR, Type
 from scheduler.cel.values import Value
 
-PART = 0.15
-"""Steps of each character of an expression that a part of a stage takes, about."""
-TOGETHER = 400
-"""How many nodes or tokens make one part of a stage."""
-
 
 class Node:
     """A part of an expression. `position` is where it is shown, in code points."""

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 
 from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
-from scheduler.engine.fair_share import FREE, IN_VAIN, ROWS_PER_STEP
-from scheduler.engine.instructions import UNSCHEDULABLE, AskExtenders, Misbehaved, Verified
+from scheduler.engine.instructions import AskExtenders, Misbehaved, Verified
 from scheduler.engine.keeping_away import away_from
 from scheduler.engine.no_fits import NoFit, NoFits
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.queue import Queue
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.fair_share import FREE, IN_VAIN, ROWS_PER_STEP
+from scheduler.engine.queue.queued import QueuedPod
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.framework.attempt_record import AttemptRecord
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import NodesAnswer, VictimsAnswer
@@ -34,11 +34,12 @@ class Attempts:
     def __init__(
         self,
         cluster: Cluster,
-        queue: Queue,
+        queue: SchedulingQueue,
         frameworks: Mapping[str, Framework],
         extender_calls: ExtenderCalls,
         rotation: Rotation,
         outbox: Outbox,
+        no_fits: NoFits,
         *,
         in_full: bool,
         verifier: Verifier | None,
@@ -52,8 +53,7 @@ class Attempts:
         self._verifier = verifier
         self.record = AttemptRecord()
         """The record of the attempt under way."""
-        self.no_fits = NoFits(cluster)
-        """What attempts without a node have found."""
+        self.no_fits = no_fits
         self.follow(frameworks)
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
@@ -81,14 +81,6 @@ class Attempts:
             looked = 0 if outcome.taken_over else self._cluster.nodes.rows // ROWS_PER_STEP
             self._queue.fair_share.charge(pod.namespace, IN_VAIN + looked, now)
         return outcome
-
-    def waits_on(self, queued: QueuedPod) -> frozenset[str] | None:
-        """The plugins that a pod would wait for again, if an attempt would only tell it what it was told last."""
-        framework = self._frameworks.get(queued.pod.scheduler_name)
-        found = None if framework is None else self.no_fits.known(queued.pod, framework)
-        if found is None or queued.written != (UNSCHEDULABLE, found.message, ""):
-            return None
-        return found.waits_for
 
     def of_group(
         self, queued: QueuedPod, answer: CallAnswer | None = None, within: Bools | None = None

@@ -9,14 +9,15 @@ each binding cycle is a goroutine.
 from itertools import islice
 from typing import Any
 
-from scheduler.engine import instructions, story_entries, story_writer, wakes
+from scheduler.engine import instructions, story_entries, story_writer
 from scheduler.engine.binding_held import IDLE, BindingPods
 from scheduler.engine.binding_record import BindingCycle, event_of
 from scheduler.engine.binding_table import ASKING, TABLE, Action, Event, State
-from scheduler.engine.instructions import UNSCHEDULABLE, Misbehaved
+from scheduler.engine.instructions import UNSCHEDULABLE, WAITING_FOR_GROUP, Misbehaved, PatchCondition
 from scheduler.engine.last_look import LastLook
 from scheduler.engine.pod_groups.gathering import GANG_SCHEDULING
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue import queueing_hints
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.engine.stimuli import (
     BindFailed,
     CallEnded,
@@ -38,6 +39,8 @@ from scheduler.model.pod_group import GroupKey
 
 _GIVEN_UP_AT_ONCE = 64
 """How many pods whose time is over are given up in one turn."""
+_TOLD_AFTER = 5.0
+"""Seconds after which a pod that waits for its group says so: hardly any does for so long, and it costs a write."""
 _POINTS = ("reserve", "permit", "pre_bind", "bind")
 _STEPS = [(point, TABLE[state][Event.SUCCESS].next) for point, state in zip(_POINTS, ASKING, strict=True)]
 _STEPS_FROM = {state: tuple(_STEPS[i:]) for i, state in enumerate(ASKING)}
@@ -76,7 +79,7 @@ class BindingCycles(BindingPods):
         self._cluster.assume(pod, row)
         other = None if nominated is None or nominated == node else self._cluster.nodes.live_row(nominated)
         if other is not None:
-            wakes.for_room(self._queue, self._cluster, pod, other, now, real=False)
+            queueing_hints.for_room(self._queue, self._cluster, pod, other, now, real=False)
         self._assuming = pod.uid
         try:
             self._ask(cycle, None, now)
@@ -176,7 +179,11 @@ class BindingCycles(BindingPods):
             cycle, waiting = self._cycles[uid], self.waiting_pods.get(uid)
             if cycle.state is State.GROUP_GATHERING:
                 assert cycle.group is not None
-                if not self.gathering.has_let_go(cycle.group, uid):
+                if self.gathering.has_let_go(cycle.group, uid):
+                    continue
+                if cycle.gathers_on:
+                    self._tell_that_it_waits(cycle)
+                else:
                     self._give_up(cycle, now)
             elif waiting is None:
                 wait, cycle.waits = cycle.wait, ""
@@ -280,8 +287,22 @@ class BindingCycles(BindingPods):
         self._idle += 1
         if cycle.state is State.GROUP_GATHERING:
             assert cycle.group is not None
-            cycle.deadline = now + self.gathering.seconds(cycle.group)
+            seconds = self.gathering.seconds(cycle.group)
+            cycle.deadline = now + min(seconds, _TOLD_AFTER)
+            cycle.gathers_on = max(0.0, seconds - _TOLD_AFTER)
             self._deadlines.add(cycle.queued.pod.uid, cycle.deadline)
+
+    def _tell_that_it_waits(self, cycle: BindingCycle) -> None:
+        """Write a condition of a pod that holds room and waits for others; its reason has no autoscaler add a node."""
+        assert cycle.group is not None
+        pod, left = cycle.queued.pod, cycle.gathers_on
+        message = (
+            f"holds room on {cycle.node} until enough pods of its group {cycle.group} do, for {left:g} seconds more"
+        )
+        cycle.queued.written = None
+        self._outbox.add(PatchCondition(pod, WAITING_FOR_GROUP, message))
+        cycle.deadline, cycle.gathers_on = cycle.deadline + left, 0.0
+        self._deadlines.add(pod.uid, cycle.deadline)
 
     def _give_up(self, cycle: BindingCycle, now: float) -> None:
         """The others of the group have not come: all that wait for them give back what they hold."""
@@ -290,6 +311,7 @@ class BindingCycles(BindingPods):
         self._take(cycle, Event.TIME_OVER, _rejected(GANG_SCHEDULING, timeout_text(seconds, GANG_SCHEDULING)), now)
         for uid in self.gathering.waiting(cycle.group):
             other = self._cycles[uid]
+            other.gathers_on = 0.0
             if other.deadline > now:
                 other.deadline = now
                 self._deadlines.add(uid, now)
@@ -384,7 +406,7 @@ class BindingCycles(BindingPods):
         if self._revert(cycle, now):
             message = f"0/1 nodes are available: 1 {printable(rejected.reason.text)}."
             story_writer.turned_back(queued, cycle.node, UNSCHEDULABLE, message, plugins, now)
-            self._queue.park(queued, plugins, now, missed=missed)
+            self._queue.add_unschedulable(queued, plugins, now, missed=missed)
             self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, nominated="")
 
     def _retry(self, cycle: BindingCycle, cause: Any, now: float, *, quietly: bool = False) -> None:
@@ -395,7 +417,7 @@ class BindingCycles(BindingPods):
         reason, message = cycle.failure(cause)
         if self._revert(cycle, now, cause if isinstance(cause, BindFailed) else None):
             story_writer.turned_back(cycle.queued, cycle.node, reason, message, frozenset(), now)
-            self._queue.put_back(cycle.queued, now)
+            self._queue.requeue(cycle.queued, now)
             self._outbox.failed(cycle.queued, reason, message, nominated="", quietly=quietly)
 
     def _retry_quietly(self, cycle: BindingCycle, cause: Any, now: float) -> None:

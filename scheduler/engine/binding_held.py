@@ -7,15 +7,16 @@ import sys
 from collections.abc import Container
 from typing import Any
 
-from scheduler.engine import instructions, story_writer, wakes
+from scheduler.engine import instructions, story_writer
 from scheduler.engine.binding_record import BindingCycle
 from scheduler.engine.binding_table import CALLING, MAY_BE_BOUND, Event, State
 from scheduler.engine.binding_waits import Deadlines, ObjectWaits
 from scheduler.engine.instructions import UNSCHEDULABLE, Misbehaved
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.gathering import AT_ONCE, Gathering
-from scheduler.engine.queue import Queue
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue import queueing_hints
+from scheduler.engine.queue.queued import QueuedPod
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.engine.stimuli import BindFailed, PreBindWriteFailed, PreBindWritten
 from scheduler.engine.story import Story
 from scheduler.framework.events import ClusterEvent
@@ -31,7 +32,7 @@ IDLE = frozenset((*TIMED, State.GROUP_DECIDING, *CALLING))
 class BindingPods:
     """All pods in their binding cycle, by UID, with what is held for them."""
 
-    def __init__(self, cluster: Cluster, queue: Queue, outbox: Outbox) -> None:
+    def __init__(self, cluster: Cluster, queue: SchedulingQueue, outbox: Outbox) -> None:
         self._cluster = cluster
         self._queue = queue
         self._outbox = outbox
@@ -137,7 +138,7 @@ class BindingPods:
         self._unreserve(cycle, cause, now)
         forgotten = self._cluster.forget(uid)
         if forgotten is not None and uid != self._assuming:
-            wakes.for_room(self._queue, self._cluster, forgotten.pod, forgotten.row, now, real=False)
+            queueing_hints.for_room(self._queue, self._cluster, forgotten.pod, forgotten.row, now, real=False)
         return self._cluster.placement(uid) is None and not cycle.queued.pod.terminating
 
     def _unreserve(self, cycle: BindingCycle, cause: Any, now: float) -> None:
@@ -165,9 +166,9 @@ class BindingPods:
         for error in errors:
             self._outbox.add(Misbehaved(pod, error))
         if self._cluster.storage.version != version and pod.uid != self._assuming:
-            wakes.for_object(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
+            queueing_hints.for_object(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
         if self._cluster.devices.log.version != given and pod.uid != self._assuming:
-            wakes.for_object(self._queue, ClusterEvent.DEVICE_CLAIM_GONE, None, None, now, real=False)
+            queueing_hints.for_object(self._queue, ClusterEvent.DEVICE_CLAIM_GONE, None, None, now, real=False)
 
     def _waits_no_longer(self, cycle: BindingCycle, event: Event, state: State, now: float) -> None:
         """An idle pod does not wait any more: what it waited for has happened, or the pod is reverted."""

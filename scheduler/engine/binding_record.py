@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from scheduler.engine.binding_table import Event, State
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, CallFailed, PreBindWriteFailed
 from scheduler.framework.binding import BindResult, Call, Wait
 from scheduler.framework.binding_plugins import BindingPlugins, Holds, PointAnswer, Refusal
@@ -35,6 +35,8 @@ class BindingCycle(Struct):
     waits: str = ""
     """The name of that plugin, since its last write."""
     deadline: float = 0.0
+    gathers_on: float = 0.0
+    """For how many seconds after its deadline it waits on for its group: at the deadline it only says that it waits."""
     noted: bool = False
     """The pod's story says that it was assumed."""
     group: GroupKey | None = None

@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from scheduler.engine import wakes
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event
@@ -20,6 +19,7 @@ from scheduler.engine.choice import Choice
 from scheduler.engine.device_conflicts import DeviceConflicts
 from scheduler.engine.extender_calls import ExtenderCalls
 from scheduler.engine.instructions import Instruction
+from scheduler.engine.no_fits import NoFits
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.object_changes import ObjectChanges
 from scheduler.engine.observers import Observer
@@ -27,7 +27,8 @@ from scheduler.engine.orphaned_claims import OrphanedClaims
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.placement_conflicts import PlacementConflicts, PlacementObserver
 from scheduler.engine.pod_changes import PodChanges
-from scheduler.engine.queue import Queue
+from scheduler.engine.queue import queueing_hints
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.engine.scheduling_cycle import SchedulingCycles
 from scheduler.engine.stimuli import (
     Broke,
@@ -89,7 +90,8 @@ class Engine:
         self.epoch: float | None = None
         """Seconds since the epoch at engine time 0, where a shell knows them."""
         self._outbox = Outbox()
-        self.queue = Queue(frameworks, initial_backoff, max_backoff, self._outbox, self.cluster)
+        no_fits = NoFits(self.cluster)
+        self.queue = SchedulingQueue(frameworks, initial_backoff, max_backoff, self._outbox, self.cluster, no_fits)
         self.choice = Choice(seed)
         rotation = Rotation()
         self._extender_calls = ExtenderCalls(self.cluster, frameworks, rotation, in_order(extenders))
@@ -100,10 +102,10 @@ class Engine:
             self._extender_calls,
             rotation,
             self._outbox,
+            no_fits,
             in_full=in_full,
             verifier=Verifier(frameworks, verify) if verify else None,
         )
-        self.queue.equal_waits = self.attempts.waits_on
         self._story_writer = StoryWriter(self.queue.stories)
         self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
         self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
@@ -242,7 +244,7 @@ class Engine:
                 if placement is not None:
                     was = replace(placement.pod, terminating=victim.terminating, preempted=victim.preempted)
                     self.cluster.replace(was)
-                    wakes.for_room(self.queue, self.cluster, was, placement.row, now, real=False)
+                    queueing_hints.for_room(self.queue, self.cluster, was, placement.row, now, real=False)
             case ExtendersAnswered():
                 self._scheduling.extenders_answered(stimulus, now)
             case ExtendersFailed():
@@ -263,7 +265,7 @@ class Engine:
                 self.cluster.devices.taken_out(uid, written)
                 self.binding.happens(uid, Event.OBJECT_CHANGED, None, now)
             case Refreshed(profile, plugin):
-                wakes.for_source(self.queue, profile, plugin, now)
+                queueing_hints.for_source(self.queue, profile, plugin, now)
             case Broke(message):
                 self._scheduling.broke(message, now)
             case Tick():
@@ -273,7 +275,7 @@ class Engine:
                 for observer in self._observers:
                     observer.tick(now)
         if self.cluster.kept_room.by_profile:
-            self.groups.reservations.look(now, self.queue.group_entry)
+            self.groups.reservations.look(now, self.queue.groups.entry)
         if self.cluster.devices.users.released:
             self.binding.go_on_sharing(now)
         if self.binding.unsettled:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from scheduler.engine.instructions import AskExtenders
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.framework.config import Extender
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import (

@@ -14,6 +14,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
 
 UNSCHEDULABLE = "Unschedulable"
+WAITING_FOR_GROUP = "WaitingForGroup"
 SCHEDULER_ERROR = "SchedulerError"
 
 

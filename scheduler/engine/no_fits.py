@@ -5,7 +5,7 @@ message, the plugins that rejected it, what preemption said) holds for all other
 All of it holds until the first change of the cluster: no attempt to tell which changes matter is made here.
 """
 
-from scheduler.engine.unschedulable_pods import alike
+from scheduler.engine.queue.unschedulable import alike
 from scheduler.framework.attempt_record import AttemptRecord, points
 from scheduler.framework.decision import Decision, fit_error
 from scheduler.framework.plugin import PostFilterResult

@@ -7,11 +7,11 @@ from collections import Counter, deque
 
 from msgspec import Struct
 
-from scheduler.engine import wakes
 from scheduler.engine.instructions import ClearNomination
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.queue import Queue
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue import queueing_hints
+from scheduler.engine.queue.queued import QueuedPod
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.engine.story_writer import StoryWriter
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
@@ -36,7 +36,7 @@ class _Ending(Struct, frozen=True):
 class Nominator:
     """Ends nominations, and follows the nominations that the API shows."""
 
-    def __init__(self, cluster: Cluster, queue: Queue, outbox: Outbox, story_writer: StoryWriter) -> None:
+    def __init__(self, cluster: Cluster, queue: SchedulingQueue, outbox: Outbox, story_writer: StoryWriter) -> None:
         self._cluster = cluster
         self._queue = queue
         self._outbox = outbox
@@ -51,11 +51,11 @@ class Nominator:
         self._cluster.nominations.put(pod, node)
 
     def end(self, pod: Pod, now: float, *, real: bool = True) -> None:
-        """End a pod's nomination. If the pod was not placed there, others may fit now. `real`: as in `Queue.wake`."""
+        """End a pod's nomination. If the pod was not placed there, others may fit now. `real`: as in `wake`."""
         node = self._cluster.nominations.drop(pod.uid)
         row = None if node is None or node == pod.node_name else self._cluster.nodes.live_row(node)
         if row is not None:
-            wakes.for_room(self._queue, self._cluster, pod, row, now, real=real)
+            queueing_hints.for_room(self._queue, self._cluster, pod, row, now, real=real)
 
     def end_all(self, pods: list[Pod], node: str, row: int | None, now: float) -> None:
         """End the nominations of these pods for a node, and try them again (prepareCandidate); of many, some in a turn.
@@ -82,9 +82,9 @@ class Nominator:
         self._story_writer.passed_over(pods, why, now)
         if row is not None and ending.few:
             for pod in pods:
-                wakes.for_room(self._queue, self._cluster, pod, row, now, real=False)
+                queueing_hints.for_room(self._queue, self._cluster, pod, row, now, real=False)
         elif row is not None and not left:
-            wakes.for_any_room(self._queue, self._cluster, row, now)
+            queueing_hints.for_any_room(self._queue, self._cluster, row, now)
         self._queue.retry([pod.uid for pod in pods], now)
         for pod in pods:
             queued = self._queue.get(pod.uid)

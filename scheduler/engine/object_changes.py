@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from scheduler.engine import wakes
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.changes import device_changes, node_changes, storage_changes
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.observers import Observer
-from scheduler.engine.queue import Queue
-from scheduler.engine.room import room_on
+from scheduler.engine.queue import queueing_hints
+from scheduler.engine.queue.headroom import room_on
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.engine.stimuli import Gone
 from scheduler.framework.events import ClusterEvent
 from scheduler.model.devices import (
@@ -41,7 +41,7 @@ class ObjectChanges:
     def __init__(
         self,
         cluster: Cluster,
-        queue: Queue,
+        queue: SchedulingQueue,
         binding: BindingCycles,
         nominator: Nominator,
         observers: Sequence[Observer],
@@ -64,22 +64,22 @@ class ObjectChanges:
                 changes = node_changes(old, thing)
                 if changes:
                     self._binding.look_again(thing.name, now)
-                wakes.for_node(queue, changes, old, thing, now, room)
+                queueing_hints.for_node(queue, changes, old, thing, now, room)
             case Namespace():
                 if cluster.put_namespace(thing) != thing.labels:
-                    wakes.everyone(queue, ClusterEvent.NAMESPACE, now, thing)
+                    queueing_hints.everyone(queue, ClusterEvent.NAMESPACE, now, thing)
             case SelectingObject():
                 self._put_selecting(thing, now)
             case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
                 device = self._put_device(thing)
-                wakes.for_object(queue, device_changes(device, thing), device, thing, now)
+                queueing_hints.for_object(queue, device_changes(device, thing), device, thing, now)
             case PodGroup():
                 group = cluster.pod_groups.put(thing)
-                queue.group_put(group, thing, now)
+                queue.groups.put(group, thing, now)
                 self._binding.gathering.look(thing.key)
             case _:
                 before = cluster.storage.put(thing)
-                wakes.for_object(queue, storage_changes(before, thing), before, thing, now)
+                queueing_hints.for_object(queue, storage_changes(before, thing), before, thing, now)
         for observer in self._observers:
             observer.put(thing, now)
 
@@ -91,35 +91,35 @@ class ObjectChanges:
                 self._nominator.end_all(cluster.nominations.on(gone.name), gone.name, None, now)
                 if cluster.drop_node(gone.name) is not None:
                     self._binding.look_again(gone.name, now)
-                    wakes.everyone(queue, ClusterEvent.NODE_GONE, now, gone)
+                    queueing_hints.everyone(queue, ClusterEvent.NODE_GONE, now, gone)
             case "Namespace":
                 cluster.drop_namespace(gone.name)
             case kind if kind in DEVICE_KINDS:
                 unshown = cluster.devices.promised_to((gone.namespace, gone.name)) if kind == CLAIM else None
                 device = self._drop_device(gone)
                 if device is None and unshown is not None:
-                    wakes.everyone(queue, ClusterEvent.DEVICE_CLAIM_GONE, now, gone)
+                    queueing_hints.everyone(queue, ClusterEvent.DEVICE_CLAIM_GONE, now, gone)
                 real = not self._gives_back(device)
-                wakes.for_object(queue, device_changes(device, None), device, None, now, real=real)
+                queueing_hints.for_object(queue, device_changes(device, None), device, None, now, real=real)
             case kind if kind in POD_GROUP_KINDS:
                 key = GroupKey(gone.namespace, gone.name, api_of_kind(kind))
                 dropped = cluster.pod_groups.drop(key)
                 if dropped is not None:
-                    queue.group_gone(dropped, now)
+                    queue.groups.gone(dropped, now)
                     self._binding.gathering.look(key)
             case kind if kind in STORAGE_KINDS:
                 before = cluster.storage.drop(kind, gone.namespace, gone.name)
                 if kind == "VolumeAttachment":
-                    wakes.for_object(queue, ClusterEvent.ATTACHMENT_GONE, before, None, now)
+                    queueing_hints.for_object(queue, ClusterEvent.ATTACHMENT_GONE, before, None, now)
             case kind:
                 cluster.drop_selecting(kind, gone.namespace, gone.name)
-                wakes.everyone(queue, ClusterEvent.SELECTING, now, gone)
+                queueing_hints.everyone(queue, ClusterEvent.SELECTING, now, gone)
         for observer in self._observers:
             observer.gone(gone, now)
 
     def _put_selecting(self, thing: SelectingObject, now: float) -> None:
         self._cluster.put_selecting(thing)
-        wakes.everyone(self._queue, ClusterEvent.SELECTING, now, thing)
+        queueing_hints.everyone(self._queue, ClusterEvent.SELECTING, now, thing)
 
     def _put_device(self, thing: DeviceKind) -> DeviceKind | None:
         """What was there before; a claim whose promise this ends with what it was promised, which is free now."""

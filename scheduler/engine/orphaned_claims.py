@@ -11,7 +11,7 @@ from heapq import nlargest
 from scheduler.engine.instructions import UnreserveWrite
 from scheduler.engine.observers import Observer
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.queued import Place, QueuedPod
+from scheduler.engine.queue.queued import Place, QueuedPod
 from scheduler.engine.stimuli import Gone
 from scheduler.framework.binding import Patch
 from scheduler.model.devices import CLAIM, ClaimKey, ResourceClaim

@@ -3,7 +3,7 @@
 from collections.abc import Container
 
 from scheduler.engine.instructions import Failed, Instruction, Misbehaved, PatchCondition, RecordFailure
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.framework.decision import Decision
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod

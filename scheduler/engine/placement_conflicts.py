@@ -18,7 +18,7 @@ from msgspec import Struct
 from scheduler.engine.instructions import RecordConflict
 from scheduler.engine.observers import Observer
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.queue import Queue
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.framework.runtime import Framework
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.pod import Pod
@@ -235,7 +235,7 @@ class PlacementConflicts:
 class PlacementObserver(Observer):
     """Has the conflicts of pods of ours told; each look is charged to the namespace of the pod."""
 
-    def __init__(self, conflicts: PlacementConflicts, queue: Queue, outbox: Outbox) -> None:
+    def __init__(self, conflicts: PlacementConflicts, queue: SchedulingQueue, outbox: Outbox) -> None:
         self._conflicts = conflicts
         self._queue = queue
         self._outbox = outbox

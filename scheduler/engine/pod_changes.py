@@ -5,7 +5,6 @@ Mirrors the handlers of pods in kube-scheduler `eventhandlers.go`.
 
 from collections.abc import Sequence
 
-from scheduler.engine import wakes
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import Event
 from scheduler.engine.changes import placed_pod_changes, waiting_pod_changes
@@ -13,8 +12,9 @@ from scheduler.engine.extender_calls import ExtenderCalls
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.observers import Observer
 from scheduler.engine.pod_groups.cycle import GroupCycles
-from scheduler.engine.queue import Queue
-from scheduler.engine.room import room_on
+from scheduler.engine.queue import queueing_hints
+from scheduler.engine.queue.headroom import room_on
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.engine.stimuli import Gone
 from scheduler.engine.story_writer import StoryWriter
 from scheduler.framework.events import ClusterEvent
@@ -28,7 +28,7 @@ class PodChanges:
     def __init__(
         self,
         cluster: Cluster,
-        queue: Queue,
+        queue: SchedulingQueue,
         binding: BindingCycles,
         groups: GroupCycles,
         extender_calls: ExtenderCalls,
@@ -90,17 +90,18 @@ class PodChanges:
         for observer in self._observers:
             observer.placed(pod, before, now)
         if before is None or before.assumed:
-            wakes.for_pod(self._queue, ClusterEvent.POD_PLACED, pod, now)
+            queueing_hints.for_pod(self._queue, ClusterEvent.POD_PLACED, pod, now)
             if pod.scheduling_group is not None:
                 self._binding.gathering.leaves(pod.scheduling_group, pod.uid)
                 self._binding.gathering.look(pod.scheduling_group)
-                self._queue.group_changed(pod.scheduling_group, now, helps=before is None)
+                self._queue.groups.changed(pod.scheduling_group, now, helps=before is None)
         row = self._cluster.nodes.row_of(pod.node_name)
         if before is not None:
-            wakes.for_pod(self._queue, placed_pod_changes(before.pod, pod), pod, now, room_on(self._cluster, row))
+            changes, room = placed_pod_changes(before.pod, pod), room_on(self._cluster, row)
+            queueing_hints.for_pod(self._queue, changes, pod, now, room)
         if before is not None and before.row != row:
             # We had chosen another node for it.
-            wakes.for_room(self._queue, self._cluster, before.pod, before.row, now)
+            queueing_hints.for_room(self._queue, self._cluster, before.pod, before.row, now)
 
     def _put_waiting(self, pod: Pod, now: float) -> None:
         queued = self._queue.get(pod.uid)
@@ -135,7 +136,7 @@ class PodChanges:
                 self._cluster.nominations.put(pod, pod.nominated_node_name)
             self._queue.add(pod, now)
             if pod.scheduling_group is not None:
-                self._queue.group_changed(pod.scheduling_group, now, helps=True)
+                self._queue.groups.changed(pod.scheduling_group, now, helps=True)
 
     def gone(self, gone: Gone, now: float, why: str = "deleted") -> None:
         """A pod is gone, or finished."""
@@ -147,9 +148,9 @@ class PodChanges:
         placement = self._cluster.drop_pod(gone.uid)
         if group is not None:
             self._binding.gathering.leaves(group, gone.uid)
-            self._queue.group_changed(group, now, helps=True)
+            self._queue.groups.changed(group, now, helps=True)
         if placement is not None:
-            wakes.for_room(self._queue, self._cluster, placement.pod, placement.row, now)
+            queueing_hints.for_room(self._queue, self._cluster, placement.pod, placement.row, now)
         elif waiting is not None:
             self._nominator.end(waiting.pod, now)
         else:

@@ -16,8 +16,8 @@ from scheduler.engine.no_fits import NoFit
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.cycle import GroupCycles
-from scheduler.engine.queue import Queue
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.queued import QueuedPod
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed
 from scheduler.engine.victims import Victims
 from scheduler.framework.binding_plugins import Refusal
@@ -35,7 +35,7 @@ class SchedulingCycles:
     def __init__(
         self,
         cluster: Cluster,
-        queue: Queue,
+        queue: SchedulingQueue,
         attempts: Attempts,
         extender_calls: ExtenderCalls,
         binding: BindingCycles,
@@ -164,7 +164,7 @@ class SchedulingCycles:
         if result.node is not None and result.node != self._cluster.nominations.node_of(pod.uid):
             # Before the pod itself waits: the end of its own nomination must not wake it.
             self._nominator.end(pod, now, real=False)
-        self._queue.park(queued, waits_for, now, missed=missed)
+        self._queue.add_unschedulable(queued, waits_for, now, missed=missed)
         self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, found.decision, result.node)
         if result.writes:
             self._outbox.add(PostFilterWrite(pod, result.writes))
@@ -177,7 +177,7 @@ class SchedulingCycles:
     def _broken(self, queued: QueuedPod, message: str, plugins: frozenset[str], now: float) -> None:
         story_writer.failed(queued, SCHEDULER_ERROR, message, plugins, now)
         self._nominator.end(queued.pod, now, real=False)  # as in kube-scheduler, it gives up the node kept for it
-        self._queue.put_back(queued, now)
+        self._queue.requeue(queued, now)
         self._outbox.failed(queued, SCHEDULER_ERROR, message, plugins, nominated="")
 
     def broke(self, message: str, now: float) -> None:

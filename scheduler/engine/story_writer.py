@@ -5,7 +5,7 @@ The queue notes where a pod waits and why, the binding cycle what happens until 
 
 from collections.abc import Iterable
 
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.engine.story import Stories
 from scheduler.engine.story_entries import (
     MOST_NAMED,

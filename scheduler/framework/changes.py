@@ -463,7 +463,7 @@ class AddNode(SmallChange, frozen=True):
         labels = {**node.labels, **own, **self.but}
         marks = ((t, mark_of_taint(t.key)) for t in node.taints if t.key not in BY_HAND)
         taints = tuple(t for t, mark in marks if mark is None or mark.at_start)
-        return replace(node, name=name, uid="", labels=labels, taints=taints, unschedulable=False, images=())
+        return replace(node, name=name, uid="", labels=labels, taints=taints, unschedulable=False, images={})
 
 
 class NameScheduler(SmallChange, frozen=True):

@@ -7,7 +7,6 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from scheduler.framework.kept_results import every_row
-from scheduler.framework.many_reasons import ManyReasons, holds, listed
 from scheduler.framework.status import Reason, printable
 from scheduler.model.pod import Pod
 from scheduler.state.column import Bools, Ints
@@ -98,15 +97,9 @@ class Decision(Struct):
         if self.left_out is not None:
             mask |= self.left_out
         for rejected in self.rejected:
-            before: Bools | None = None
-            found = rejected.reasons
-            if isinstance(found, ManyReasons):
-                mask |= found.where
-                found = found.few
-            for reason, where in found:
-                if reason.unresolvable and where is not before:  # one array may come with thousands of reasons
+            for reason, where in rejected.reasons:
+                if reason.unresolvable:
                     mask |= where
-                    before = where
         return mask
 
 
@@ -121,37 +114,22 @@ def fit_error(decision: Decision, post_filter: str = "") -> str:
     if decision.verdict is not None:
         message += f" {printable(decision.verdict[1].text)}."
     else:
-        said = _listed(decision)
+        said = sorted(f"{count} {printable(text)}" for text, count in reason_counts(decision).items())
         if said:
-            message += f" {said}."
+            message += f" {', '.join(said)}."
     return f"{message} {post_filter}" if post_filter else message
 
 
-def _listed(decision: Decision) -> str:
-    """`COUNT TEXT, …`, sorted as text."""
-    many = [one.reasons for one in decision.rejected if isinstance(one.reasons, ManyReasons)]
-    texts = many[0].texts if many else ()
-    counts = reason_counts(decision, one_by_one=False)
-    if any(one.texts is not texts for one in many) or any(holds(texts, text) for text in counts):
-        return listed(reason_counts(decision), (), 0)
-    count = sum(int(np.count_nonzero(one.where)) for one in many)
-    return listed(counts, texts if count else (), count)
-
-
-def reason_counts(decision: Decision, *, one_by_one: bool = True) -> dict[str, int]:
-    """Reason text → number of nodes rejected for it; unless `one_by_one`, without the texts of `ManyReasons`."""
+def reason_counts(decision: Decision) -> dict[str, int]:
+    """Reason text → number of nodes rejected for it."""
     counts: dict[str, int] = {}
     if decision.left_out is not None:
         left_out = int(np.count_nonzero(decision.left_out))
         if left_out:
             counts[narrowed_text(decision)] = left_out
     for rejected in decision.rejected:
-        before: Bools | None = None
-        count = 0
-        found = rejected.reasons
-        for reason, where in found.few if isinstance(found, ManyReasons) and not one_by_one else found:
-            if where is not before:
-                before, count = where, int(np.count_nonzero(where))
+        for reason, where in rejected.reasons:
+            count = int(np.count_nonzero(where))
             if count and reason.text:
                 counts[reason.text] = counts.get(reason.text, 0) + count
     return counts

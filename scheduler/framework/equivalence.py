@@ -74,7 +74,7 @@ class EquivalenceClass(PerNode):
     def renew_all(self, pod: Pod, cluster: Cluster) -> bool:
         """Bring everything up to date; returns whether the results on the nodes were computed for all rows.
 
-        Raises PluginError, SliceOver.
+        Raises PluginError.
         """
         nodes = cluster.nodes
         static, on_node, log = self.static, self.on_node, nodes.log
@@ -203,7 +203,7 @@ class EquivalenceClasses:
         return self._new_on_node(self._skipped(shape))
 
     def of(self, pod: Pod, cluster: Cluster) -> EquivalenceClass:
-        """The class of a pod, up to date. Raises PluginError, SliceOver."""
+        """The class of a pod, up to date. Raises PluginError."""
         cluster.settle_devices()
         shape = pod.shape
         found = self.by_shape.get(shape)

@@ -12,7 +12,6 @@ from scheduler.framework.decision import Rejected
 from scheduler.framework.foreign import declared
 from scheduler.framework.guard import Guard
 from scheduler.framework.kept_results import passing
-from scheduler.framework.many_reasons import ManyReasons
 from scheduler.framework.nominated_pods import NominatedPods
 from scheduler.framework.profile import Profile
 from scheduler.framework.spare import Spare
@@ -23,15 +22,11 @@ from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
 from scheduler.state.view import row_with, some_rows
 
-_SUPPOSED = 4
-"""Steps for each nominated pod that is supposed to be there, and taken away again."""
-
 
 class FilterPlugins:
     """A profile's filters, in the order in which they run."""
 
     def __init__(self, profile: Profile, guard: Guard) -> None:
-        self._profile = profile
         self.plugins = plugins = profile.plugins("filter")
         self._ask = guard
         self._declared = [(plugin, declared(plugin)) for plugin in plugins]
@@ -42,10 +37,6 @@ class FilterPlugins:
             its.may_look_elsewhere and any(counts[i:]) for i, (_, its) in enumerate(self._declared)
         )
         """Every filter that counts comes before all filters that may look beyond one node."""
-
-    def apart(self) -> "FilterPlugins":
-        """The same filters under the same guard, with no kept results."""
-        return FilterPlugins(self._profile.apart(), self._ask)
 
     def run(self, pod: Pod, cluster: Cluster, among: Bools, *, trying: bool = False) -> tuple[Bools, list[Rejected]]:
         """(rows of `among` that pass, which plugin was the first to reject the others).
@@ -59,26 +50,15 @@ class FilterPlugins:
                 continue
             reasons: list[tuple[Reason, Bools]] = []
             survivors = alive
-            before: Bools | None = None
-            here, any_here = alive, False
-            many = found if isinstance(found, ManyReasons) else None
-            for reason, mask in found if many is None else many.few:
-                if mask is not before:  # one array may come with thousands of reasons
-                    before, here = mask, mask & alive
-                    any_here = bool(np.count_nonzero(here))
-                    survivors = survivors & ~here
-                if any_here:
+            for reason, mask in found:
+                here = mask & alive
+                if np.count_nonzero(here):
                     if reason.broken and not trying:
                         raise PluginError(plugin.name, reason.text_on(int(here.argmax())), "Filter")
-                    reasons.append((reason, here))
-            said: Rejections = reasons
-            if many is not None:
-                here = many.where & alive
-                if here.any():
                     survivors = survivors & ~here
-                    said = many.at(reasons, here)
-            if said:
-                rejected.append(Rejected(plugin.name, said))
+                    reasons.append((reason, here))
+            if reasons:
+                rejected.append(Rejected(plugin.name, reasons))
                 alive = survivors
                 if not alive.any():
                     break
@@ -112,7 +92,6 @@ class FilterPlugins:
         for rows, usage_only in attempts:
             mask = np.zeros(len(among), dtype=np.bool_)
             mask[rows] = True
-            cluster.effort.count(_SUPPOSED * sum([len(ahead[row]) for row in rows]))
             with cluster.supposing(((other, row) for row in rows for other in ahead[row]), usage_only=usage_only):
                 with_them, also = self.run(pod, cluster, mask, trying=trying)
             failed = mask & ~with_them
@@ -129,8 +108,7 @@ class FilterPlugins:
             if not its.static:
                 break
             if plugin.name in by_name:
-                reasons = by_name[plugin.name].reasons
-                for where in [reasons.where] if isinstance(reasons, ManyReasons) else [mask for _, mask in reasons]:
+                for _, where in by_name[plugin.name].reasons:
                     found |= where
         return found
 
@@ -245,10 +223,5 @@ class FilterPlugins:
 
 def _without(rejected: Rejected, rows: Bools) -> Rejected | None:
     """The same rejections without those of some rows. None: there are no others."""
-    found = rejected.reasons
-    if isinstance(found, ManyReasons):
-        few = [(reason, where & ~rows) for reason, where in found.few]
-        where = found.where & ~rows
-        return Rejected(rejected.plugin, found.at(few, where)) if where.any() else None
-    left = [(reason, where) for reason, before in found if (where := before & ~rows).any()]
+    left = [(reason, where) for reason, before in rejected.reasons if (where := before & ~rows).any()]
     return Rejected(rejected.plugin, left) if left else None

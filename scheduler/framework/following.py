@@ -61,10 +61,7 @@ class Followed(ABC):
 
     @abstractmethod
     def following(self, pod: Pod, cluster: Cluster) -> Following | None:
-        """What it answers about nodes while equals of the pod are placed; None: each pod has to be decided.
-
-        Raises SliceOver.
-        """
+        """What it answers about nodes while equals of the pod are placed; None: each pod has to be decided."""
 
 
 def columns_of(codes: Codes, labelled: Bools) -> tuple[list[Ints], bool]:

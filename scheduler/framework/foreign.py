@@ -16,7 +16,6 @@ from scheduler.framework.guard import Guard
 from scheduler.framework.normalize import MAX_SCORE, Normalizer
 from scheduler.framework.plugin import SKIPPABLE, GroupPostFilterResult, PostFilterResult
 from scheduler.framework.status import Narrow, Reason, Reject, shown
-from scheduler.state.effort import SliceOver
 
 Check = Callable[[Any, tuple[Any, ...]], str]
 """(answer, arguments) → what is wrong with the answer; empty: nothing."""
@@ -46,8 +45,6 @@ class Foreign:
     def _checked(self, point: str, method: Callable[..., Any], check: Check) -> Callable[..., Any]:
         def ask(*args: Any) -> Any:
             answer = method(*args)
-            if self.guard.effort.over:
-                raise SliceOver  # the plugin has swallowed it: the answer may be wrong, and must not be kept
             problem = check(answer, args)
             if problem:
                 raise TypeError(problem)

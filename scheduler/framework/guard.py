@@ -15,7 +15,6 @@ from msgspec import MsgspecError
 
 from scheduler.framework.status import PluginError, shown
 from scheduler.model.mistakes import misfit
-from scheduler.state.effort import Effort, SliceOver
 from scheduler.state.search_steps import SearchCapError
 
 
@@ -48,11 +47,9 @@ def point_name(call: PluginCall) -> str:
 class Guard:
     """Asks the plugins of one profile, one at a time; a plugin may ask others in turn (preemption the filters)."""
 
-    __slots__ = ("effort", "failed", "running", "spans", "timed", "uninterrupted")
+    __slots__ = ("failed", "running", "spans", "timed", "uninterrupted")
 
     def __init__(self) -> None:
-        self.effort = Effort()
-        """The cluster's. Once its slice is over, whatever a plugin raises counts as SliceOver, not as its failure."""
         self.uninterrupted = False
         """The shell handles signals between stimuli: a KeyboardInterrupt inside a plugin was raised by the plugin."""
         self.timed: Asked | None = None
@@ -67,17 +64,15 @@ class Guard:
     def __call__(self, plugin: Any, point: Callable[..., Any], *args: Any) -> Any:
         """The plugin's answer.
 
-        Raises PluginError for whatever the plugin raises, SystemExit too; SliceOver once the slice is used up.
+        Raises PluginError for whatever the plugin raises, SystemExit too.
         """
         before = self.running
         asked = self.running = (plugin, point)
         try:
             return point(*args) if self.timed is None else self.timed(plugin, point, *args)
-        except (PluginError, SliceOver):
+        except PluginError:
             raise
         except BaseException as error:
-            if self.effort.over:
-                raise SliceOver from error
             if isinstance(error, KeyboardInterrupt) and not self.uninterrupted:
                 raise
             overdue = isinstance(error, Overdue)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.framework.many_reasons import ManyReasons
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
@@ -167,8 +166,7 @@ def passing(plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools | N
     """bool[rows]: rows of `among` (None: all) that no filter rejects. The array belongs to the caller."""
     passes = np.ones(cluster.nodes.rows, dtype=np.bool_) if among is None else among.copy()
     for plugin in plugins:
-        found = ask(plugin, plugin.filter, pod, cluster)
-        for rejected in found.masks if isinstance(found, ManyReasons) else [where for _, where in found]:
+        for _, rejected in ask(plugin, plugin.filter, pod, cluster):
             np.greater(passes, rejected, out=passes)
     return passes
 

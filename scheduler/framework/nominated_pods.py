@@ -63,7 +63,6 @@ class _FromPriority:
             self.taken.clear()
             self.any = np.array([bool(pods) for pods in self.pods], dtype=np.bool_)
             self._nodes, self._labels = nodes, nodes.label_changes
-            cluster.effort.count(len(live) // 2)
         else:
             rows = []
             for name in changed:
@@ -151,7 +150,6 @@ class NominatedPods:
         changed = None if taken is None else log.since(taken.version)
         if taken is None or changed is None:
             amounts = np.array([self._sums(plugins, pod, pods, known) for pods in found.pods], dtype=np.int64).T
-            cluster.effort.count(len(found.pods))
             taken = _Taken(amounts, log.version)
             if not pod.shape.heavy:
                 found.taken.keep(kind, taken)

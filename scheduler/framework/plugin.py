@@ -113,9 +113,6 @@ class Filters(Protocol):
     def spare(self, pod: Pod, cluster: Cluster) -> Spare:
         """What each node has left of everything that filters count: preemption finds victims by these amounts."""
 
-    def apart(self) -> "Filters":
-        """The same filters, which have kept nothing yet: to be asked about a copy of the cluster."""
-
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import ClassVar
 
 import msgspec
@@ -28,8 +29,8 @@ class Node(Struct, gc=False):
     allocatable: Mapping[str, int]
     """Resource → amount (milli-cores, bytes, counts)."""
     allowed_pods: int
-    images: tuple[tuple[tuple[str, ...], int], ...]
-    """(names of one image, its size in bytes)."""
+    images: Mapping[str, int]
+    """Name of an image → its size in bytes."""
     features: frozenset[str]
     """What its kubelet says that it can do (status.declaredFeatures)."""
     problems: tuple[str, ...]
@@ -52,6 +53,8 @@ _images_decoder = msgspec.json.Decoder(list[wire.ContainerImage])
 
 MOST_RESOURCES = 256
 """So many resources of a node count; real ones have a dozen."""
+MOST_IMAGES = 1_000
+"""So many names of images of a node count. A kubelet writes those of 50 images, the largest first, unless told."""
 _REMEMBERED_BYTES = 8192
 """Longer lists are not worth remembering: a kubelet may write a megabyte."""
 
@@ -65,15 +68,25 @@ def _bounded(size: int) -> int:
 def parse_allocatable(amounts: bytes) -> tuple[Mapping[str, int], int, tuple[str, ...]]:
     """(status.allocatable, its pods, problems). Nodes of one kind say it with the same bytes, and share the answer."""
     written = _amounts_decoder.decode(amounts) if amounts else {}
-    cut = len(written) - MOST_RESOURCES
-    if cut > 0:
+    many = _too_many("status.allocatable", "resources", len(written), MOST_RESOURCES)
+    if many:
         # Each has a row of numbers for all nodes: what one kubelet writes must not be paid for by everybody.
         first = [name for name in CORE if name in written] + [name for name in written if name not in CORE]
         written = {name: written[name] for name in (*first[:MOST_RESOURCES], *("pods",) * ("pods" in written))}
     nano, problems = parse_amounts(written, "status.allocatable")
-    if cut > 0:
-        problems.append(f"status.allocatable: Too many: {cut} of its resources count as none, want {MOST_RESOURCES}")
-    return in_units(nano), units(nano.get("pods", 0)), tuple(problems)
+    return in_units(nano), units(nano.get("pods", 0)), (*problems, *many)
+
+
+def _too_many(path: str, what: str, number: int, most: int) -> tuple[str, ...]:
+    """That some of what a kubelet has written do not count; nothing if all do."""
+    cut = number - most
+    return (f"{path}: Too many: {cut} of its {what} count as none, want {most}",) if cut > 0 else ()
+
+
+def parse_images(written: bytes) -> dict[str, int]:
+    """Name → size in bytes of the images in status.images."""
+    found = _images_decoder.decode(written) if written else ()
+    return {name: _bounded(image.size_bytes) for image in found for name in image.names or ()}
 
 
 def parse_node(node: wire.Node, interner: Interner) -> Node:
@@ -84,7 +97,7 @@ def parse_node(node: wire.Node, interner: Interner) -> Node:
     meta = node.metadata
     taints = wire.present(node.spec.taints)
     amounts = wire.present(node.status.allocatable)
-    images = wire.present(node.status.images)
+    images = parse_images(wire.present(node.status.images))
     read = parse_allocatable if len(amounts) <= _REMEMBERED_BYTES else parse_allocatable.__wrapped__
     allocatable, allowed_pods, problems = read(amounts)
     return Node(
@@ -97,9 +110,7 @@ def parse_node(node: wire.Node, interner: Interner) -> Node:
         unschedulable=node.spec.unschedulable,
         allocatable=allocatable,
         allowed_pods=allowed_pods,
-        images=tuple((tuple(i.names or ()), _bounded(i.size_bytes)) for i in _images_decoder.decode(images))
-        if images
-        else (),
+        images=images if len(images) <= MOST_IMAGES else dict(islice(images.items(), MOST_IMAGES)),
         features=frozenset(node.status.declared_features) if node.status.declared_features else NO_FEATURES,
-        problems=problems,
+        problems=problems + _too_many("status.images", "names", len(images), MOST_IMAGES),
     )

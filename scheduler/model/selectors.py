@@ -243,8 +243,6 @@ class NodeSelectorTerm:
     error: str | None = None
     names: frozenset[str] | None = None
     """Intersection of `metadata.name In` values, None when the term has none (what PreFilter narrows by)."""
-    size: int = field(default=0, compare=False, repr=False)
-    """How many requirements and values it has."""
     _hash: int | None = field(default=None, init=False, compare=False, repr=False)
 
     def __hash__(self) -> int:
@@ -283,8 +281,7 @@ def parse_node_selector_term(term: wire.NodeSelectorTerm | None, path: str) -> N
             fields.append(FieldRequirement(r.key, r.operator, values[0]))
         if r.key == "metadata.name" and r.operator == "In":
             names = frozenset(values) if names is None else names & frozenset(values)
-    size = sum(1 + len(r.values) for r in labels) + len(fields)
-    return NodeSelectorTerm(tuple(labels), tuple(fields), "; ".join(errors) or None, names, size)
+    return NodeSelectorTerm(tuple(labels), tuple(fields), "; ".join(errors) or None, names)
 
 
 Missed = tuple[int, tuple[Requirement, ...], tuple[FieldRequirement, ...]]
@@ -299,8 +296,6 @@ class NodeSelector:
     terms: tuple[NodeSelectorTerm, ...]
     names: frozenset[str] | None = None
     """Node names that PreFilter narrows the search to; None: all nodes; empty: terms conflict."""
-    size: int = field(default=0, compare=False, repr=False)
-    """How many terms, requirements and values it has."""
     _hash: int | None = field(default=None, init=False, compare=False, repr=False)
 
     def __hash__(self) -> int:
@@ -338,4 +333,4 @@ def node_selector_of(parsed: Sequence[NodeSelectorTerm]) -> NodeSelector:
     if parsed and all(term.names is not None for term in parsed):
         names = frozenset(name for term in parsed for name in term.names or ())
     usable = tuple(term for term in parsed if term.error is None and (term.labels or term.fields))
-    return NodeSelector(usable, names, sum(1 + term.size for term in usable))
+    return NodeSelector(usable, names)

@@ -16,8 +16,6 @@ from scheduler.state.per_node import Recurring
 
 _MIN_THRESHOLD = 23 << 20
 _MAX_CONTAINER_THRESHOLD = 1000 << 20
-_IMAGES_A_STEP, _PLACES_A_STEP = 2, 200
-"""Images of a pod that are looked up in a step, and nodes with one of them that are added up in a step."""
 _KEPT = 16
 """For so many lists of images the scores of all nodes are kept."""
 
@@ -45,21 +43,16 @@ class ImageLocality(Plugin):
 
 
 def _of_all(wanted: tuple[str, ...], nodes: Nodes) -> Ints | int:
-    """int64[rows], or one score that all rows have. Raises SliceOver."""
-    # All images at once, and each is asked for once: a pod may name thousands.
-    where = {name: nodes.image(name) for name in dict.fromkeys(wanted)}
-    nodes.effort.count(len(wanted) // _IMAGES_A_STEP)
-    times = Counter(name for name in wanted if where[name])
-    if not times:
+    """int64[rows], or one score that all rows have."""
+    sums: Ints | None = None
+    for name, times in Counter(wanted).items():
+        image = nodes.image(name)
+        if image is not None:
+            rows, sizes = image
+            sums = np.zeros(nodes.rows, dtype=np.int64) if sums is None else sums
+            sums[rows] += (sizes * (len(rows) / float(nodes.count))).astype(np.int64) * times
+    if sums is None:
         return 0
-    found = [image for name in times if (image := where[name])]
-    numbers = np.array([len(rows) for rows, _ in found])
-    nodes.effort.count(int(numbers.sum()) // _PLACES_A_STEP)
-    spread = np.repeat(numbers / float(nodes.count), numbers)
-    sizes = np.concatenate([sizes for _, sizes in found]).astype(np.float64)
-    scaled = (sizes * spread).astype(np.int64) * np.repeat(list(times.values()), numbers)
-    sums = np.zeros(nodes.rows, dtype=np.int64)
-    np.add.at(sums, np.concatenate([rows for rows, _ in found]), scaled)
     highest = _MAX_CONTAINER_THRESHOLD * len(wanted)
     clamped = np.clip(sums, _MIN_THRESHOLD, highest)
     scores: Ints = MAX_SCORE * (clamped - _MIN_THRESHOLD) // (highest - _MIN_THRESHOLD)

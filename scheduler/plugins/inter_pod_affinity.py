@@ -29,8 +29,6 @@ _WITHOUT_FAULTS = ("pre_filter",)
 
 _LOOKS = 10_000
 """How many pairs of a term and a pod are looked at to find out whether they matter to each other."""
-_SUPPOSED_A_STEP = 8
-"""How many pods that a dry run has moved are gone through in a step."""
 
 
 class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -176,7 +174,7 @@ class InterPodAffinity(Plugin, Followed):
     def crowded(self, pod: Pod, row: int, cluster: Cluster) -> list[tuple[Once[AffinityTerm], Selected]]:
         """The required anti-affinity terms of a placed pod that do not hold on its row, and the pods they select.
 
-        All terms of one topology key go together. Raises SliceOver.
+        All terms of one topology key go together.
         """
         found = []
         for terms, key in _on_nodes(pod.shape.anti_affinity_terms.by_key, cluster):
@@ -184,7 +182,6 @@ class InterPodAffinity(Plugin, Followed):
             code = -1 if selected.column is None else selected.column.codes.item(row)
             if code >= 0 and selected.by_code().item(code) > cluster.incidence.share(pod, selected):
                 found.append((terms, selected))
-            cluster.effort.count(1)
         return found
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
@@ -202,7 +199,6 @@ class InterPodAffinity(Plugin, Followed):
         if not cluster.supposed or pod.shape.affinity_terms or pod.shape.anti_affinity_terms:
             return False
         supposed, repulsion = cluster.supposed.values(), cluster.incidence.repulsion
-        cluster.effort.count(len(supposed) // _SUPPOSED_A_STEP)
         if (
             sum(sign * repulsion(other, row, existing) for other, row, sign in supposed if sign > 0)
             < existing.repulsions
@@ -254,9 +250,7 @@ Some = TypeVar("Some", Once[AffinityTerm], WeightedTerms)
 def _on_nodes(by_key: Mapping[str, Some], cluster: Cluster) -> list[tuple[Some, str]]:
     """The terms of each topology key that nodes have: they are added up together. By other keys nothing counts."""
     keys = cluster.nodes.label_keys
-    if len(by_key) <= len(keys):
-        return [(terms, key) for key, terms in by_key.items() if key in keys]
-    return [(by_key[key], key) for key in keys if key in by_key]
+    return [(terms, key) for key, terms in by_key.items() if key in keys]
 
 
 def _may_select(term: AffinityTerm, pod: Pod) -> bool:

@@ -1,7 +1,6 @@
 """Upstream: plugins/nodeaffinity and component-helpers scheduling/corev1/nodeaffinity."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from scheduler.model import wire
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import (
+    FieldRequirement,
     NodeSelector,
     NodeSelectorTerm,
     Requirement,
@@ -28,12 +28,8 @@ from scheduler.model.shape import PodShape
 from scheduler.model.terms import parse_preferred_node_terms
 from scheduler.plugins import node_affinity_explained as explained
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools, Ints, at
+from scheduler.state.column import Bools, Column, Ints, at
 from scheduler.state.nodes import Nodes
-from scheduler.state.weighing import accepted_by_code, named
-
-_SMALL = 64
-"""Selectors with more terms, requirements and values than this are looked at in slices."""
 
 
 class NodeAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -116,8 +112,6 @@ class NodeAffinity(Plugin):
             terms = self._added_preferences + terms
         if not self._prefers and not shape.has_preferred_node_affinity:
             return None
-        if sum(1 + term.size for _, term in terms[:_SMALL]) > _SMALL:
-            return at(cluster.nodes.weigh(terms, terms), feasible).copy()
         total = np.zeros(len(feasible), dtype=np.int64)
         for weight, term in terms:
             total += weight * at(_matches_term(term, cluster.nodes), feasible)
@@ -170,22 +164,30 @@ def node_matches(selector: NodeSelector, node: Node) -> bool:
 
 def matches(selector: NodeSelector, nodes: Nodes, *, by_name: bool = True) -> Bools:
     """bool[rows] of the nodes that match any term. Not `by_name`: whatever a term says of names is passed over."""
-    if selector.size > _SMALL:
-        terms = selector.terms if by_name else [replace(term, fields=()) for term in selector.terms]
-        weighed: Bools = nodes.weigh([(1, term) for term in terms], (selector, by_name)) > 0
-        return weighed
-    matched: Bools | None = None
+    matched = np.zeros(nodes.rows, dtype=np.bool_)
     for term in selector.terms:
-        here = _matches_term(term, nodes, by_name=by_name)
-        matched = here if matched is None else matched | here
-    return np.zeros(nodes.rows, dtype=np.bool_) if matched is None else matched
+        matched |= _matches_term(term, nodes, by_name=by_name)
+    return matched
 
 
 def _matches_term(term: NodeSelectorTerm, nodes: Nodes, *, by_name: bool = True) -> Bools:
-    if not term.fields or not by_name:
-        return matches_all(term.labels, nodes)
-    matched = named(term, nodes)
-    return matched & matches_all(term.labels, nodes) if term.labels else matched
+    matched = matches_all(term.labels, nodes)
+    return matched & _named(term.fields, nodes) if term.fields and by_name else matched
+
+
+def _named(requirements: Iterable[FieldRequirement], nodes: Nodes) -> Bools:
+    """bool[rows] of the nodes that requirements of fields allow. Fields other than the name read as empty."""
+    matched = np.ones(nodes.rows, dtype=np.bool_)
+    for requirement in requirements:
+        if not requirement.names_node:
+            matched &= requirement.accepts("")
+            continue
+        row = nodes.live_row(requirement.name)
+        here = np.full(nodes.rows, requirement.operator != "In")
+        if row is not None:
+            here[row] = not here[row]
+        matched &= here
+    return matched
 
 
 def matches_all(requirements: Iterable[Requirement], nodes: Nodes) -> Bools:
@@ -196,12 +198,21 @@ def matches_all(requirements: Iterable[Requirement], nodes: Nodes) -> Bools:
         if column is None:
             if not requirement.accepts(None):
                 return np.zeros(nodes.rows, dtype=np.bool_)
-        elif requirement.operator == "In" and len(requirement.values) == 1:
-            # One value is found quicker than an answer is kept: volumes on local disks name a host each.
-            (value,) = requirement.values
-            matched &= column.holds(nodes.rows, value)
-        elif len(requirement.values) > _SMALL:
-            matched &= accepted_by_code(column, (requirement,)).take(column.codes[: nodes.rows])
         else:
-            matched &= column.where(nodes.rows, requirement, requirement.accepts)
+            matched &= _accepted(column, requirement).take(column.codes[: nodes.rows])
     return matched
+
+
+def _accepted(column: Column[str], requirement: Requirement) -> Bools:
+    """bool by code: which values of a label meet a requirement, the last for nodes that do not have it."""
+    operator = requirement.operator
+    accepted: Bools = np.full(len(column.values) + 1, operator in ("NotIn", "Exists"))
+    match operator:
+        case "In" | "NotIn":
+            accepted[column.codes_of(requirement.values)] = operator == "In"
+        case "Exists" | "DoesNotExist":
+            accepted[-1] = operator == "DoesNotExist"
+        case _:
+            numbers, are = column.numbers()
+            accepted[:-1] = are & (numbers > requirement.number if operator == "Gt" else numbers < requirement.number)
+    return accepted

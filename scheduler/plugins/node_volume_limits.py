@@ -13,7 +13,7 @@ from scheduler.framework.status import Reason, Rejections, Unresolvable, Unsched
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.model.storage import CSINode, PersistentVolumeClaim, VolumeAttachment
-from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
+from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.attachments import NOT_INSTALLED, of_translated
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
@@ -39,9 +39,9 @@ class NodeVolumeLimits(Plugin):
         volumes = pod.shape.volumes
         if not volumes.attachable:
             return ()
-        unusable = _unusable_claims(pod, cluster)
-        if unusable:
-            return ((unusable[0], np.ones(cluster.nodes.rows, dtype=np.bool_)),)
+        unusable = _unusable_claim(pod, cluster)
+        if unusable is not None:
+            return ((unusable, np.ones(cluster.nodes.rows, dtype=np.bool_)),)
         attached = cluster.storage.attached
         # In-tree volumes count only on nodes that have a CSINode.
         known = attached.with_csi_node()
@@ -127,23 +127,17 @@ class NodeVolumeLimits(Plugin):
                 yield _Short(driver, count, limit, more)
 
     def _wanted(self, pod: Pod, cluster: Cluster) -> "_Wanted":
-        """What the pod would attach. Raises SliceOver."""
-        storage = cluster.storage
-
-        def begin() -> _Wanted:
-            wanted = _Wanted()
-            for _, disk in pod.shape.volumes.translated:
-                wanted.add(of_translated(disk), None)
-            return wanted
-
-        def look(wanted: _Wanted, used: ClaimVolume) -> bool:
+        """What the pod would attach."""
+        storage, volumes = cluster.storage, pod.shape.volumes
+        wanted = _Wanted()
+        for _, disk in volumes.translated:
+            wanted.add(of_translated(disk), None)
+        for used in volumes.claims:
             claim = storage.claims.stored((pod.namespace, used.claim(pod.name)))
             if claim is not None:
                 of_claim = storage.attached.of_claim
                 wanted.add(of_claim(claim, with_csi_node=True), of_claim(claim, with_csi_node=False))
-            return False
-
-        return cluster.go_through_claims(pod, "attached", begin, look, each=4)
+        return wanted
 
     def _not_installed(self, cluster: Cluster, wanted: "_Wanted", known: Bools) -> list[tuple[Reason, Bools]]:
         """Nodes without a driver that must be installed, each for the first such driver by name."""
@@ -200,21 +194,16 @@ def _untranslated(pod: Pod) -> Reason | None:
     return None
 
 
-def _unusable_claims(pod: Pod, cluster: Cluster) -> list[Reason]:
-    """The first claim that is not there, or is another pod's. Raises SliceOver."""
-    claims = cluster.storage.claims
-
-    def look(found: list[Reason], used: ClaimVolume) -> bool:
+def _unusable_claim(pod: Pod, cluster: Cluster) -> Reason | None:
+    """The first claim that is not there, or is another pod's."""
+    for used in pod.shape.volumes.claims:
         name = used.claim(pod.name)
-        claim = claims.stored((pod.namespace, name))
+        claim = cluster.storage.claims.stored((pod.namespace, name))
         if claim is None:
-            text = f'looking up PVC {pod.namespace}/{name}: persistentvolumeclaim "{name}" not found'
-            found.append(Unresolvable(text))
-        elif used.ephemeral and claim.owner != pod.uid:
-            found.append(Unresolvable(not_owner(claim, pod)))
-        return bool(found)
-
-    return cluster.go_through_claims(pod, "attachable", list, look)
+            return Unresolvable(f'looking up PVC {pod.namespace}/{name}: persistentvolumeclaim "{name}" not found')
+        if used.ephemeral and claim.owner != pod.uid:
+            return Unresolvable(not_owner(claim, pod))
+    return None
 
 
 def _allows_more(old: CSINode, new: CSINode) -> bool:

@@ -11,7 +11,7 @@ from scheduler.framework.plugin import PODS_ELSEWHERE, PODS_HERE, VOLUMES, Other
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.pod import Pod
 from scheduler.model.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
-from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
+from scheduler.model.volumes import NO_VOLUMES
 from scheduler.plugins.claims_explained import ClaimsExplained, users_of
 from scheduler.state.cluster import Cluster
 
@@ -34,15 +34,10 @@ class VolumeRestrictions(ClaimsExplained):
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose claim does not exist: its access modes have to be known."""
         claims = cluster.storage.claims
-
-        def look(found: list[str], used: ClaimVolume) -> bool:
-            if used.ephemeral or claims.stored((pod.namespace, used.name)) is not None:
-                return False
-            found.append(used.name)
-            return True
-
-        missing = cluster.go_through_claims(pod, "missing", list[str], look)
-        return Reject(Unresolvable(f'persistentvolumeclaim "{missing[0]}" not found')) if missing else None
+        for used in pod.shape.volumes.claims:
+            if not used.ephemeral and claims.stored((pod.namespace, used.name)) is None:
+                return Reject(Unresolvable(f'persistentvolumeclaim "{used.name}" not found'))
+        return None
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes where a disk is taken, then all nodes while a claim for one pod only has another user."""
@@ -127,13 +122,10 @@ def _claims(pod: Pod) -> frozenset[str]:
 
 def _exclusive_claims(pod: Pod, cluster: Cluster) -> set[str]:
     """The claims of a pod that only one pod may use."""
-    claims = cluster.storage.claims
-
-    def look(found: set[str], used: ClaimVolume) -> bool:
+    found = set()
+    for used in pod.shape.volumes.claims:
         if not used.ephemeral:
-            claim = claims.stored((pod.namespace, used.name))
+            claim = cluster.storage.claims.stored((pod.namespace, used.name))
             if claim is not None and READ_WRITE_ONCE_POD in claim.access_modes:
                 found.add(used.name)
-        return False
-
-    return cluster.go_through_claims(pod, "for one pod only", set[str], look)
+    return found

@@ -19,7 +19,6 @@ from scheduler.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from scheduler.model.volumes import ClaimVolume
 from scheduler.plugins.claims_explained import ClaimsExplained, class_for_new_volume
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Bools
@@ -122,13 +121,13 @@ class VolumeZone(ClaimsExplained):
 def _volumes(pod: Pod, cluster: Cluster) -> list[tuple[PersistentVolume | None, str]]:
     """(bound volume, or None for one that is still to be chosen; what is wrong) of each claim, up to the first fault.
 
-    Claims made for the pod are left out, as upstream does (getPVbyPod). Raises SliceOver.
+    Claims made for the pod are left out, as upstream does (getPVbyPod).
     """
     storage = cluster.storage
-
-    def look(found: list[tuple[PersistentVolume | None, str]], used: ClaimVolume) -> bool:
+    found: list[tuple[PersistentVolume | None, str]] = []
+    for used in pod.shape.volumes.claims:
         if used.ephemeral:
-            return False
+            continue
         claim = storage.claims.stored((pod.namespace, used.name))
         volume = None
         problem = ""
@@ -142,9 +141,9 @@ def _volumes(pod: Pod, cluster: Cluster) -> list[tuple[PersistentVolume | None, 
         else:
             problem = _unbound(claim, storage.classes)
         found.append((volume, problem))
-        return bool(problem)
-
-    return cluster.go_through_claims(pod, "zones", list, look)
+        if problem:
+            break
+    return found
 
 
 def _unbound(claim: PersistentVolumeClaim, classes: dict[str, StorageClass]) -> str:

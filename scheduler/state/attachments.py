@@ -23,8 +23,6 @@ from scheduler.state.assumed import Assumed
 from scheduler.state.column import Bools, Ints
 from scheduler.state.nodes import Nodes
 
-_TOGETHER = 250
-"""Steps of counting rows between two charges. A tenant's event makes few rows stale: see `claim_changed`."""
 UNLIMITED = -1
 NOT_INSTALLED = -2
 
@@ -123,13 +121,13 @@ class Attachments:
         return np.zeros(self._nodes.rows, dtype=np.bool_) if found is None else found.of(self._nodes.rows) > 0
 
     def counts(self, driver: str) -> Ints:
-        """How many volumes of a driver each row has attached. Raises SliceOver; asked again, it gets further."""
+        """How many volumes of a driver each row has attached."""
         self._refresh()
         found = self._counts.get(driver)
         return np.zeros(self._nodes.rows, dtype=np.int64) if found is None else found.of(self._nodes.rows)
 
     def holders(self, volume: str) -> set[int]:
-        """Rows on which a pod uses a volume. Raises SliceOver; asked again, it gets further."""
+        """Rows on which a pod uses a volume."""
         self._refresh()
         return self._holders.get(volume, set())
 
@@ -235,14 +233,10 @@ class Attachments:
 
     def _refresh(self) -> None:
         while self._stale:
-            steps = 0
-            while self._stale and steps < _TOGETHER:
-                row = self._stale.pop()
-                self._forget(row)
-                if row < self._nodes.rows and self._nodes.alive[row]:
-                    self._count(row)
-                    steps += 2 + 2 * len(self._pods.get(row, ()))
-            self._nodes.effort.charge(steps)
+            row = self._stale.pop()
+            self._forget(row)
+            if row < self._nodes.rows and self._nodes.alive[row]:
+                self._count(row)
 
     def _forget(self, row: int) -> None:
         counted = self._counted.pop(row, None)

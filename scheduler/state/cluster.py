@@ -5,9 +5,8 @@ cycle, since one thread both applies events and decides, the columns themselves 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 from msgspec import Struct
 
@@ -16,10 +15,8 @@ from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.selectors import LabelSelector, Requirement
-from scheduler.model.volumes import ClaimVolume
 from scheduler.state.column import Ints
 from scheduler.state.devices import Devices
-from scheduler.state.effort import Effort
 from scheduler.state.incidence import Incidence
 from scheduler.state.kept_room import KeptRooms
 from scheduler.state.nodes import Nodes
@@ -30,8 +27,6 @@ from scheduler.state.rowlog import ChangeLog
 from scheduler.state.search_steps import SearchSteps
 from scheduler.state.services import Services
 from scheduler.state.storage import Storage
-
-Found = TypeVar("Found")
 
 
 class Placement(Struct):
@@ -46,12 +41,10 @@ class Cluster:
     """Everything a decision may look at."""
 
     def __init__(self) -> None:
-        self.effort = Effort()
-        """What the current attempt costs."""
         self.search_steps = SearchSteps()
-        self.nodes = Nodes(self.effort)
+        self.nodes = Nodes()
         self.namespaces: dict[str, Mapping[str, str]] = {}
-        self.incidence = Incidence(self.nodes, self.namespaces, self.effort)
+        self.incidence = Incidence(self.nodes, self.namespaces)
         self.nominations = Nominations()
         self.storage = Storage(self.nodes)
         self.devices = Devices()
@@ -96,29 +89,10 @@ class Cluster:
         """int64[rows]: how many placed pods have these labels, of one namespace or (None) of all, without terminating
         ones. `.sum()` is how many there are in the whole cluster, `nodes.label(key).total(…)` in each zone or rack.
 
-        The counts are kept, so asking again costs only what has changed. Do not change them. Raises SliceOver.
+        The counts are kept, so asking again costs only what has changed. Do not change them.
         """
         selector = LabelSelector(tuple([Requirement(key, "In", frozenset((labels[key],))) for key in sorted(labels)]))
         return self.incidence.on_rows(namespace, selector).by_row(self.nodes.rows)
-
-    def go_through_claims(
-        self,
-        pod: Pod,
-        question: str,
-        begin: Callable[[], Found],
-        look: Callable[[Found, ClaimVolume], bool],
-        *,
-        each: int = 1,
-    ) -> Found:
-        """Work something out by going through the claims of a pod.
-
-        `begin` makes an object, `look` adds to it what a claim contributes, until it returns true. The object is the
-        result. It is kept for equal pods, under `question`, until a claim, volume or class changes: it must depend on
-        nothing else, and nobody may change it. `each`: the steps that a claim takes. Raises SliceOver; the next call
-        goes on with the next claim.
-        """
-        storage = self.storage
-        return storage.of_claims.go_through(pod, question, begin, look, storage.version, self.effort, each=each)
 
     def is_confirmed(self, uid: str) -> bool:
         """Whether the API has shown this pod on a node."""
@@ -431,20 +405,16 @@ class Cluster:
         self.incidence.sweep(pod.shape)
 
     def _suppose(self, pod: Pod, row: int, sign: int) -> None:
-        """Count for a dry run only. In full: half a count could not be taken back."""
+        """Count for a dry run only."""
         for supposed in (self.supposed, self.supposed_leaving) if pod.terminating else (self.supposed,):
             net = sign
             if pod.uid in supposed:
                 net += supposed.pop(pod.uid)[2]
             if net:
                 supposed[pod.uid] = (pod, row, net)
-        end = self.effort.pause()
-        try:
-            self.nodes.suppose(row, pod.shape, sign)
-            self._count_elsewhere(pod, row, sign)
-            self.storage.suppose(pod, sign)
-        finally:
-            self.effort.resume(end)
+        self.nodes.suppose(row, pod.shape, sign)
+        self._count_elsewhere(pod, row, sign)
+        self.storage.suppose(pod, sign)
 
     def _count_elsewhere(self, pod: Pod, row: int, sign: int) -> None:
         self.storage.charge(pod, row, sign)

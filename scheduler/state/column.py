@@ -28,11 +28,9 @@ def at(values: Some, rows: NDArray[np.intp]) -> Some:
 
 
 ABSENT = -1
-MEMOS = 4096
+MEMOS = 1024
 _KEPT_BYTES = 8 << 20
 """How much memory the answers of one column may take."""
-_LONG = 8
-"""How many questions with a long part (a pod's thousands of tolerations) are remembered."""
 
 
 _nothing: dict[int, Codes] = {}
@@ -59,10 +57,9 @@ class _Memo:
 
 
 class KeptAnswers(NamedTuple):
-    """How many questions a column has kept the answers of, how many of these are long, and the bytes of the answers."""
+    """How many questions a column has kept the answers of, and the bytes of the answers."""
 
     questions: int
-    long: int
     size: int
 
 
@@ -77,8 +74,6 @@ class Column(Generic[Value]):
         self._rows_with: list[int] = []
         self._free: list[int] = []
         self._memos: dict[Hashable, _Memo] = {}
-        self._long: dict[Hashable, None] = {}
-        """The questions in `_memos` that take much memory themselves."""
         self._kept_bytes = 0
         self._epoch = 0
         self._in_order = 0
@@ -156,7 +151,7 @@ class Column(Generic[Value]):
     def kept(self) -> KeptAnswers:
         """What is kept, counted from what is there."""
         size = sum(memo.answers.nbytes for memo in self._memos.values())
-        return KeptAnswers(len(self._memos), sum(map(_is_long, self._memos)), size)
+        return KeptAnswers(len(self._memos), size)
 
     def in_order(self, rows: int) -> bool:
         """Whether each of the first rows has a value of its own, whose code is the row's number: nothing to look up."""
@@ -232,26 +227,12 @@ class Column(Generic[Value]):
         return memo.answers
 
     def _make_room(self, question: Hashable, size: int) -> None:
-        """Forget the oldest answers: anybody may ask, and a question may be a megabyte long itself."""
+        """Forget the oldest answers: anybody may ask."""
         old = self._memos.pop(question, None)
         self._kept_bytes += size - (0 if old is None else old.answers.nbytes)
-        if _is_long(question):
-            self._long.pop(question, None)
-            while len(self._long) >= _LONG:
-                self._forget(next(iter(self._long)))
-            self._long[question] = None
         while self._memos and (len(self._memos) >= MEMOS or self._kept_bytes > _KEPT_BYTES):
-            self._forget(next(iter(self._memos)))
-
-    def _forget(self, question: Hashable) -> None:
-        self._long.pop(question, None)
-        memo = self._memos.pop(question, None)
-        if memo is not None:
-            self._kept_bytes -= memo.answers.nbytes
-
-
-def _is_long(question: Hashable) -> bool:
-    return isinstance(question, tuple) and any(isinstance(part, tuple) and len(part) > 64 for part in question)
+            oldest = self._memos.pop(next(iter(self._memos)))
+            self._kept_bytes -= oldest.answers.nbytes
 
 
 def _number(value: object) -> int:

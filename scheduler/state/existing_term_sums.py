@@ -43,7 +43,7 @@ class ExistingTermSums:
     """Sums for pods that the same terms select. Placed pods are counted by the set of terms that they have."""
 
     def __init__(self, by: bytes) -> None:
-        """`by`: the numbers of the terms (`marks`)."""
+        """`by`: the numbers of the terms (`existing_terms.pack`)."""
         self.repelled: dict[str, ByTopology]
         """Pods that keep it away (required anti-affinity), each as often as its terms do."""
         self.hard: dict[str, ByTopology]
@@ -134,12 +134,6 @@ class ExistingTermSums:
         if weights is not None:
             weights.add_each(sets, each)
 
-    def weigh_each(self, key: str, kind: Kind, each: Ints, nodes: Nodes) -> None:
-        """Do what `weigh_all` does; `each` has what every set counts for, by its number."""
-        weights = self._part(key, kind, nodes)
-        if weights is not None:
-            weights.add_array(each)
-
     def _part(self, key: str, kind: Kind, nodes: Nodes) -> Weights | None:
         sums = (self.repelled, self.hard, self.attracted, self.avoided)[kind]
         found = sums.get(key)
@@ -164,11 +158,9 @@ class ExistingTermSums:
             found, each = found.at(counts), each[counts]
             one.add_all(found.rows, found.counts * each, int(found.counts.sum()))
 
-    def follow(self, placed: RowCounts) -> int:
-        """Apply the changes since the last look; returns about how many microseconds it took."""
+    def follow(self, placed: RowCounts) -> None:
+        """Apply the changes since the last look."""
         for weights, one in self._parts:
             for row, amount, weight in weights.since(placed, self.version):
                 one.count(row, amount, weight)
-        behind = placed.version - self.version
         self.version = placed.version
-        return behind * (1 + len(self._parts)) // 8

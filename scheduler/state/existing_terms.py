@@ -5,30 +5,25 @@ terms there are, and which pods have them, is kept by `term_sets`.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.pod import NO_LABELS, Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.column import Bools, Codes, Ints
-from scheduler.state.effort import Effort
 from scheduler.state.existing_term_sums import HARD, REPELS, ExistingTermSums, Kind
-from scheduler.state.marks import NONE, numbers, pack, unpack
 from scheduler.state.nodes import Nodes
 from scheduler.state.pod_classes import PodClasses
 from scheduler.state.term_sets import TermSet, TermSets
 
+NONE = b""
+_FEW, _MANY = b"n", b"b"
+"""How the numbers of some terms are written: as they are, or as a bit for each term."""
 _ASKED = 16_384
 _KEPT_BYTES = 32 << 20
-_ONE_BY_ONE = 24
-_SOME = 1024
-_FEW = 1024
-"""So many terms are looked up one by one; more of them are found by a pass over all."""
-_WEIGHED = 256
-"""Up to this many terms of new sets are added one by one; with more of them, adding up everything costs less."""
 
 
 class Asked(Struct, eq=False):
@@ -41,7 +36,7 @@ class Asked(Struct, eq=False):
     changes: int = -1
     """The count of namespace changes for which the terms are right."""
     by: bytes = NONE
-    """The numbers of the terms (`marks`)."""
+    """The numbers of the terms (`pack`)."""
     sums: ExistingTermSums | None = None
 
 
@@ -55,10 +50,8 @@ class ExistingTerms:
         self.sums: dict[bytes, ExistingTermSums] = {}
         """The numbers of the terms that select a pod → their sums."""
         self._kept = 0
-        self._parts: tuple[tuple[int, int], list[_Part]] | None = None
-        """(sets, changes of nodes' label keys) for which they are right, and the terms by topology key and kind."""
 
-    def sums_for(self, pod: Pod, pods: PodClasses, effort: Effort) -> ExistingTermSums:
+    def sums_for(self, pod: Pod, pods: PodClasses) -> ExistingTermSums:
         """The sums of the placed pods' terms that select a pod."""
         sets = self.sets
         if not sets.known:
@@ -68,15 +61,15 @@ class ExistingTerms:
             if len(self._asked) >= _ASKED:
                 self._forget()
             asked = self._asked[pod.namespace, id(pod.labels)] = Asked(pod.namespace, pod.labels)
-        if asked.born != sets.born.count or asked.changes != pods.namespace_changes:
-            self._match(asked, pods, effort)
+        if asked.born != sets.born or asked.changes != pods.namespace_changes:
+            self._match(asked, pods)
         if not asked.by:
             return _NOTHING
         sums = asked.sums
         if sums is None:
             sums = self._shared(asked)
-        if not sums.holds(sets.placed, self._nodes, pods, sets.sets_born.count):
-            self._catch_up(sums, pods, effort)
+        if not sums.holds(sets.placed, self._nodes, pods, sets.sets_born.version):
+            self._catch_up(sums, pods)
         return sums
 
     def named_by(self, sums: ExistingTermSums) -> list[AffinityTerm]:
@@ -106,42 +99,18 @@ class ExistingTerms:
         self._asked.clear()
         self.sums.clear()
         self._kept = 0
-        self._parts = None
 
     # -- who is asked about --------------------------------------------------------------------------------------
 
-    def _match(self, asked: Asked, pods: PodClasses, effort: Effort) -> None:
-        """Find the terms that select the pods, among those that were added since the last look."""
+    def _match(self, asked: Asked, pods: PodClasses) -> None:
+        """Find the terms that select the pods."""
         of_namespace = pods.labels_of_namespace(asked.namespace) or NO_LABELS
-        if asked.changes != pods.namespace_changes:
-            asked.by, asked.changes, asked.born = NONE, pods.namespace_changes, 0
+        which = self.sets.index.select(asked.namespace, of_namespace, asked.labels)
+        by = pack(which & self.sets.counting[: len(which)])
+        asked.born, asked.changes = self.sets.born, pods.namespace_changes
+        if by != asked.by:
+            asked.by = by
             self._leave(asked)
-        sets = self.sets
-        many, came = sets.born.count - asked.born, sets.born.since(asked.born)
-        asked.born = sets.born.count
-        which = None
-        if came is not None and many <= _ONE_BY_ONE:
-            new = [
-                carried.number
-                for carried in came
-                if not carried.gone and carried.term.selects(asked.namespace, of_namespace, asked.labels)
-            ]
-            if new:
-                which = unpack(asked.by, len(sets.index))
-                which[new] = True
-        else:
-            start = min(carried.number for carried in came) if came is not None and many <= _SOME else 0
-            means = sets.index.select(asked.namespace, of_namespace, asked.labels, start)
-            means &= sets.counting[start : start + len(means)]
-            if means.any():
-                which = unpack(asked.by, len(sets.index))
-                which[start:] |= means
-        if which is not None:
-            by = pack(which)
-            if by != asked.by:
-                asked.by = by
-                self._leave(asked)
-        effort.count(1 + min(many, 10 + len(sets.index) // 300))
 
     def _leave(self, asked: Asked) -> None:
         """The sums are not right for these pods any more; if no other pods use them, they are dropped."""
@@ -166,25 +135,24 @@ class ExistingTerms:
         found.users += 1
         return found
 
-    def _catch_up(self, sums: ExistingTermSums, pods: PodClasses, effort: Effort) -> None:
+    def _catch_up(self, sums: ExistingTermSums, pods: PodClasses) -> None:
         sets, placed, nodes = self.sets, self.sets.placed, self._nodes
         came = sets.sets_born.since(sums.sets)
-        if came is not None and not sums.stale(nodes, pods) and sum(len(of.carried) for of in came) <= _WEIGHED:
+        if came is not None and not sums.stale(nodes, pods):
             if came:
                 which = unpack(sums.by, len(sets.index))
                 for of in came:
                     if not of.gone:
                         self._weigh(sums, of, which)
-            sums.sets = sets.sets_born.count
+            sums.sets = sets.sets_born.version
             if placed.worth_following(sums.version):
-                effort.count(1 + sums.follow(placed))
+                sums.follow(placed)
                 return
         before = sums.size
-        cost = 10 + self._begin_sums(sums)
+        self._begin_sums(sums)
         sums.add_up(placed)
         self._kept += sums.size - before
-        sums.seen(placed.version, nodes, pods, sets.sets_born.count)
-        effort.count(cost + len(placed) // 100)
+        sums.seen(placed.version, nodes, pods, sets.sets_born.version)
 
     def _weigh(self, sums: ExistingTermSums, of: TermSet, which: Bools) -> None:
         """Add what a new set counts for. `which`: the terms that select the pod."""
@@ -192,15 +160,12 @@ class ExistingTerms:
             if which[carried.number]:
                 sums.weigh(carried.term.topology_key, carried.weight, of.number, self._nodes)
 
-    def _begin_sums(self, sums: ExistingTermSums) -> int:
-        """What each set counts for, by node label; returns about how many microseconds it took."""
+    def _begin_sums(self, sums: ExistingTermSums) -> None:
+        """What each set counts for, by node label."""
         sums.begin()
-        if not sums.by:
-            return 1
-        few = numbers(sums.by)
-        if len(few) > _FEW:
-            return self._begin_many(sums)
-        terms, sets, times = self.sets.in_sets.of(few.tolist())
+        in_sets = self.sets.in_sets.everywhere()
+        selects = unpack(sums.by, len(self.sets.index))
+        terms, sets, times = in_sets.at(selects[in_sets.numbers] & (in_sets.counts != 0))
         keys, weights = self.sets.keys[terms], self.sets.weights[terms]
         for key in self._keys_on_nodes():
             of_key = keys == self.sets.key_codes[key]
@@ -209,51 +174,11 @@ class ExistingTerms:
                 if which.any():
                     each = weights[which] * times[which] if kind >= Kind.ATTRACTS else times[which]
                     sums.weigh_all(key, kind, sets[which], each, self._nodes)
-        return 10 + len(terms) // 100
-
-    def _begin_many(self, sums: ExistingTermSums) -> int:
-        """As `_begin_sums`, for terms too many to be looked up one by one: by a pass over all terms of all sets."""
-        cost = 10
-        state = self.sets.sets_born.count, self._nodes.key_changes
-        if self._parts is None or self._parts[0] != state:
-            parts = [self._part(key, kind) for key in self._keys_on_nodes() for kind in Kind]
-            self._parts = state, [part for part in parts if len(part.terms)]
-            cost += len(self.sets.index) // 60
-        which = unpack(sums.by, len(self.sets.index))
-        for part in self._parts[1]:
-            means = which[part.terms]
-            if means.any():
-                # Sums of integers below 2^53, so the doubles that bincount adds up are exact.
-                each = np.bincount(part.sets, weights=part.each * means).astype(np.int64)
-                sums.weigh_each(part.key, part.kind, each, self._nodes)
-            cost += len(part.terms) // 200
-        return cost
-
-    def _part(self, key: str, kind: Kind) -> "_Part":
-        in_sets = self.sets.in_sets.everywhere()
-        weights = self.sets.weights[in_sets.numbers]
-        which = in_sets.counts != 0
-        which &= self.sets.keys[in_sets.numbers] == self.sets.key_codes[key]
-        which &= _of_kind(weights, kind)
-        terms, sets, times = in_sets.at(which)
-        each = times * weights[which] if kind >= Kind.ATTRACTS else times.astype(np.int64)
-        return _Part(key, kind, terms, sets, each)
 
     def _keys_on_nodes(self) -> list[str]:
         """Label keys that terms name and nodes have."""
         few, many = sorted((self._nodes.label_keys, self.sets.key_codes), key=len)
         return [key for key in few if key in many]
-
-
-class _Part(NamedTuple):
-    """All terms of one topology key and kind, of sets that count: parallel arrays."""
-
-    key: str
-    kind: Kind
-    terms: Codes
-    sets: Codes
-    each: Ints
-    """What the term counts for in the set."""
 
 
 def _of_kind(weights: Ints, kind: Kind) -> Bools:
@@ -270,3 +195,36 @@ def _of_kind(weights: Ints, kind: Kind) -> Bools:
 
 _NOTHING = ExistingTermSums(NONE)
 """For pods that no term selects."""
+
+
+def pack(which: Bools) -> bytes:
+    """The numbers of the terms that are marked, as bytes, which are the same for the same terms."""
+    count = int(np.count_nonzero(which))
+    if not count:
+        return NONE
+    end = len(which) - int(which[::-1].argmax())
+    if 32 * count < end:
+        return _FEW + np.flatnonzero(which).astype(np.int32).tobytes()
+    return _MANY + np.packbits(which[:end], bitorder="little").tobytes()
+
+
+def unpack(packed: bytes, size: int) -> Bools:
+    """bool[size]: which terms are marked, `size` of which there are at least."""
+    which = np.zeros(size, dtype=np.bool_)
+    if packed[:1] == _MANY:
+        bits = _bits(packed)[:size]
+        which[: len(bits)] = bits
+    elif packed:
+        which[np.frombuffer(packed, dtype=np.int32, offset=1)] = True
+    return which
+
+
+def numbers(packed: bytes) -> Codes:
+    """The numbers of the terms, ascending."""
+    if packed[:1] == _MANY:
+        return np.flatnonzero(_bits(packed)).astype(np.int32)
+    return np.frombuffer(packed, dtype=np.int32, offset=1) if packed else np.zeros(0, dtype=np.int32)
+
+
+def _bits(packed: bytes) -> NDArray[np.uint8]:
+    return np.unpackbits(np.frombuffer(packed, dtype=np.uint8, offset=1), bitorder="little")

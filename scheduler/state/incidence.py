@@ -1,8 +1,7 @@
 """Placed pods and affinity terms: which pods a term selects, and which terms select a pod, summed per topology value.
 
 Nothing is counted in advance. When a pod is placed or removed, that is only noted. Each kept sum is brought up to date
-when a plugin asks for it, and that attempt is charged: `members` (which pods), `sums` (how many, where),
-`existing_terms` (the other direction).
+when a plugin asks for it: `sums` (which pods, how many, where), `existing_terms` (the other direction).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,21 +11,18 @@ from scheduler.model.affinity import AffinityTerm, WeightedTerms
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.model.shape import PodShape
-from scheduler.state.effort import Effort
 from scheduler.state.existing_term_sums import ExistingTermSums
 from scheduler.state.existing_terms import ExistingTerms
-from scheduler.state.members import Members, Terms
 from scheduler.state.nodes import Nodes
 from scheduler.state.per_node import Bounded
 from scheduler.state.pod_classes import PodClasses
-from scheduler.state.sums import OnRows, Selected
+from scheduler.state.sums import Members, OnRows, Selected, Terms
 
 _SUMS = 2048
 _ON_ROWS = 512
 KEPT_BYTES = 64 << 20
 _LOOK = 64
-"""How many sums are made between two looks at how much memory all of them take; one of many terms counts as several."""
-_OF_MANY = 16
+"""How many sums are made between two looks at how much memory all of them take."""
 
 SumKey = tuple[Terms, tuple[int, ...] | None, str]
 """Terms, what each adds (None: all must select a pod, which counts once), the topology key."""
@@ -35,11 +31,10 @@ SumKey = tuple[Terms, tuple[int, ...] | None, str]
 class Incidence:
     """All sums of one cluster."""
 
-    def __init__(self, nodes: Nodes, namespaces: Mapping[str, Mapping[str, str]], effort: Effort | None = None) -> None:
+    def __init__(self, nodes: Nodes, namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self.pods = PodClasses(namespaces)
         self.terms = ExistingTerms(nodes)
         self._nodes = nodes
-        self._effort = Effort() if effort is None else effort
         self.sums: Bounded[SumKey, Selected] = Bounded(_SUMS)
         """The sums that are kept, the one that was asked for last comes last."""
         self._on_rows: Bounded[tuple[str | None, LabelSelector, bool], OnRows] = Bounded(_ON_ROWS)
@@ -69,17 +64,11 @@ class Incidence:
             self.pods.relabel(keys)
 
     def selected(self, terms: Terms, topology_key: str) -> Selected:
-        """Placed pods that all of the terms select, per value of the topology key.
-
-        Raises SliceOver.
-        """
+        """Placed pods that all of the terms select, per value of the topology key."""
         return self._sum((terms, None, topology_key))
 
     def any_selected(self, terms: Terms, topology_key: str) -> Selected:
-        """Placed pods, each counted once for each term that selects it, per value of the topology key.
-
-        Raises SliceOver.
-        """
+        """Placed pods, each counted once for each term that selects it, per value of the topology key."""
         return self._sum((terms, None if len(terms) == 1 else (1,) * len(terms), topology_key))
 
     def share(self, pod: Pod, of: Selected) -> int:
@@ -89,29 +78,26 @@ class Incidence:
     def preferred(self, terms: WeightedTerms, topology_key: str) -> Selected:
         """Placed pods, each with the weights of the terms that select it, per value of the topology key.
 
-        The weights have one sign. Raises SliceOver.
+        The weights have one sign.
         """
         return self._sum((terms.terms, terms.weights, topology_key))
 
     def on_rows(self, namespace: str | None, selector: LabelSelector, *, leaving: bool = False) -> OnRows:
-        """Placed pods of a namespace (None: of all) that a selector selects, by row; `leaving`: terminating ones too.
+        """Placed pods of a namespace (None: of all) that a selector selects, by row.
 
-        Raises SliceOver.
+        `leaving`: terminating ones too.
         """
         key = (namespace, selector, leaving)
         found = self._on_rows.recall(key)
         if found is None:
-            self._make_room(self._on_rows, 1)
+            self._make_room(self._on_rows)
             self._on_rows.keep(key, found := OnRows(namespace, selector, leaving))
-        found.renew(self.pods, self._effort)
+        found.renew(self.pods)
         return found
 
     def existing_terms(self, pod: Pod) -> ExistingTermSums:
-        """The sums of the placed pods' terms that select this pod.
-
-        Raises SliceOver.
-        """
-        return self.terms.sums_for(pod, self.pods, self._effort)
+        """The sums of the placed pods' terms that select this pod."""
+        return self.terms.sums_for(pod, self.pods)
 
     def repelling(self, pod: Pod) -> list[AffinityTerm]:
         """Required anti-affinity terms of placed pods that keep this one away from some node."""
@@ -142,22 +128,21 @@ class Incidence:
         found = self.sums.recall(question)
         if found is None:
             terms, amounts, key = question
-            self._make_room(self.sums, 1 + len(terms) // _OF_MANY)
+            self._make_room(self.sums)
             members = self._members.get((terms, amounts))
             if members is None:
                 members = self._members[terms, amounts] = Members(terms, amounts)
             self.sums.keep(question, found := Selected(members, key))
-        found.renew(self.pods, self._nodes, self._effort)
+        found.renew(self.pods, self._nodes)
         return found
 
     def _make_room(
-        self, kept: Bounded[SumKey, Selected] | Bounded[tuple[str | None, LabelSelector, bool], OnRows], made: int
+        self, kept: Bounded[SumKey, Selected] | Bounded[tuple[str | None, LabelSelector, bool], OnRows]
     ) -> None:
         """Now and then, drop the oldest sums if all of them take too much memory."""
-        self._made += made
+        self._made += 1
         if self._made >= _LOOK:
             self._made = 0
             size = sum(one.size for one in kept.values())
-            self._effort.count(len(kept) // 2)
             while size > KEPT_BYTES and kept:
                 size -= kept.drop_oldest().size

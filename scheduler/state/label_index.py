@@ -40,8 +40,6 @@ class LabelIndex:
         self._free: list[int] = []
         self.dead: list[int] = []
         """Numbers of removed things, which sums may still refer to."""
-        self._steps = 0
-        """Microseconds, about, that looking things up took since `cost` was asked."""
 
     def __len__(self) -> int:
         """How many numbers there are, those that were removed included."""
@@ -120,18 +118,11 @@ class LabelIndex:
         if self._all is None:
             self._all = self._there[: len(self._labels)].copy()
             self._all.flags.writeable = False
-            self._steps += len(self._labels) // 1000
         return self._all
 
     def _excludes(self, condition: Condition) -> bool:
         """Whether a condition may not hold for something that is there."""
         return condition.kind not in WITHOUT or bool(self._with_key.get(condition.key))
-
-    def cost(self, conditions: int, values: int, found: Found) -> int:
-        """About how many microseconds the last selection took, by so many conditions with so many values."""
-        steps, self._steps = self._steps, 0
-        steps += 3 + conditions // 2 + values // 8
-        return steps + (len(found) if isinstance(found, list) else 10)
 
     def _candidates(self, conditions: tuple[Condition, ...], places: frozenset[str] | None) -> list[int] | None:
         """All things that may be selected, if they are few; some may be there twice over, or be gone."""
@@ -167,7 +158,6 @@ class LabelIndex:
     def _bits(self, conditions: tuple[Condition, ...], places: frozenset[str] | None) -> Bools:
         count = len(self._labels)
         bits: Bools = self._there[:count].copy()
-        self._steps += count // 1000
         if places is not None:
             bits &= self._marked(self._in_place, places, count)
         for condition in conditions:
@@ -186,11 +176,9 @@ class LabelIndex:
     def _marked(self, lists: Mapping[str, Numbers], wanted: Iterable[str], count: int) -> Bools:
         marked = np.zeros(count, dtype=np.bool_)
         held = [numbers for one in wanted if (numbers := lists.get(one))]
-        self._steps += count // 1000 + len(held) // 4
         if held:
             which = np.frombuffer(b"".join(held) if len(held) > 1 else held[0], dtype=np.int32)
             marked[which] = True
-            self._steps += 2 + len(which) // 300
         return marked
 
     def _values(self, key: str) -> "dict[str, Numbers]":
@@ -202,7 +190,6 @@ class LabelIndex:
         if kept is None:
             self._make_room()
             self._by_value.keep(key, kept := _ByValue())
-        self._steps += (len(numbers) - kept.known) // 2
         for number in numbers[kept.known :]:
             labels = self._labels[number]
             if labels is not None:

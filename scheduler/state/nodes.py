@@ -4,7 +4,6 @@ A row without a node object (`alive` is false) holds pods bound to a name that i
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TypeVar
 
 import numpy as np
@@ -15,13 +14,10 @@ from scheduler.model.node import Node
 from scheduler.model.shape import PodShape
 from scheduler.model.taints import Taints
 from scheduler.state.column import Bools, Column, Ints, Numbers
-from scheduler.state.effort import Effort
 from scheduler.state.images import Images
 from scheduler.state.per_node import Bounded, Derived, OfAll, OfRow
 from scheduler.state.ports import HostPorts
 from scheduler.state.rowlog import RowLog
-from scheduler.state.unoffered import MANY, Unoffered
-from scheduler.state.weighing import Terms, Weighings
 
 Array = TypeVar("Array", Bools, Ints)
 
@@ -29,9 +25,6 @@ CPU, MEMORY, EPHEMERAL = 0, 1, 2
 _FIRST_ROWS = 64
 _TOGETHER = 32
 """From so many pods of one shape on, arrays over all rows cost less than one row after the other."""
-_RESOURCES = 48
-"""Up to so many resources, room for them is doubled when it is used up."""
-_MANY_RESOURCES = 512
 COLUMNS = 256
 _DERIVED = 64
 """Questions whose derived numbers are kept: each takes a few numbers a node."""
@@ -42,9 +35,7 @@ _USUAL = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
 class Nodes:
     """Columns over node rows. Arrays are longer than `rows`; slice them with `[:rows]`."""
 
-    def __init__(self, effort: Effort | None = None) -> None:
-        self.effort = Effort() if effort is None else effort
-        """What the current attempt costs."""
+    def __init__(self) -> None:
         self.rows = 0
         self.count = 0
         self.names: list[str | None] = []
@@ -53,7 +44,8 @@ class Nodes:
         """The index in `allocatable` and `requested` of each resource that a node offers, and of these three."""
         self.served: set[str] = set()
         """Extended resources that device classes serve where nodes have none: filled by `Devices`."""
-        self._unoffered = Unoffered()
+        self.unoffered: dict[str, dict[int, int]] = {}
+        """Requests of placed pods for resources that no node offers: resource → row → amount."""
         self._offering: dict[str, int] = {}
         """Resource → nodes that offer it."""
         self._free_indices: list[int] = []
@@ -64,7 +56,6 @@ class Nodes:
         """The largest amount of any resource that any node ever had."""
         self.label_changes = 0
         """Counts added and deleted nodes, and changes of their labels."""
-        self.weighings = Weighings()
         self.population_changes = 0
         """Counts nodes that were added or deleted."""
         self._derived: Bounded[Hashable, Derived] = Bounded(_DERIVED)
@@ -89,7 +80,7 @@ class Nodes:
         """Counts label keys that were added with their first node or removed with their last."""
         self._most_columns = COLUMNS
         """How many columns there may be before columns without values are dropped."""
-        self.images = Images(self.effort)
+        self.images = Images()
         self.ports = HostPorts()
 
     def row_of(self, name: str) -> int | None:
@@ -152,7 +143,6 @@ class Nodes:
             column = self.columns[key] = Column(self._capacity)
             if key in self._keys:
                 column.fill((row, node.labels[key]) for row, node in self.live() if key in node.labels)
-                self.effort.count(self.rows // 2)  # no charge: it may be asked for while sums are being changed
         return column
 
     def annotation(self, key: str) -> Column[str]:
@@ -172,13 +162,6 @@ class Nodes:
         """The column of a label key; None when no node has it, until `key_changes` says that it may."""
         return self.label(key) if key in self._keys else None
 
-    def weigh(self, terms: Terms, key: object) -> Ints:
-        """int64[rows]: the sum of the weights of the terms that each row matches; `key` stands for the terms.
-
-        For terms too many to be looked at in one go. Raises SliceOver.
-        """
-        return self.weighings.get(terms, key, self)
-
     def sweep(self) -> None:
         """Drop the columns of keys that no node has: any pod may ask for any key."""
         self.columns = {key: column for key, column in self.columns.items() if key in _USUAL or not column.blank}
@@ -191,8 +174,9 @@ class Nodes:
         if index is None:
             index = self.resources[name] = self._free_indices.pop() if self._free_indices else len(self.resources)
             if index == len(self.allocatable):
-                self.allocatable, self.requested = _taller(self.allocatable), _taller(self.requested)
-            for row, amount in self._unoffered.take(name).items():
+                self.allocatable = np.concatenate((self.allocatable, np.zeros_like(self.allocatable)))
+                self.requested = np.concatenate((self.requested, np.zeros_like(self.requested)))
+            for row, amount in self.unoffered.pop(name, {}).items():
                 self.log.touch(row)
                 self.requested[index, row] = amount
         return index
@@ -210,15 +194,10 @@ class Nodes:
         self._free_indices.append(index)
         rows = np.flatnonzero(self.requested[index]).tolist()
         if rows:
-            self._unoffered.give_back(name, {row: int(self.requested[index, row]) for row in rows})
+            self.unoffered[name] = {row: int(self.requested[index, row]) for row in rows}
             self.requested[index] = 0
             for row in rows:
                 self.log.touch(row)
-
-    @property
-    def unoffered(self) -> Mapping[str, Mapping[int, int]]:
-        """Requests of placed pods for resources that no node offers: resource → row → amount."""
-        return self._unoffered.by_name(self.resources)
 
     def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
         """Numbers that follow from each row alone (the last axis), kept between calls; do not change them.
@@ -259,7 +238,7 @@ class Nodes:
         self.taints.set(row, None if node is None else node.taints or None)
         for key, column in self.annotation_columns.items():
             column.set(row, None if node is None else node.annotations.get(key))
-        self.images.put(row, () if old is None else old.images, () if node is None else node.images)
+        self.images.put(row, {} if old is None else old.images, {} if node is None else node.images)
 
     def put_labels(self, row: int, labels: Mapping[str, str] | None) -> None:
         """Write the label columns of a row. The caller informs the sums that depend on them."""
@@ -318,17 +297,12 @@ class Nodes:
     def suppose(self, row: int, shape: PodShape, sign: int) -> None:
         """Charge a pod in a dry run, which takes it back with the opposite sign: `log` does not show it."""
         indices, requested = self.resources, self.requested
-        if len(shape.requests) > MANY:
-            for name in indices.keys() & shape.requests.keys():
-                requested[indices[name], row] += sign * shape.requests[name]
-            self._unoffered.add_whole(shape, row, sign)
-        else:
-            for name, amount in shape.requests.items():
-                index = indices.get(name)
-                if index is not None:
-                    requested[index, row] += sign * amount
-                else:
-                    self._unoffered.add(name, row, sign * amount)
+        for name, amount in shape.requests.items():
+            index = indices.get(name)
+            if index is not None:
+                requested[index, row] += sign * amount
+            elif amount:
+                self._ask(name, row, sign * amount)
         self.nonzero[0, row] += sign * shape.nonzero[0]
         self.nonzero[1, row] += sign * shape.nonzero[1]
         self.pods[row] += sign
@@ -350,43 +324,45 @@ class Nodes:
     def add(self, shape: PodShape, times: NDArray[np.intp]) -> None:
         """Suppose pods of one shape without host ports: `times` says how many on each row."""
         indices = self.resources
-        there = [(row, int(times[row])) for row in np.flatnonzero(times).tolist()]
-        if len(shape.requests) > MANY:
-            for name in indices.keys() & shape.requests.keys():
-                self.requested[indices[name]] += shape.requests[name] * times
-            for row, pods in there:
-                self._unoffered.add_whole(shape, row, pods)
-        else:
-            for name, amount in shape.requests.items():
-                index = indices.get(name)
-                if index is not None:
-                    self.requested[index] += amount * times
-                    continue
-                for row, pods in there:
-                    self._unoffered.add(name, row, amount * pods)
+        for name, amount in shape.requests.items():
+            index = indices.get(name)
+            if index is not None:
+                self.requested[index] += amount * times
+            elif amount:
+                for row in np.flatnonzero(times).tolist():
+                    self._ask(name, row, amount * int(times[row]))
         self.nonzero[0] += shape.nonzero[0] * times
         self.nonzero[1] += shape.nonzero[1] * times
         self.pods += times
 
+    def _ask(self, name: str, row: int, amount: int) -> None:
+        """A pod asks for so much more of a resource that no node offers, or for less."""
+        rows = self.unoffered.setdefault(name, {})
+        rows[row] = rows.get(row, 0) + amount
+        if not rows[row]:
+            del rows[row]
+            if not rows:
+                del self.unoffered[name]
+
     def image(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
-        """(rows that hold the image, its size there in bytes), None when no node has it. Raises SliceOver."""
+        """(rows that hold the image, its size there in bytes), None when no node has it."""
         return self.images.where(name)
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
-        """Rows on which any of the host ports is taken (HostPortInfo.CheckConflict). Raises SliceOver."""
-        return self.ports.users(ports, self.rows, self.effort) > 0
+        """Rows on which any of the host ports is taken (HostPortInfo.CheckConflict)."""
+        return self.ports.users(ports, self.rows) > 0
 
     def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
         """int64[rows]: how many pairs there are of one of these host ports and a pod that holds it, or one like it."""
-        return self.ports.users(ports, self.rows, self.effort)
+        return self.ports.users(ports, self.rows)
 
     def port_users_on(self, ports: tuple[HostPort, ...], row: int) -> int:
         """`port_users` of one row."""
-        return self.ports.pairs_on(ports, row)
+        return self.ports.users_on(ports, row)
 
     def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
         """Whether any of the host ports is taken on one row."""
-        return self.ports.users_on(ports, row)
+        return self.ports.users_on(ports, row) > 0
 
     def _grow(self, capacity: int) -> None:
         def grown(array: Array) -> Array:
@@ -405,16 +381,3 @@ class Nodes:
         self.taints.grow(capacity)
         for column in (*self.columns.values(), *self.annotation_columns.values()):
             column.grow(capacity)
-
-
-def _taller(array: Ints) -> Ints:
-    """The numbers of so many resources, and room for more of them."""
-    if 2 * len(array) <= _RESOURCES:
-        return np.concatenate((array, np.zeros_like(array)))
-    # A kubelet may offer hundreds at once. Fresh pages take neither room nor time until they are written to; NumPy
-    # would ask for huge ones, each of which is filled with zeros when the first of its numbers is written.
-    shape = (_MANY_RESOURCES * (1 + len(array) // _MANY_RESOURCES), array.shape[1])
-    fresh = mmap(-1, shape[0] * shape[1] * array.itemsize, flags=MAP_PRIVATE | MAP_ANONYMOUS)
-    made: Ints = np.frombuffer(fresh, dtype=array.dtype).reshape(shape)
-    made[: len(array)] = array
-    return made

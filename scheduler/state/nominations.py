@@ -102,7 +102,7 @@ class Nominations:
         `instead`: who keeps the node for which one of them is nominated.
         """
         uids = [pod.uid for pod in pods]
-        # By their own nodes: other tenants may have thousands of nominated pods, and there are many slices.
+        # By their own nodes: others may have thousands of nominated pods.
         there = [(self._pods[node][uid], node) for uid in uids if (node := self._node.get(uid)) is not None]
         self._members, self._instead = frozenset(uids), instead
         for pod, node in there:

@@ -66,7 +66,7 @@ class PerNode(ABC):
 
     @abstractmethod
     def compute_all(self, nodes: "Nodes", *asked: Any) -> None:
-        """Compute all rows. Store nothing before everything is computed: a plugin may raise, or the slice may end."""
+        """Compute all rows. Store nothing before everything is computed: a plugin may raise."""
 
     @abstractmethod
     def compute_rows(self, nodes: "Nodes", rows: set[int], *asked: Any) -> None:

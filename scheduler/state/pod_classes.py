@@ -17,8 +17,6 @@ from scheduler.state.row_counts import RowCounts, let_go
 
 IDLE = 1024
 """How many classes without pods are kept: a dry run removes pods and puts them back."""
-_IDLE_LABELS = 32_768
-"""How many labels those classes may have together, if they are more than one."""
 DEAD = 4096
 """How many numbers of removed classes stay unused, before all sums are dropped so that numbers can be used again."""
 _AT_HAND = 8192
@@ -58,7 +56,6 @@ class PodClasses:
         self._terminating: Bools = np.zeros(64, dtype=np.bool_)
         self._by_key: dict[Key, PodClass] = {}
         self._idle: dict[int, PodClass] = {}
-        self._idle_labels = 0
         self._at_hand: dict[tuple[str, int, bool], tuple[Mapping[str, str], PodClass]] = {}
         self.read_namespaces()
 
@@ -83,13 +80,12 @@ class PodClasses:
         """So many more pods like this one on a row, or fewer."""
         found = self._of(pod)
         self.placed.add(found.number, row, amount)
-        if not found.pods and self._idle.pop(found.number, None) is not None:
-            self._idle_labels -= len(found.labels)
+        if not found.pods:
+            self._idle.pop(found.number, None)
         found.pods += amount
         if not found.pods:
             self._idle[found.number] = found
-            self._idle_labels += len(found.labels)
-            while len(self._idle) > 1 and (len(self._idle) > IDLE or self._idle_labels > _IDLE_LABELS):
+            if len(self._idle) > IDLE:
                 self._end(next(iter(self._idle.values())))
 
     def number_of(self, pod: Pod) -> int:
@@ -113,23 +109,20 @@ class PodClasses:
         for key in keys:
             self.relabelled[key] = self.relabelled.get(key, 0) + 1
 
-    def matching(self, term: AffinityTerm, *, leaving: bool = True) -> tuple[Found, int]:
-        """The classes that an incoming pod's term selects, and about how many microseconds it took.
+    def matching(self, term: AffinityTerm, *, leaving: bool = True) -> Found:
+        """The classes that an incoming pod's term selects.
 
         `leaving`: terminating pods too. A namespace that is not known matches no namespace selector but `{}`.
         """
         conditions = term.selector.conditions
         if conditions is None:
-            return [], 1
-        places, cost = self._places(term)
-        selector = term.selector
-        found = self._index.select(conditions, places)
-        cost += self._index.cost(len(conditions), selector.size - len(conditions), found)
+            return []
+        found = self._index.select(conditions, self._places(term))
         if leaving:
-            return found, cost
+            return found
         if isinstance(found, list):
-            return [number for number in found if not self._terminating[number]], cost
-        return found & ~self._terminating[: len(found)], cost
+            return [number for number in found if not self._terminating[number]]
+        return found & ~self._terminating[: len(found)]
 
     def selects(self, term: AffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
         """Whether an incoming pod's term means pods with these labels there."""
@@ -172,30 +165,27 @@ class PodClasses:
         else:
             self._name_of[number] = name
 
-    def _places(self, term: AffinityTerm) -> tuple[frozenset[str] | None, int]:
-        """The namespaces that a term means (None: all), and about how many microseconds it takes to go by them."""
+    def _places(self, term: AffinityTerm) -> frozenset[str] | None:
+        """The namespaces that a term means; None: all."""
         selector = term.namespace_selector
         if selector.nothing:
-            return term.namespaces, len(term.namespaces) // 8
+            return term.namespaces
         if selector.is_everything:
-            return None, 0
-        meant, cost = self._meant.get(selector), 0
+            return None
+        meant = self._meant.get(selector)
         if meant is None:
             if len(self._meant) >= DEAD:
                 self._meant.clear()
-            meant, cost = self._namespaces_with(selector)
-            self._meant[selector] = meant
-        places = meant | term.namespaces if term.namespaces else meant
-        return places, cost + len(places) // 8
+            meant = self._meant[selector] = self._namespaces_with(selector)
+        return meant | term.namespaces if term.namespaces else meant
 
-    def _namespaces_with(self, selector: LabelSelector) -> tuple[frozenset[str], int]:
+    def _namespaces_with(self, selector: LabelSelector) -> frozenset[str]:
         conditions = selector.conditions
         if conditions is None:
-            return frozenset(), 1
+            return frozenset()
         found = self._names.select(conditions)
         numbers = found if isinstance(found, list) else np.flatnonzero(found).tolist()
-        cost = self._names.cost(len(conditions), selector.size - len(conditions), found) + len(numbers) // 8
-        return frozenset(self._name_of[number] for number in numbers), cost
+        return frozenset(self._name_of[number] for number in numbers)
 
     def _of(self, pod: Pod) -> PodClass:
         """The class of a placed pod; a new one where it is the first. Pods of one template share their labels."""
@@ -227,7 +217,6 @@ class PodClasses:
 
     def _end(self, idle: PodClass) -> None:
         del self._idle[idle.number]
-        self._idle_labels -= len(idle.labels)
         del self._by_key[idle.key]
         self._classes[idle.number] = None
         self._index.remove(idle.number)

@@ -43,9 +43,9 @@ class Rebuild:
         self._version = cluster.nodes.log.version
         self._left = dict.fromkeys(range(cluster.nodes.rows))
         """Rows that still have to be copied, in order."""
-        self._nodes = Nodes(cluster.effort)
+        self._nodes = Nodes()
         self._nodes.served = cluster.nodes.served
-        self._incidence = Incidence(self._nodes, cluster.namespaces, cluster.effort)
+        self._incidence = Incidence(self._nodes, cluster.namespaces)
         self._counted: dict[int, list[Pod]] = {}
         """Row → the pods that were counted there."""
 

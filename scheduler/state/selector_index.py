@@ -19,13 +19,10 @@ from scheduler.state.column import Bools, Codes
 _NEVER = -1
 """A number of conditions that is never met."""
 _PLACES_KEPT = 1024
-_FEW = 16
-"""So many lists are applied one by one; more of them together."""
 SHORT = 64
 """A number is taken out of a list of this length; in a longer one it stays until numbers are used again."""
 _MET_NO_MORE = 1 << 30
 """The conditions that hold for a selector that is gone: so many that it never has the number that it wants."""
-_STEPS_TO_INDEX = 7
 
 Numbers: TypeAlias = "array[int]"
 
@@ -99,33 +96,16 @@ class SelectorIndex:
             self._free = self.dead
         self.dead = []
 
-    def select(self, labels: Mapping[str, str], start: int = 0) -> Bools:
-        """bool[len - start]: which selectors select these labels, from a number on."""
-        met = self._met[start : self._size].copy()
-        keys = self._keys
-        changes: list[tuple[int, Numbers]] = []
-        for key in labels if len(labels) <= len(keys) else [key for key in keys if key in labels]:
-            of_key = keys.get(key)
+    def select(self, labels: Mapping[str, str]) -> Bools:
+        """bool[len]: which selectors select these labels."""
+        met = self._met[: self._size].copy()
+        for key, value in labels.items():
+            of_key = self._keys.get(key)
             if of_key is not None:
-                changes += of_key.changes(labels[key])
-        if len(changes) <= _FEW:
-            for sign, numbers in changes:
-                which = np.frombuffer(numbers, dtype=np.int32)
-                if start:
-                    which = which[which >= start] - start
-                met[which] += sign
-        else:
-            for sign in (1, -1):
-                joined = b"".join([numbers for one, numbers in changes if one == sign])
-                times = np.bincount(np.frombuffer(joined, dtype=np.int32), minlength=self._size)
-                met += (sign * times[start:]).astype(np.int32)
-        selected: Bools = met == self._asked[start : self._size]
+                for sign, numbers in of_key.changes(value):
+                    met[np.frombuffer(numbers, dtype=np.int32)] += sign
+        selected: Bools = met == self._asked[: self._size]
         return selected
-
-    def everything(self) -> Bools:
-        """bool[len]: which selectors are the empty one."""
-        empty: Bools = self._asked[: self._size] == 0
-        return empty
 
     def _next(self) -> int:
         if self._free:
@@ -183,12 +163,9 @@ class _Key:
 
     def changes(self, value: str) -> list[tuple[int, Numbers]]:
         """How many conditions more or less of which selectors are met by a label with this value."""
-        lists = self.lists
-        if len(lists) <= 2:
-            return [(sign, numbers) for (sign, one), numbers in lists.items() if one is None or one == value]
         found = []
         for change in ((1, None), (-1, None), (1, value), (-1, value)):
-            numbers = lists.get(change)
+            numbers = self.lists.get(change)
             if numbers is not None:
                 found.append((change[0], numbers))
         return found
@@ -220,7 +197,7 @@ class TermIndex:
         """Counts namespaces that were numbered."""
         self._by_labels = SelectorIndex()
         self._by_name: dict[str, dict[int, None]] = {}
-        self._known: dict[str, tuple[int, Mapping[str, str] | None, Bools]] = {}
+        self._known: dict[str, tuple[int, Mapping[str, str], Bools]] = {}
 
     def __len__(self) -> int:
         """How many numbers there are, those that were removed included."""
@@ -253,12 +230,6 @@ class TermIndex:
         self._spaces[number] = self._space(term)
         return number
 
-    @staticmethod
-    def cost(term: AffinityTerm) -> int:
-        """About how many microseconds it takes to number a term, or to forget it."""
-        named = term.selector.size + term.namespace_selector.size + len(term.namespaces)
-        return _STEPS_TO_INDEX + named // 2
-
     def remove(self, number: int) -> None:
         """Forget a term; its number is not used for another one until `reuse`."""
         term = self._terms[number]
@@ -279,18 +250,13 @@ class TermIndex:
         self._by_labels.reuse()
         self._known.clear()
 
-    def select(
-        self, namespace: str, of_namespace: Mapping[str, str] | None, labels: Mapping[str, str], start: int = 0
-    ) -> Bools:
-        """bool[len - start]: which terms mean a pod with these labels there, from a number on.
-
-        `of_namespace`: the namespace's labels; None where it is not known, and no selector but `{}` means it.
-        """
-        selected = self._selectors.select(labels, start)
+    def select(self, namespace: str, of_namespace: Mapping[str, str], labels: Mapping[str, str]) -> Bools:
+        """bool[len]: which terms mean a pod with these labels there. `of_namespace`: the namespace's labels."""
+        selected = self._selectors.select(labels)
         if selected.any():
             means = self._means(namespace, of_namespace)
             if not means.all():
-                selected &= means[self._spaces[start : start + len(selected)]]
+                selected &= means[self._spaces[: len(selected)]]
         return selected
 
     def _space(self, term: AffinityTerm) -> int:
@@ -315,11 +281,11 @@ class TermIndex:
             if not of_name:
                 del self._by_name[name]
 
-    def _means(self, namespace: str, labels: Mapping[str, str] | None) -> Bools:
+    def _means(self, namespace: str, labels: Mapping[str, str]) -> Bools:
         """bool[spaces]: which of the terms' namespaces this one is among."""
         known = self._known.get(namespace)
         if known is None or known[0] != self._came or known[1] is not labels:
-            means = self._by_labels.everything() if labels is None else self._by_labels.select(labels)
+            means = self._by_labels.select(labels)
             means[list(self._by_name.get(namespace, ()))] = True
             if len(self._known) >= _PLACES_KEPT:
                 self._known.clear()

@@ -26,7 +26,6 @@ from scheduler.state.assumed import Assumed
 from scheduler.state.attachments import Attachments
 from scheduler.state.column import Bools
 from scheduler.state.nodes import Nodes
-from scheduler.state.of_claims import OfClaims
 
 
 class _Users:
@@ -57,7 +56,6 @@ class Storage:
         self._references: Counter[ClaimKey] = Counter()
         self._supposed: Counter[str] = Counter()
         self._disks: dict[DiskKey, dict[int, _Users]] = {}
-        self.of_claims = OfClaims()
         self.version = 0
         """Counts every change, assumptions included."""
 

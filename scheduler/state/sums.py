@@ -1,4 +1,7 @@
-"""Sums of placed pods that some terms select, per topology value or by row. Kept, and caught up when needed."""
+"""Sums of placed pods that some terms select, per topology value or by row. Kept, and caught up when needed.
+
+`Members` are the classes of pods that the terms select; the sums say how many of these pods are where.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,11 +13,17 @@ from scheduler.model.affinity import AffinityTerm
 from scheduler.model.selectors import EVERYTHING, NOTHING, LabelSelector
 from scheduler.state import row_counts
 from scheduler.state.column import Bools, Codes, Column, Ints
-from scheduler.state.effort import Effort
-from scheduler.state.members import Members
 from scheduler.state.nodes import Nodes
-from scheduler.state.pod_classes import PodClasses
+from scheduler.state.pod_classes import PodClass, PodClasses
 from scheduler.state.row_counts import Placed
+from scheduler.state.weights import Weights
+
+Terms = tuple[AffinityTerm, ...]
+
+_OF_A_TERM, _OF_A_VALUE = 800, 200
+"""Measured: a term with one requirement and one value takes 1.2 KB, and some more in the index."""
+_ONE_BY_ONE = 32
+"""Up to this many new classes are compared with the terms; with more of them, matching all terms again costs less."""
 
 
 class ByTopology:
@@ -123,6 +132,65 @@ def summed(sums: Sequence[ByTopology], rows: int) -> Ints | None:
     return total
 
 
+class Members:
+    """Classes and what each counts for.
+
+    `amounts`: what each term adds for the classes that it selects; None: a class that all terms select counts once.
+    `leaving`: whether terminating pods count.
+    """
+
+    def __init__(self, terms: Terms, amounts: Sequence[int] | None, *, leaving: bool = True) -> None:
+        self.terms = terms
+        self.weights = Weights()
+        self._amounts = amounts
+        self._leaving = leaving
+        self._by_namespace = any(not term.namespace_selector.nothing for term in terms)
+        self._born = 0
+        """How many classes are known."""
+        self._namespaces = -1
+        self.edition = 0
+        """Counts how often all weights were computed: older sums have to be added up again too."""
+        self.size = sum(map(_bytes, terms))
+        """Bytes that the terms take, about."""
+
+    @property
+    def once(self) -> bool:
+        """Whether a class counts once, or not at all."""
+        return self._amounts is None
+
+    def renew(self, pods: PodClasses) -> None:
+        """Bring the weights up to date."""
+        moved = self._by_namespace and self._namespaces != pods.namespace_changes
+        if moved or not self.edition or len(pods.born) - self._born > _ONE_BY_ONE:
+            self._match(pods)
+        elif self._born < len(pods.born):
+            for number in pods.born[self._born :]:
+                found = pods.get(number)
+                self.weights.set(number, 0 if found is None else self._weight(found, pods))
+            self._born = len(pods.born)
+
+    def _match(self, pods: PodClasses) -> None:
+        self.weights, self._born, self._namespaces = Weights(), len(pods.born), pods.namespace_changes
+        self.edition += 1
+        for i, term in enumerate(self.terms):
+            found = pods.matching(term, leaving=self._leaving)
+            if self._amounts is not None:
+                self.weights.add(found, self._amounts[i])
+            elif i:
+                self.weights.keep(found)
+            else:
+                self.weights.add(found, 1)
+        self.weights.settle()
+
+    def _weight(self, of: PodClass, pods: PodClasses) -> int:
+        if of.terminating and not self._leaving:
+            return 0
+        selects = [pods.selects(term, of.namespace, of.labels) for term in self.terms]
+        if self._amounts is None:
+            return int(all(selects))
+        return sum(amount for amount, selected in zip(self._amounts, selects, strict=True) if selected)
+
+
 class CaughtUp(ABC):
     """A sum over placed pods that terms select: changes are applied, or everything is added up, by one rule."""
 
@@ -133,23 +201,17 @@ class CaughtUp(ABC):
     _version: int
     """The version of the counts of pods that the sum knows."""
 
-    def _catch_up(self, pods: PodClasses, effort: Effort) -> None:
-        """Bring the sum up to date.
-
-        Raises SliceOver; asked again, it gets further.
-        """
+    def _catch_up(self, pods: PodClasses) -> None:
+        """Bring the sum up to date."""
         members, placed = self._members, pods.placed
-        members.renew(pods, effort)
+        members.renew(pods)
         if members.edition == self._edition and self._version == placed.version:
             return
         if members.edition == self._edition and placed.worth_following(self._version):
-            cost = (placed.version - self._version) // 8
             self._follow(members.weights.since(placed, self._version))
         else:
-            cost = 10 + len(placed) // 100
             self._add_up(*members.weights.weighed(placed))
         self._version, self._edition = placed.version, members.edition  # type: ignore[misc] # slots of the subclasses
-        effort.count(cost)
 
     @abstractmethod
     def _follow(self, changes: list[tuple[int, int, int]]) -> None:
@@ -183,11 +245,8 @@ class Selected(ByTopology, CaughtUp):
         """What a placed pod of this class counts for."""
         return self._members.weights.get(number)
 
-    def renew(self, pods: PodClasses, nodes: Nodes, effort: Effort) -> None:
-        """Bring the sums up to date.
-
-        Raises SliceOver; asked again, it gets further.
-        """
+    def renew(self, pods: PodClasses, nodes: Nodes) -> None:
+        """Bring the sums up to date."""
         if self._keys != nodes.key_changes:
             column = nodes.topology(self.topology_key)
             if column is not self.column:
@@ -199,7 +258,7 @@ class Selected(ByTopology, CaughtUp):
         relabelled = pods.relabelled.get(self.topology_key, 0)
         if relabelled != self._relabelled:
             self._relabelled, self._edition = relabelled, -1
-        self._catch_up(pods, effort)
+        self._catch_up(pods)
 
     def _follow(self, changes: list[tuple[int, int, int]]) -> None:
         for row, amount, weight in changes:
@@ -251,12 +310,9 @@ class OnRows(CaughtUp):
         self._grow(rows)
         return self.counts[:rows]
 
-    def renew(self, pods: PodClasses, effort: Effort) -> None:
-        """Bring the counts up to date.
-
-        Raises SliceOver; asked again, it gets further.
-        """
-        self._catch_up(pods, effort)
+    def renew(self, pods: PodClasses) -> None:
+        """Bring the counts up to date."""
+        self._catch_up(pods)
 
     def _follow(self, changes: list[tuple[int, int, int]]) -> None:
         for row, amount, _ in changes:
@@ -280,3 +336,8 @@ class OnRows(CaughtUp):
 
 def _nothing(rows: int) -> Ints:
     return np.zeros(rows, dtype=np.int64)
+
+
+def _bytes(term: AffinityTerm) -> int:
+    """About how many bytes a term takes."""
+    return _OF_A_TERM + _OF_A_VALUE * term.selector.size

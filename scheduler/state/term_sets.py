@@ -8,19 +8,19 @@ from msgspec import Struct
 
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.shape import PodShape
-from scheduler.state.arrivals import Arrivals
 from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.existing_term_sums import HARD, REPELS
 from scheduler.state.row_counts import RowCounts
+from scheduler.state.rowlog import ChangeLog
 from scheduler.state.selector_index import TermIndex
 
 IDLE = 256
 """How many sets without pods are kept: a dry run removes pods and puts them back."""
 DEAD = 4096
 """How many numbers of removed terms or sets stay unused, before sums are dropped so that numbers can be used again."""
-_IDLE_TERMS = 4096
-"""How many terms those sets may have together, if they are more than one."""
 _SHAPES = 4096
+_BORN = 64
+"""So many new sets are remembered: of more, sums are added up again."""
 
 Terms = tuple[tuple[AffinityTerm, int], ...]
 Key = tuple[tuple[object, ...], ...]
@@ -57,10 +57,10 @@ class TermSets:
         self.index = TermIndex()
         self.in_sets = RowCounts()
         """How often each term is in each set."""
-        self.born: Arrivals[IndexedTerm] = Arrivals()
-        """Terms in the order in which they came."""
-        self.sets_born: Arrivals[TermSet] = Arrivals()
-        """Sets in the order in which they came."""
+        self.born = 0
+        """How many terms ever came."""
+        self.sets_born: ChangeLog[TermSet] = ChangeLog(kept=_BORN)
+        """Sets that came."""
         self.weights: Ints = np.zeros(64, dtype=np.int64)
         self.keys: Codes = np.zeros(64, dtype=np.int32)
         """The code of each term's topology key."""
@@ -77,7 +77,6 @@ class TermSets:
         """Every set, and some that nobody carries any more."""
         self._by_shape: dict[PodShape, TermSet] = {}
         self._idle: dict[TermSet, None] = {}
-        self._idle_terms = 0
         self._terms: list[IndexedTerm | None] = []
         self._by_term: dict[tuple[AffinityTerm, int], IndexedTerm] = {}
 
@@ -113,9 +112,7 @@ class TermSets:
         if not (shape.anti_affinity_terms or shape.affinity_terms or shape.preferred_pod_terms):
             return
         of = self._of(shape)
-        if of in self._idle:
-            del self._idle[of]
-            self._idle_terms -= len(of.carried)
+        self._idle.pop(of, None)
         of.pods += amount
         self.placed.add(of.number, row, amount)
         if not of.pods:
@@ -154,19 +151,17 @@ class TermSets:
         else:
             self._sets[number] = found
         found.carried = [self._carried(pair, number) for pair in _terms_of(shape)]
-        self.sets_born.add(found)
+        self.sets_born.touch(found)
         return found
 
     def _keep_idle(self, of: TermSet) -> None:
         """No pod has this set any more: keep it for a while, as it may be needed again."""
         self._idle[of] = None
-        self._idle_terms += len(of.carried)
-        while len(self._idle) > 1 and (len(self._idle) > IDLE or self._idle_terms > _IDLE_TERMS):
+        if len(self._idle) > IDLE:
             self._end(next(iter(self._idle)))
 
     def _end(self, idle: TermSet) -> None:
         del self._idle[idle]
-        self._idle_terms -= len(idle.carried)
         del self.known[idle.key]
         idle.gone = True
         for carried in idle.carried:
@@ -194,7 +189,7 @@ class TermSets:
             self.weights[number] = weight
             self.keys[number] = self._code(term.topology_key)
             self.counting[number] = True
-            self.born.add(carried)
+            self.born += 1
         carried.sets += 1
         self.in_sets.add(carried.number, of, 1)
         return carried

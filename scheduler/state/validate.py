@@ -21,23 +21,19 @@ from scheduler.state.validate_terms import validate_terms
 
 def validate(cluster: Cluster) -> list[str]:
     """One line for each thing that differs from what the objects say: where, what it has, what it should be."""
-    end = cluster.effort.pause()  # sums are brought up to date, at nobody's cost
-    try:
-        return [
-            *_rows(cluster),
-            *_placements(cluster),
-            *_nodes(cluster),
-            *_charges(cluster),
-            *_columns(cluster),
-            *_images(cluster),
-            *_ports(cluster),
-            *validate_terms(cluster),
-            *validate_storage(cluster),
-            *validate_devices(cluster),
-            *validate_groups(cluster),
-        ]
-    finally:
-        cluster.effort.resume(end)
+    return [
+        *_rows(cluster),
+        *_placements(cluster),
+        *_nodes(cluster),
+        *_charges(cluster),
+        *_columns(cluster),
+        *_images(cluster),
+        *_ports(cluster),
+        *validate_terms(cluster),
+        *validate_storage(cluster),
+        *validate_devices(cluster),
+        *validate_groups(cluster),
+    ]
 
 
 def _differ(where: str, what: str, has: Any, should: Any) -> Iterator[str]:
@@ -189,13 +185,10 @@ def _images(cluster: Cluster) -> Iterator[str]:
     nodes = cluster.nodes
     should: dict[str, dict[int, int]] = {}
     for row, node in _alive(cluster).items():
-        for names, size in node.images:
-            for name in names:
-                should.setdefault(name, {})[row] = size
-    yield from _by_key("image", nodes.images.by_name(), should)
-    for name in nodes.images.absent() & should.keys():
-        yield f"image {name}: a node has it, and it is remembered as absent"
-    for name, (rows, sizes) in nodes.images.arrays().items():
+        for name, size in node.images.items():
+            should.setdefault(name, {})[row] = size
+    yield from _by_key("image", nodes.images.by_name, should)
+    for name, (rows, sizes) in nodes.images.arrays.items():
         has = dict(zip(rows.tolist(), sizes.tolist(), strict=True))
         yield from _differ(f"image {name}", "array of sizes", has, should.get(name))
 

@@ -75,7 +75,7 @@ def _matching(cluster: Cluster) -> Iterator[str]:
     pods = cluster.incidence.pods
     for terms, _, _ in cluster.incidence.sums:
         for term in terms:
-            found, _ = pods.matching(term)
+            found = pods.matching(term)
             numbers = sorted(found) if isinstance(found, list) else found.nonzero()[0].tolist()
             should = sorted(one.number for one in pods.all() if _means(cluster, term, one.namespace, one.labels))
             yield from _differ(f"term {term}", "classes", numbers, should)
@@ -109,7 +109,7 @@ def _selected(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
                 return int(all(means))
             return sum(amount for amount, met in zip(amounts, means, strict=True) if met)
 
-        kept.renew(incidence.pods, cluster.nodes, incidence._effort)
+        kept.renew(incidence.pods, cluster.nodes)
         yield from _by_topology(cluster, where, kept, key, placed, weight)
 
 
@@ -150,7 +150,7 @@ def _by_topology(
 def _on_rows(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
     incidence = cluster.incidence
     for (namespace, selector, leaving), kept in list(incidence._on_rows.items()):
-        kept.renew(incidence.pods, incidence._effort)
+        kept.renew(incidence.pods)
         should = Counter(
             row
             for pod, row in placed

@@ -16,7 +16,6 @@ from scheduler.state.column import Bools, Column, Ints, Numbers, Value
 from scheduler.state.nodes import Nodes
 from scheduler.state.per_node import OfAll, OfRow
 from scheduler.state.ports import conflicts
-from scheduler.state.weighing import Terms
 
 
 class ViewError(TypeError):
@@ -52,7 +51,6 @@ class SomeNodes(Nodes):
         self.resources = nodes.resources
         self.served = nodes.served
         self.largest = nodes.largest
-        self.effort = nodes.effort
         self.log = nodes.log
         self.object_log = nodes.object_log
         self.population_changes = nodes.population_changes
@@ -76,17 +74,6 @@ class SomeNodes(Nodes):
     def objects(self) -> list[Node | None]:  # type: ignore[override]
         """The node of each of these rows."""
         return [self._nodes.objects[row] for row in self._of.tolist()]
-
-    @cached_property
-    def unoffered(self) -> dict[str, dict[int, int]]:
-        """`Nodes.unoffered` for these rows, by their positions."""
-        positions = self._positions
-        found = {}
-        for name, by_row in self._nodes.unoffered.items():
-            here = {positions[row]: amount for row, amount in by_row.items() if row in positions}
-            if here:
-                found[name] = here
-        return found
 
     @cached_property
     def _positions(self) -> dict[int, int]:
@@ -129,10 +116,6 @@ class SomeNodes(Nodes):
         """The column of a label, for these rows; None for a key that no node has."""
         column = self._nodes.topology(key)
         return None if column is None else _SomeCodes(column, self._of)
-
-    def weigh(self, terms: Terms, key: object) -> Ints:
-        """The sums of these rows."""
-        return self._nodes.weigh(terms, key)[self._of]
 
     def live_row(self, name: str) -> int | None:
         """The position of a node among these rows."""

@@ -75,11 +75,6 @@ class Weights:
         # Sums of integers below 2^53, so the doubles that bincount adds up are exact.
         array += np.bincount(numbers, weights=weights, minlength=len(array)).astype(np.int64)
 
-    def add_array(self, weights: NDArray[np.int64]) -> None:
-        """Add to the weights of the first things."""
-        array = self._spread(len(weights))
-        array[: len(weights)] += weights
-
     def keep(self, found: Found) -> None:
         """Leave only some things their weight."""
         if isinstance(found, list):

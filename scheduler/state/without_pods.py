@@ -7,15 +7,18 @@ changed at will: nobody else looks at it.
 from collections.abc import Callable
 
 from scheduler.model.pod import Pod
+from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.cluster import Cluster
-from scheduler.state.copied import CopyWithVolumes
+from scheduler.state.rebuild import Rebuild
 
 
-class WithoutPods(CopyWithVolumes):
+class WithoutPods(Rebuild):
     """The same nodes on the same rows, without the pods that leave."""
 
     def __init__(self, cluster: Cluster, leaves: Callable[[Pod], bool]) -> None:
         super().__init__(cluster)
+        self._storage = cluster.storage.without_pods(self._nodes)
+        """It knows the volumes of the pods that were copied: each row's are counted with the row."""
         self._leaves = leaves
         self.left_out: dict[int, list[Pod]] = {}
         """Row → the pods that leave it."""
@@ -26,6 +29,20 @@ class WithoutPods(CopyWithVolumes):
         """Copy so many more rows, as `Rebuild.go_on` does; True when all are copied."""
         self.pods_copied = 0
         return super().go_on(rows)
+
+    def _copy(self, rows: list[int]) -> None:
+        self._count_volumes(rows, -1)
+        super()._copy(rows)
+        self._count_volumes(rows, 1)
+        for row in rows:
+            self._storage.attached.node_changed(row)
+
+    def _count_volumes(self, rows: list[int], sign: int) -> None:
+        for row in rows:
+            for pod in self._counted.get(row, ()):
+                if pod.shape.volumes is not NO_VOLUMES:
+                    self._storage.charge(pod, row, sign)
+                    self._storage.refer(pod, sign)
 
     def _pods_on(self, row: int) -> list[Pod]:
         staying: list[Pod] = []

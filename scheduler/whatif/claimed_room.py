@@ -34,8 +34,9 @@ def claimed_room(
 ) -> Room | None:
     """What each node takes; None where that is not a question about each node by itself.
 
-    The pod's equals would have claims like its own, which are there. `own`: of those, the ones for volumes. Raises
-    PluginError, SliceOver.
+    The pod's equals would have claims like its own, which are there. `own`: of those, the ones for volumes.
+
+    Raises PluginError.
     """
     most: list[tuple[Ints, str]] = []
     bare = without_claims(pod.shape)

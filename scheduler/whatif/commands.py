@@ -11,27 +11,41 @@ from copy import deepcopy
 from shlex import quote
 from typing import Any, NamedTuple
 
-from scheduler.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch
+from scheduler.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch, json_patch
 from scheduler.apiserver.status import StatusError
 from scheduler.framework import changes, device_changes, storage_changes
 from scheduler.framework.changes import Change, OnPod
 from scheduler.framework.device_changes import OnClaim
 from scheduler.model.pod import Pod
 from scheduler.whatif.documents import ObjectError
-from scheduler.whatif.patches import NoPatchError, Operation, by_name, lowered, operations
-from scheduler.whatif.written import Written, as_asked, controller_of, in_the_template, made_of, templates_of
+from scheduler.whatif.patches import NoPatchError, Operation, by_name, lowered, operations, unmerged
+from scheduler.whatif.written import (
+    Written,
+    as_asked,
+    controller_of,
+    from_template,
+    in_the_template,
+    made_of,
+    templates_of,
+)
 
 _NUMBER = re.compile(r"\d+")
 _TEMPLATE = "/spec/template/spec"
 _OF_PODS = changes.Tolerate | changes.Ungate
 """What may be changed of a pod that is there."""
+_LEAVING_PODS = ("StatefulSet", "ReplicationController")
+"""Kinds whose pod stays when the template changes, or may: a StatefulSet replaces no pod before others are ready."""
 
 
 class Commands(NamedTuple):
-    """What to run, and the pods that come of it: one for each template that may be the pod's; none if it stays."""
+    """What to run, and the pods that come of it: one for each template that may be the pod's; none if it stays.
+
+    `full`: what a quota says against the pod that would be created beside the one that is there; without commands then.
+    """
 
     lines: list[str]
     pods: Sequence[Pod] = ()
+    full: str = ""
 
 
 _NONE = Commands([])
@@ -53,7 +67,8 @@ def commands(made: Sequence[Change], pod: Pod, written: Written | None) -> Comma
     except (NoPatchError, StatusError, ObjectError):
         return None
     told = "" not in lines and found.lines
-    return Commands([*lines, *found.lines] if told else [], found.pods)
+    # The pod first: it is to wait already when there is room.
+    return found._replace(lines=[*found.lines, *lines] if told else [])
 
 
 def _of_pod(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
@@ -66,6 +81,7 @@ def _of_pod(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
         if not (written.file or direct):
             lines, patch = _with_its_class(patch, pod, whole)
             patch += [{"op": "remove", "path": "/preemptionPolicy"}] if lines else []
+            patch += unmerged(json_patch(deepcopy(dict(written.spec)), deepcopy(patch)), pod.labels)
         path = written.path if written.file else "/spec"
         patch = _below(path, patch)
         after = {**written.pod, "spec": _patched("Pod", path, written.spec, [(JSON_PATCH, patch)])}
@@ -75,8 +91,10 @@ def _of_pod(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
             lines.append(_again(f"pod {quote(pod.name)} {where}", _json(patch)))
         elif not any(isinstance(each, changes.AwaitUngate) for each in edits):
             lines = [f"kubectl patch pod {quote(pod.name)} {where} {_json(patch)}"]
-        made = written.decode(after) if direct and not written.file else written.create(after)
-        return Commands(lines, [as_asked(made, pod)])
+        if direct and not written.file:
+            return Commands(lines, [as_asked(written.decode(after), pod)])
+        full = written.full(after)
+        return Commands([] if full else lines, [as_asked(written.create(after), pod)], full)
     spec = in_the_template(written, pod)
     smaller = [change for change in edits if isinstance(change, changes.Request)]
     others = [change for change in edits if not isinstance(change, changes.Request)]
@@ -92,15 +110,15 @@ def _of_pod(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
     kind, name = controller or ("Deployment", "")
     templates = [_patched(kind, _TEMPLATE, template, steps) for template in templates_of(written, pod)]
     pods = [made_of(written, pod, template) for template in templates]
-    if controller is None:
-        return Commands([], pods)
+    full = written.full(from_template(written, pod, templates[0])) if kind == "Deployment" else ""
+    if controller is None or full:
+        return Commands([], pods, full)
     for content_type, body in steps:
         form = "json" if content_type == JSON_PATCH else "strategic"
         of = f"{kind.lower()} {quote(name)} {where}"
         lines.append(f"kubectl patch {of} --type={form} -p {quote(_compact(body))}")
-    if kind == "StatefulSet":
-        # Its controller goes on to no other pod as long as this one is not ready.
-        lines.append(f"kubectl delete pod {quote(pod.name)} {where}")
+    if kind in _LEAVING_PODS:
+        lines.append(f"kubectl delete pod {quote(pod.name)} {where} --ignore-not-found")
     return Commands(lines, pods)
 
 

@@ -83,7 +83,9 @@ def explain(
     stuck = stuck_at(asking, decision)
     rejected += [_rejected(each) for each in stuck]
     if outcome != shown.FITS:
-        offered += remedies(asking, Trial(asking, written), stuck, decision.verdict, instead)
+        trial = Trial(asking, written, others)
+        offered += remedies(asking, trial, stuck, decision.verdict, instead)
+        about.notes += dict.fromkeys(trial.notes)
     effects = SideEffects(asking, others)
     if outcome == shown.UNSCHEDULABLE:
         meant = list(misspelt(pod, cluster))

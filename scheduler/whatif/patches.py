@@ -66,6 +66,35 @@ def operations(made: Iterable[OnPod], spec: Spec, whole: Spec, namespace: str) -
     return patch
 
 
+def unmerged(spec: Spec, labels: Mapping[str, str]) -> list[Operation]:
+    """A patch that takes out the requirements that the API server makes of matchLabelKeys and mismatchLabelKeys.
+
+    A pod that has them already is refused when it is created.
+    """
+    found: list[tuple[tuple[str | int, ...], Any]] = [
+        (("topologySpreadConstraints", i), each) for i, each in enumerate(spec.get("topologySpreadConstraints") or ())
+    ]
+    for side in ("podAffinity", "podAntiAffinity"):
+        rules = _at(spec, ("affinity", side)) or {}
+        found += [(("affinity", side, _REQUIRED, i), each) for i, each in enumerate(rules.get(_REQUIRED) or ())]
+        for i, each in enumerate(rules.get(_PREFERRED) or ()):
+            found.append((("affinity", side, _PREFERRED, i, "podAffinityTerm"), each.get("podAffinityTerm") or {}))
+    patch = []
+    for where, each in found:
+        merged = [
+            {"key": key, "operator": operator, "values": [labels.get(key)]}
+            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+            for key in each.get(field) or ()
+        ]
+        selector = each.get("labelSelector") or {}
+        there = selector.get("matchExpressions") or ()
+        rest = [one for one in there if one not in merged]
+        if len(rest) < len(there):
+            own = {key: value for key, value in selector.items() if key != "matchExpressions"}
+            patch.append(_replace(own | ({"matchExpressions": rest} if rest else {}), *where, "labelSelector"))
+    return patch
+
+
 def by_name(made: Iterable[Lowered]) -> dict[str, Any]:
     """A strategic merge patch of the spec, which finds containers by their names, whatever they ask for so far."""
     found: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from itertools import chain, repeat
 
 from msgspec.structs import replace
 
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod

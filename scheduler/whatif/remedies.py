@@ -4,6 +4,7 @@ For every rejected node the plugins' fixes (`Plugin.fixes`) are put together to 
 the cheapest plans are tried first. A plan that the pipeline does not confirm is not shown.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product
 from typing import Any
@@ -38,6 +39,8 @@ _NODES_A_KIND = 40
 """Rejected nodes looked at for each combination of reasons: the closest ones."""
 _MOST_CHANGES = 3
 _INSTEAD = 4
+_TAKEN = 3
+"""Plans of a kind that are tried when others take what they make free."""
 _TEMPLATES = 40
 _SCHEDULERS = 2
 """Schedulers that are offered to a pod that nobody schedules."""
@@ -67,8 +70,8 @@ def remedies(
     first = needed[0]
     if first and (nodes := trial.nodes(first)):
         return [offer for plan in needed if (offer := trial.offer(plan, nodes)) is not None]
-    if wait := awaited(trial, first):
-        return list(_offers(trial, [(*first, *wait)]))
+    if (wait := awaited(trial, first)) and (offered := list(_offers(trial, [(*first, *wait)]))):
+        return offered
     if verdict is not None:
         return _of_the_pod(asking, trial, first, *verdict)
     if not stuck:
@@ -76,13 +79,15 @@ def remedies(
     found: list[shown.Remedy] = []
     kept: dict[tuple[str, ...], int] = {}
     covered: list[Plan] = []
+    taken: Counter[tuple[str, ...]] = Counter()
 
     def known(plan: Plan) -> bool:
         """Whether it is told already, or a smaller one is, or enough of its kind."""
         at = kept.get(_kind(plan))
         alike = [each for each in covered if _kind(each) == _kind(plan)]
         return (
-            any(plan == smaller or _includes(plan, smaller) for smaller in covered)
+            taken[_kind(plan)] >= _TAKEN
+            or any(plan == smaller or _includes(plan, smaller) for smaller in covered)
             or (at is not None and (all(isinstance(change, _OWN) for change in plan) or _full(found[at])))
             or (bool(_left(plan)) and _left(plan) in map(_left, alike))
         )
@@ -93,19 +98,23 @@ def remedies(
             break
         if found and len(plan) > len(found[0].changes) + 1:
             continue
-        if known(plan) or not trial.nodes(plan):
+        if known(plan) or not (nodes := trial.nodes(plan)):
             continue
         if any(isinstance(change, MovePod) for change in plan) and (fewer := trial.fewest(plan, first)) != plan:
             if known(fewer):
                 continue
-            plan = fewer
-        at = kept.get(_kind(plan))
+            plan, nodes = fewer, trial.nodes(fewer)
+        at, before = kept.get(_kind(plan)), trial.taken
         if at is None:
-            offer = trial.offer(plan)
+            offer = trial.offer(plan, nodes)
             if offer is None:
+                taken[_kind(plan)] += trial.taken - before
                 continue
             kept[_kind(plan)] = len(found)
             found.append(offer)
+        elif not trial.left(plan, nodes):
+            taken[_kind(plan)] += 1
+            continue
         else:
             found[at].instead.append(_subject(plan))
         covered.append(plan)

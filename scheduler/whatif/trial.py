@@ -1,7 +1,7 @@
 """Carries changes out to try them: those of the pod on a copy, those of the cluster for as long as the trial lasts."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from functools import partial
@@ -18,6 +18,8 @@ from scheduler.framework.changes import (
     OnNode,
     OnPod,
     RespellNodeAffinity,
+    Tolerate,
+    Ungate,
 )
 from scheduler.framework.device_changes import FreeDevices, OnClaim, RemoveTaintRule
 from scheduler.framework.status import PluginError
@@ -31,19 +33,29 @@ from scheduler.whatif.asking import Asking
 from scheduler.whatif.claims import freed, without
 from scheduler.whatif.commands import commands
 from scheduler.whatif.explanation import Remedy
+from scheduler.whatif.placing import Placing, placing
 from scheduler.whatif.written import Written
 
 _OF_NODES = DropRequirement | RespellNodeAffinity
+_BEFORE = 30
+"""Pods that come first are played, the first ones."""
 
 
 class Trial:
-    """Asks the whole pipeline what changes would do, and counts how often. `written`: the pod as it was written."""
+    """Asks the whole pipeline what changes would do, and counts how often. `notes`: why some of them are not offered.
 
-    def __init__(self, asking: Asking, written: Written | None = None) -> None:
+    `written`: the pod as it was written. `others`: pods that wait, too.
+    """
+
+    def __init__(self, asking: Asking, written: Written | None = None, others: Iterable[Pod] = ()) -> None:
         self.cluster = asking.inquiry.cluster
         self._asking = asking
         self._written = written
+        self._others = _rivals(asking.inquiry.pod, others)
         self.count = 0
+        self.taken = 0
+        """How often others took what the changes make free."""
+        self.notes: list[str] = []
 
     def nodes(self, changes: Sequence[Change]) -> list[str]:
         """Where the pod could go after these changes, as they are meant."""
@@ -68,8 +80,77 @@ class Trial:
         if found.pods:
             self.count += len(found.pods)
             nodes = sorted(set.intersection(*(set(self._nodes(each, changes)) for each in found.pods)))
-        text = " and ".join(map(str, changes))
-        return Remedy(text, list(changes), list(nodes), [], found.lines) if nodes else None
+        if found.full and nodes:
+            self.notes.append(
+                f"a change of the pod has no commands, as the new one has to be created first: {found.full}"
+            )
+        nodes = self.left(changes, nodes)
+        return Remedy(_text(changes), list(changes), list(nodes), [], found.lines) if nodes else None
+
+    def left(self, changes: Sequence[Change], nodes: Sequence[str]) -> Sequence[str]:
+        """Those of the nodes that the pod can still go to when those have theirs that come first.
+
+        These are pods of a higher priority that leave by the changes and are made again, and pods that wait and are
+        tried before it. Of new nodes there may be more than one.
+        """
+        pod = self._asking.inquiry.pod
+        anew = any(isinstance(change, OnPod) and not isinstance(change, Tolerate | Ungate) for change in changes)
+        comes = [*self._comes_again(changes, anew)]
+        if not all(isinstance(change, OnPod | OnClaim) for change in changes):
+            comes += [each for each in self._others if anew or _is_before(each, pod)][:_BEFORE]
+        if not nodes or not comes or any(isinstance(change, AddNode) for change in changes):
+            return nodes
+        leave = [each for change in changes for each in _leaving(self.cluster, change)]
+        try:
+            with (
+                without(leave, self.cluster),
+                applied(self.cluster, changes),
+                placing(self._asking.framework, self.cluster) as place,
+            ):
+                rest, takers = self._after(comes, edited(pod, changes), nodes, place)
+        except PluginError as error:
+            self._asking.failed("not every change could be tried", error)
+            return ()
+        self.taken += not rest
+        if not rest and not self.notes:
+            who = takers[0] if len(takers) == 1 else f"{takers[0]} and {len(takers) - 1} more"
+            self.notes.append(f"not offered: {_text(changes)}; {who} would come first and take the room")
+        return rest
+
+    def _after(
+        self, comes: Sequence[Pod], pod: Pod, nodes: Sequence[str], place: Placing
+    ) -> tuple[Sequence[str], list[str]]:
+        """Those of the nodes that are left when others come first, and who takes some; none as soon as none is left."""
+        rest, takers, unfit = nodes, list[str](), set[object]()
+        for each in comes:
+            kind = id(each.shape), id(each.labels), each.priority
+            node = None if kind in unfit else place.put(replace(each, node_name="", nominated_node_name=""))
+            if node is None:
+                unfit.add(kind)
+            elif node in nodes:
+                takers.append(each.key)
+            if node is not None:
+                there = self._nodes(pod, ())
+                rest = [node for node in nodes if node in there]
+            if not rest:
+                return rest, takers or [each.key]
+        return rest, takers
+
+    def _comes_again(self, changes: Sequence[Change], anew: bool) -> Iterator[Pod]:
+        """The pods that a controller makes again when they are deleted, and that are tried before the pod then.
+
+        `anew`: the pod itself is made again, too, so that it has not waited for longer than they.
+        """
+        own = self._asking.inquiry.pod
+        for change in changes:
+            gone = [*_leaving(self.cluster, change)]
+            if isinstance(change, GiveUpNode):
+                gone = [pod for pod in self.cluster.nominations.on(change.node) if pod.key == change.pod]
+            for pod in gone:
+                if pod.owner is not None and (
+                    pod.priority > own.priority or (anew and (pod.priority == own.priority or not own.preempts))
+                ):
+                    yield pod
 
     def fewest(self, changes: tuple[Change, ...], first: Container[Change]) -> tuple[Change, ...]:
         """Those of the changes without which it does not do: one that is needless is left out, but none of `first`."""
@@ -90,6 +171,32 @@ class Trial:
                 self._asking.failed("not every change could be tried", error)
                 return []
             return sorted(self.cluster.nodes.names[row] or "" for row in feasible)
+
+
+def _text(changes: Sequence[Change]) -> str:
+    return " and ".join(map(str, changes))
+
+
+def _rivals(pod: Pod, others: Iterable[Pod]) -> list[Pod]:
+    """Pods that wait and may come before this one, those first that are tried first; others of its owner are like it.
+
+    One that a node is kept for has its room already, and those of a group come only together.
+    """
+    found = [
+        each
+        for each in others
+        if each.priority >= pod.priority
+        and each.uid != pod.uid
+        and (each.owner is None or each.owner != pod.owner)
+        and each.scheduler_name == pod.scheduler_name
+        and not (each.gates or each.terminating or each.nominated_node_name or each.scheduling_group)
+    ]
+    return sorted(found, key=lambda each: (-each.priority, each.created, each.key))
+
+
+def _is_before(other: Pod, pod: Pod) -> bool:
+    """Whether it is tried first as things are; of two of the same second that is not known."""
+    return other.priority > pod.priority or "" < other.created <= pod.created
 
 
 def edited(pod: Pod, changes: Sequence[Change]) -> Pod:

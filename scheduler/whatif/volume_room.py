@@ -24,7 +24,7 @@ _ONE_POD = "ReadWriteOncePod"
 def attachable(pod: Pod, framework: Framework, cluster: Cluster, own: Collection[ClaimKey]) -> Ints | None:
     """int64[rows]; None where one pod may take a volume, or the room for it, from another.
 
-    `own`: the pod's claims of which each of its equals has one, too; they are there. Raises PluginError, SliceOver.
+    `own`: the pod's claims of which each of its equals has one, too; they are there. Raises PluginError.
     """
     volumes, storage = pod.shape.volumes, cluster.storage
     binding = framework.plugin("VolumeBinding")

@@ -3,14 +3,18 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
+from itertools import chain
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from scheduler.apiserver.patch import json_patch
 from scheduler.model.kinds import Modelled
 from scheduler.model.pod import Pod
+from scheduler.whatif.admission import lets
 from scheduler.whatif.documents import ObjectError
 from scheduler.whatif.manifest import TOLERATED, of_daemon
+from scheduler.whatif.patches import unmerged
 from scheduler.whatif.world import TEMPLATED, World
 
 Object = Mapping[str, Any]
@@ -24,8 +28,9 @@ class Written(NamedTuple):
     """`pod`: as it was written; `whole`: with what the API server puts in.
 
     `decode` reads a pod that is there, `create` one that the API server is to create; both raise ObjectError, `create`
-    if it is refused. `file`: where it is written, empty for a pod of the cluster; `path`: of its spec
-    there, as a JSON pointer. `owner`: the object that has its template, if it is among the objects.
+    if it is refused. `full`: what a quota says against one more pod like this one; empty if none does. `file`: where it
+    is written, empty for a pod of the cluster; `path`: of its spec there, as a JSON pointer. `owner`: the object that
+    has its template, if it is among the objects.
     """
 
     pod: Object
@@ -35,6 +40,7 @@ class Written(NamedTuple):
     file: str = ""
     path: str = ""
     owner: Object | None = None
+    full: Callable[[Object], str] = lambda made: ""
 
     @property
     def spec(self) -> Object:
@@ -50,8 +56,10 @@ def of_cluster(pod: Pod, world: World) -> Written | None:
         return None
     found = {**found, "metadata": {**found["metadata"], "namespace": pod.namespace}}
     admission = world.admission
+    spec = found.get("spec") or {}
+    own = {**found, "spec": json_patch(deepcopy(dict(spec)), unmerged(spec, pod.labels))}
     try:
-        before = admission.wrong(admission.created(found, []))
+        before = admission.wrong(admission.created(own, []))
     except ObjectError:  # it is there though: what admits it is not known here
         return Written(found, world.decode, world.decode, found, owner=_owner(pod, world))
 
@@ -62,7 +70,12 @@ def of_cluster(pod: Pod, world: World) -> Written | None:
             raise ObjectError(f"the API server refuses it: {min(new)}")
         return world.decode(whole)
 
-    return Written(found, world.decode, create, found, owner=_owner(pod, world))
+    def full(made: Object) -> str:
+        there = chain(world.placed.values(), world.waiting.values())
+        refusal = lets(admission.created(made, []), 1, admission.quotas(pod.namespace, there))
+        return "" if refusal is None else refusal.why
+
+    return Written(found, world.decode, create, found, owner=_owner(pod, world), full=full)
 
 
 def controller_of(pod: Pod) -> tuple[str, str] | None:
@@ -104,23 +117,29 @@ def templates_of(written: Written, pod: Pod) -> Iterator[Object]:
     if written.owner is not None:
         yield written.owner["spec"]["template"]["spec"]
         return
-    full = _without_merged_labels(in_the_template(written, pod), written.whole["metadata"].get("labels") or {})
+    spec = in_the_template(written, pod)
+    full: dict[str, Any] = json_patch(deepcopy(dict(spec)), unmerged(spec, pod.labels))
     if full.get("priorityClassName"):
         full.pop("preemptionPolicy", None)  # it is the class's
     yield full
     for leaner in (_limits_only, _asking_nothing):
-        spec = deepcopy(full)
-        for each in (spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        lean = deepcopy(full)
+        for each in (lean, *(lean.get("containers") or ()), *(lean.get("initContainers") or ())):
             leaner(each)
-        if spec != full:
+        if lean != full:
             with suppress(ObjectError):
-                made = made_of(written, pod, spec)
+                made = made_of(written, pod, lean)
                 if made.shape.requests == pod.shape.requests:
-                    yield spec
+                    yield lean
 
 
 def made_of(written: Written, pod: Pod, template: Object) -> Pod:
     """The pod that its controller makes of a template instead. Raises ObjectError."""
+    return as_asked(written.create(from_template(written, pod, template)), pod)
+
+
+def from_template(written: Written, pod: Pod, template: Object) -> Object:
+    """What a pod's controller sends to the API server, of a template."""
     metadata = dict(written.whole["metadata"])
     labels = dict(metadata.get("labels") or {})
     metadata["labels"] = {key: f"{value[:50]}-new" if key in _HASHES else value for key, value in labels.items()}
@@ -128,7 +147,7 @@ def made_of(written: Written, pod: Pod, template: Object) -> Pod:
     if pod.owner is not None and pod.owner[0] == "DaemonSet":
         required = pod.shape.required_node_affinity
         spec = of_daemon(spec, next(iter((required and required.names) or ()), ""))
-    return as_asked(written.create({**written.whole, "metadata": metadata, "spec": spec, "status": {}}), pod)
+    return {**written.whole, "metadata": metadata, "spec": spec, "status": {}}
 
 
 def as_asked(made: Modelled, pod: Pod) -> Pod:
@@ -150,26 +169,3 @@ def _limits_only(owner: dict[str, Any]) -> None:
 
 def _asking_nothing(owner: dict[str, Any]) -> None:
     owner.pop("resources", None)
-
-
-def _without_merged_labels(spec: Object, labels: Mapping[str, str]) -> dict[str, Any]:
-    """The spec without the requirements that the API server makes of matchLabelKeys and mismatchLabelKeys."""
-    made = deepcopy(dict(spec))
-    found = list(made.get("topologySpreadConstraints") or ())
-    for side in ("podAffinity", "podAntiAffinity"):
-        rules = (made.get("affinity") or {}).get(side) or {}
-        found += rules.get(_REQUIRED) or ()
-        soft = rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        found += [each.get("podAffinityTerm") or {} for each in soft]
-    for each in found:
-        merged = [
-            {"key": key, "operator": operator, "values": [labels.get(key)]}
-            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
-            for key in each.get(field) or ()
-        ]
-        selector = each.get("labelSelector")
-        if merged and isinstance(selector, dict) and selector.get("matchExpressions"):
-            rest = [one for one in selector["matchExpressions"] if one not in merged]
-            selector.pop("matchExpressions")
-            selector.update({"matchExpressions": rest} if rest else {})
-    return made

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tests.as_created.foretold import dump, foretold, key_of
 from tests.as_created.generate import case
+from tests.as_created.moments import as_made, course, said_in, version
 from tests.as_created.offers import Offer, try_one
 from tests.as_created.seen import differences, made_all, pods_there, seen
 from tests.as_created.town import Town
@@ -51,6 +52,7 @@ def act(town: Town, seed: int, home: Path) -> Verdict:
 
 def _file(town: Town, spaces: list[str], file: list[Object], home: Path, counts: Counter[str]) -> list[str]:
     dumped = home / "dump.json"
+    since = version(town)
     dump(town.kubeconfig, dumped)
     earlier = pods_there(town, spaces)
     waiting = {key for key, of in earlier.items() if any(not pod["spec"].get("nodeName") for pod in of)}
@@ -78,10 +80,14 @@ def _file(town: Town, spaces: list[str], file: list[Object], home: Path, counts:
         return False
 
     _wait(lambda: town.still() and as_foretold())
-    if last:
-        now = seen(town, spaces, file, earlier)
-        last[:] = differences(town, file, told, ends[0], now, refusals)
     now = seen(town, spaces, file, earlier)
+    if last:
+        events = course(town, since)
+        said = said_in(town, dumped, events)
+        if any(each["kind"] == "DaemonSet" for each in file):
+            ends += foretold(as_made(dumped, events), town.berth.config, file, waiting).ends
+        found = [list(differences(town, file, told, end, now, refusals, said)) for end in ends]
+        last[:] = next((each for each in found if not each), found[0])
     counts["files"] += 1
     counts["by another choice"] += not last and len(ends) > 1
     counts["refused"] += len(told.refused)

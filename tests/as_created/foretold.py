@@ -6,7 +6,7 @@ import copy
 import json
 import re
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from random import Random
@@ -17,12 +17,14 @@ from scheduler.cli.arriving import Asked
 from scheduler.cli.given import given
 from scheduler.cli.main import run
 from scheduler.engine.choice import Choice
+from scheduler.model.pod import Pod
+from scheduler.whatif.admission import Admission
 from scheduler.whatif.arrivals import Batch
+from scheduler.whatif.explain import explain
 from scheduler.whatif.explanation import Remedy
 from scheduler.whatif.outcome import Outcome
-from scheduler.whatif.pending import pending
 from scheduler.whatif.plan import plan
-from scheduler.whatif.running import running
+from scheduler.whatif.written import of_cluster
 from tests.controlplane.api import Object
 
 _SEEDS = 60
@@ -46,11 +48,11 @@ class End(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """Quotas let only so many pods of a workload be created, and say this to the next."""
+    """Quotas let only so many pods of a workload be created, and one of those that refuse the next says why."""
 
     let: int
     of: int
-    why: str
+    whys: frozenset[str]
 
 
 class Foretold(NamedTuple):
@@ -76,10 +78,14 @@ def dump(kubeconfig: Path, to: Path) -> None:
 def foretold(dumped: Path, config: Path, file: list[Object], waiting: Container[str]) -> Foretold:
     """What is said of a file. `waiting`: workloads of which a pod waits already."""
     outcome, batches = _simulated(dumped, config, file)
+    with patch.object(Admission, "quotas", _backwards):
+        otherwise, _ = _simulated(dumped, config, file)
     pods: dict[str, list[Object]] = {key_of(made): [] for made in file}
     for batch in batches:
         pods[batch.owner] += [batch.stored(number) for number in range(batch.count)]
-    limits = {found[1]: _limit(found) for note in outcome.notes if (found := _QUOTA.fullmatch(note))}
+    limits = _limits(outcome.notes)
+    for key, other in _limits(otherwise.notes).items():
+        limits[key] = limits[key]._replace(whys=limits[key].whys | other.whys)
     trimmed = [_trimmed(made, limits.get(key_of(made))) for made in file]
     kept = [made for made in trimmed if made is not None]
     stuck = {key_of(made) for made in file if in_turn(made) and key_of(made) in waiting}
@@ -173,8 +179,17 @@ def _refused(outcome: Outcome, file: list[Object]) -> dict[str, str]:
     return found
 
 
-def _limit(found: re.Match[str]) -> Limit:
-    return Limit(_number(found[2] or "0"), _number(found[3]), found[4])
+def _limits(notes: Iterable[str]) -> dict[str, Limit]:
+    found = filter(None, map(_QUOTA.fullmatch, notes))
+    return {each[1]: Limit(_number(each[2] or "0"), _number(each[3]), frozenset([each[4]])) for each in found}
+
+
+_forwards = Admission.quotas
+
+
+def _backwards(admission: Admission, namespace: str, there: Iterable[Pod]) -> list[Object]:
+    """The quotas in the other order: of those that refuse a pod, the API server may name any."""
+    return _forwards(admission, namespace, there)[::-1]
 
 
 def _number(text: str) -> int:
@@ -198,7 +213,7 @@ def _trimmed(made: Object, limit: Limit | None) -> Object | None:
 
 
 def remedies(dumped: Path, config: Path, pod: str) -> list[Remedy]:
-    """What `berth explain --pending` offers for a pod, namespace/name."""
+    """What `berth explain` offers for a pod, namespace/name."""
     read = given(
         str(config),
         [str(dumped)],
@@ -209,7 +224,8 @@ def remedies(dumped: Path, config: Path, pod: str) -> list[Remedy]:
         context=None,
         timeout="30s",
     )
+    [framework] = read.frameworks.values()
     asked = read.world.waiting[pod]
-    found = pending([asked], read.world, read.frameworks, running(read.world.placed.values()))
-    [cause] = found.causes
-    return cause.remedies
+    written = of_cluster(asked, read.world)
+    answer = explain(asked, framework, read.world.cluster, others=read.world.waiting.values(), written=written)
+    return answer.remedies

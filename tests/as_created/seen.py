@@ -6,10 +6,11 @@ import copy
 import difflib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from tests.as_created.foretold import End, Fate, Foretold, in_turn, key_of
+from tests.as_created.moments import Said
 from tests.as_created.town import PATHS, Town, plural
 from tests.controlplane.api import Object
 
@@ -83,9 +84,18 @@ def _number(made: Object, told: Foretold, fate: Fate) -> int:
 
 
 def differences(
-    town: Town, file: Sequence[Object], told: Foretold, end: End, found: Seen, refusals: Mapping[str, str]
+    town: Town,
+    file: Sequence[Object],
+    told: Foretold,
+    end: End,
+    found: Seen,
+    refusals: Mapping[str, str],
+    said: Said | None = None,
 ) -> Iterator[str]:
-    """Each in a line. `end`: one of those that were foretold. `refusals`: of pods that were not created at all."""
+    """Each in a line. `end`: one of those that were foretold. `refusals`: of pods that were not created at all.
+
+    `said`: what else those that wait may be told, as the order of their attempts is not determined.
+    """
     for made in file:
         key = key_of(made)
         pods, limit = found.pods[key], told.limits.get(key)
@@ -95,11 +105,12 @@ def differences(
             yield f"{key}: {len(pods)} pods, expected {number}"
         yield from _pods(key, told.pods[key], pods)
         yield from _names(made, told.pods[key], pods)
-        if found.end.fates[key] != expected:
+        if found.end.fates[key] != expected and not _at_a_moment(pods, expected, said or {}):
             yield f"{key}: {found.end.fates[key]}, expected {expected}"
         if key in told.refused or limit is not None:
-            why = told.refused.get(key) or (limit.why if limit else "")
-            yield from _why(town, made, why, refusals)
+            refused = told.refused.get(key)
+            whys = {refused} if refused else limit.whys if limit else set[str]()
+            yield from _why(town, made, whys, refusals)
         elif key in refusals:
             yield f"{key}: refused, which was not expected: {refusals[key]}"
     for key in found.pods.keys() - {key_of(made) for made in file}:
@@ -108,6 +119,15 @@ def differences(
         yield f"removed: {found.end.preempted}, expected {end.preempted}"
     if found.end.freed != end.freed:
         yield f"of those that waited: {found.end.freed}, expected {end.freed}"
+
+
+def _at_a_moment(pods: Sequence[Object], expected: Fate, said: Said) -> bool:
+    """Whether the pods are where they were expected, and those that wait were told what was so at some moment."""
+    nodes = Counter(pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName"))
+    waiting = [pod for pod in pods if not pod["spec"].get("nodeName")]
+    others = Counter(text for pod in waiting if (text := _message(pod)) not in said.get(name_of(pod), ()))
+    as_many = len(waiting) == sum(expected.waiting.values())
+    return nodes == expected.nodes and as_many and others <= Counter(expected.waiting)
 
 
 def _pods(key: str, expected: Sequence[Object], found: Sequence[Object]) -> Iterator[str]:
@@ -132,8 +152,11 @@ def _names(made: Object, expected: Sequence[Object], found: Sequence[Object]) ->
             yield f"{key_of(made)}: a pod is called {name}, expected {sorted(known)}"
 
 
-def _why(town: Town, made: Object, why: str, refusals: Mapping[str, str]) -> Iterator[str]:
-    """The API server said to one of its pods what was foretold; the name of the pod aside, and bounds in any order."""
+def _why(town: Town, made: Object, whys: Set[str], refusals: Mapping[str, str]) -> Iterator[str]:
+    """The API server said to one of its pods what was foretold; the name of the pod aside, and bounds in any order.
+
+    `whys`: for each of the quotas that refuse it, which the API server asks in no fixed order.
+    """
     key = key_of(made)
     if made["kind"] == "Pod":
         said = [refusals.get(key, "")]
@@ -143,8 +166,8 @@ def _why(town: Town, made: Object, why: str, refusals: Mapping[str, str]) -> Ite
         stem = made["metadata"]["name"]
         about = town.refusals(made["metadata"]["namespace"])
         said = [text for of, text in about if of.split()[1] == stem or of.split()[1].startswith(f"{stem}-")]
-    if not any(_same(why, each) for each in said):
-        yield f"{key}: refused with {said}, expected {why}"
+    if not any(_same(why, each) for why in whys for each in said):
+        yield f"{key}: refused with {said}, expected {' or '.join(sorted(whys))}"
 
 
 def _same(expected: str, said: str) -> bool:

@@ -12,12 +12,16 @@ from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.devices import ResourceClaim
 from scheduler.model.pod import Pod
+from scheduler.plugins.dynamic_resources import plugin as devices
 from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX
 from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.whatif import cases
 from scheduler.whatif.world import World
 from tests.conformance.comparison import Case
 from tests.registered import registry
+
+devices.MOST_STEPS = 50_000_000
+"""kube-scheduler gives a search up after 10 s, which is about as far. What is compared is what they find."""
 
 
 def answer(case: Case) -> Case:

@@ -24,7 +24,7 @@ from scheduler.engine.instructions import (
     SetGroupCondition,
     UnreserveWrite,
 )
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import (
     Bound,
     Cycle,
@@ -127,9 +127,9 @@ class World:
         self._engine.queue.fair_share.charge = lambda namespace, steps, now: None  # type: ignore[method-assign]
         # A group is tried without anybody else in between, as there.
         self._engine.groups.in_a_row = sys.maxsize
-        self._engine.queue.has_before = lambda entry: False  # type: ignore[method-assign]
+        self._engine.queue.groups.has_before = lambda entry: False  # type: ignore[method-assign]
         if restless:
-            self._engine.queue.keeps_nodes = lambda entry: True  # type: ignore[method-assign]
+            self._engine.queue.groups.keeps_nodes = lambda entry: True  # type: ignore[method-assign]
         if drowsy:
             self._leave_asleep_where_nominations_end()
         self._decoder = Decoder()
@@ -168,7 +168,7 @@ class World:
         if self._restless:
             for kind, name in list(self._objects):
                 if kind == "PodGroup":
-                    self._engine.queue.group_changed(GroupKey("default", name, NATIVE), self._now, helps=True)
+                    self._engine.queue.groups.changed(GroupKey("default", name, NATIVE), self._now, helps=True)
         self._work()
         wrong = validate(self._engine.cluster)
         assert wrong == [], wrong

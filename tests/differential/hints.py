@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from scheduler.engine import changes, wakes
+from scheduler.engine import changes
 from scheduler.engine.changes import EventObject
-from scheduler.engine.queue import Queue
-from scheduler.engine.room import Room
+from scheduler.engine.queue import queueing_hints
+from scheduler.engine.queue.headroom import Room
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.model.node import Node
@@ -37,7 +38,7 @@ class Outcome:
     text: str = ""
 
 
-class _Asked(Queue):
+class _Asked(SchedulingQueue):
     """A queue with one pod, rejected by one plugin, that only says whether it would have been woken."""
 
     def __init__(self, framework: Framework, plugin: str, pod: Pod) -> None:
@@ -90,18 +91,18 @@ def is_woken(case: Case) -> bool:
         case (Pod() as before, Pod() as now) if now.uid == pod.uid:
             return bool(changes.waiting_pod_changes(before, now) & framework.events(case["plugin"]))
         case (None | Node() as before, Node() as now):
-            wakes.for_node(queue, changes.node_changes(before, now), before, now, 0)
+            queueing_hints.for_node(queue, changes.node_changes(before, now), before, now, 0)
         case (None, Pod() as now):
-            wakes.for_pod(queue, ClusterEvent.POD_PLACED, now, 0)
+            queueing_hints.for_pod(queue, ClusterEvent.POD_PLACED, now, 0)
         case (Pod() as before, None):
-            wakes.for_pod(queue, ClusterEvent.POD_GONE, before, 0)
+            queueing_hints.for_pod(queue, ClusterEvent.POD_GONE, before, 0)
         case (Pod() as before, Pod() as now):
-            wakes.for_pod(queue, changes.placed_pod_changes(before, now), now, 0)
+            queueing_hints.for_pod(queue, changes.placed_pod_changes(before, now), now, 0)
         case (before, None):
-            wakes.for_object(queue, ClusterEvent.ATTACHMENT_GONE, _storage(before), None, 0)
+            queueing_hints.for_object(queue, ClusterEvent.ATTACHMENT_GONE, _storage(before), None, 0)
         case (before, now):
             kept = None if before is None else _storage(before)
-            wakes.for_object(queue, changes.storage_changes(kept, _storage(now)), kept, _storage(now), 0)
+            queueing_hints.for_object(queue, changes.storage_changes(kept, _storage(now)), kept, _storage(now), 0)
     return queue.woken
 
 

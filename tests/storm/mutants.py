@@ -21,7 +21,7 @@ from scheduler.controller.scheduler import Scheduler
 from scheduler.controller.sight import Sight
 from scheduler.controller.writer import Writer
 from scheduler.engine.instructions import Bind
-from scheduler.engine.queue import Queue
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.engine.stimuli import BindFailed, Gone, Put, Stimulus
 from scheduler.kube import known_objects, writes
 from scheduler.kube.client import Client
@@ -322,5 +322,5 @@ def ignores_cordons() -> Iterator[None]:
 
 @mutant("nothing wakes a pod that found no room")
 def wakes_nobody() -> Iterator[None]:
-    with patch.object(Queue, "wake", lambda *_, **__: None):
+    with patch.object(SchedulingQueue, "wake", lambda *_, **__: None):
         yield

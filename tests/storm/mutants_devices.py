@@ -9,8 +9,8 @@ from typing import Any
 from unittest.mock import patch
 
 from scheduler.controller import objects
-from scheduler.engine import wakes
 from scheduler.engine.engine import Engine
+from scheduler.engine.queue import queueing_hints
 from scheduler.framework.binding import Patch
 from scheduler.plugins.dynamic_resources import reservation
 from scheduler.state.allocated_devices import AllocatedDevices
@@ -84,6 +84,6 @@ def never_tires() -> Iterator[None]:
 
 @mutant("that a victim could not be removed counts as news")
 def takes_refusals_for_news() -> Iterator[None]:
-    for_room = was(wakes, "for_room")
-    with patch.object(wakes, "for_room", lambda *given, real=True: for_room(*given)):
+    for_room = was(queueing_hints, "for_room")
+    with patch.object(queueing_hints, "for_room", lambda *given, real=True: for_room(*given)):
         yield

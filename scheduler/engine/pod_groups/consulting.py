@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 from scheduler.engine.extender_calls import ExtenderCall, ExtenderCalls
 from scheduler.engine.instructions import AskExtenders
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.framework.decision import Decision
 from scheduler.framework.extenders import EXTENDER, NodesAnswer, NodesQuestion, VictimsAnswer
 from scheduler.framework.plugin import PostFilterResult

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.binding_cycle import BindingCycles
 from scheduler.engine.binding_table import State
-from scheduler.engine.fair_share import FREE
 from scheduler.engine.instructions import GroupTried
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.agreement import disagreement, no_profile
 from scheduler.engine.pod_groups.ending import Endings
-from scheduler.engine.pod_groups.entry import Ended, Entry
 from scheduler.engine.pod_groups.evicting import Evict, Evictions
 from scheduler.engine.pod_groups.min_resources import gap
 from scheduler.engine.pod_groups.placements import Placements
@@ -26,8 +24,10 @@ from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfie
 from scheduler.engine.pod_groups.stand_ins import StandIns
 from scheduler.engine.pod_groups.trying import Assume, Tries
 from scheduler.engine.pod_groups.turns import Answer, Turns
-from scheduler.engine.queue import Queue
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.fair_share import FREE
+from scheduler.engine.queue.group_entry import Ended, Entry
+from scheduler.engine.queue.queued import QueuedPod
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
@@ -47,7 +47,7 @@ class GroupCycles:
     def __init__(
         self,
         cluster: Cluster,
-        queue: Queue,
+        queue: SchedulingQueue,
         attempts: Attempts,
         binding: BindingCycles,
         outbox: Outbox,
@@ -90,7 +90,7 @@ class GroupCycles:
         attempt = self.attempt
         if attempt is None or not self.has_work:
             return False
-        return not self._queue.has_active or not (self._others or self._queue.has_before(attempt.entry))
+        return not self._queue.has_active or not (self._others or self._queue.groups.has_before(attempt.entry))
 
     def others_come(self) -> None:
         """Others have a turn."""

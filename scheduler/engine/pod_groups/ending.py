@@ -15,15 +15,15 @@ from scheduler.engine.instructions import (
 )
 from scheduler.engine.nominator import Nominator
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.places import ATTEMPT_FAILED, Cause
-from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.evicting import Evictions
 from scheduler.engine.pod_groups.plan import Plan
 from scheduler.engine.pod_groups.preemption import failed_group
 from scheduler.engine.pod_groups.reservations import Reservations
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, verdict
 from scheduler.engine.pod_groups.turns import Turns
-from scheduler.engine.queue import Queue
+from scheduler.engine.queue.group_entry import Ended
+from scheduler.engine.queue.places import ATTEMPT_FAILED, Cause
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.framework.events import ANY
 from scheduler.framework.status import PluginError
 from scheduler.model.pod import Pod
@@ -40,7 +40,7 @@ class Endings:
     def __init__(
         self,
         cluster: Cluster,
-        queue: Queue,
+        queue: SchedulingQueue,
         binding: BindingCycles,
         outbox: Outbox,
         nominator: Nominator,
@@ -166,7 +166,7 @@ class Endings:
         queued = [member.queued for member in back if member.queued.pod.uid not in self._queue]
         if attempt.missed and queued:
             attempt.entry.early |= self._queue.events.since(queued[0].left_at, ANY)[1]
-        self._queue.group_tried(attempt.entry, queued, attempt.ended, attempt.now, _FAILED, missed=attempt.missed)
+        self._queue.groups.tried(attempt.entry, queued, attempt.ended, attempt.now, _FAILED, missed=attempt.missed)
 
     def _say(self, attempt: GroupAttempt, status: str, reason: str, message: str) -> None:
         if attempt.group.uid:

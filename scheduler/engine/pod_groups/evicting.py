@@ -5,12 +5,12 @@ from collections.abc import Callable
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.instructions import VictimsChosen
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.plan import Plan
 from scheduler.engine.pod_groups.preemption import NODE, GroupPreemption
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.pod_groups.turns import Turns
-from scheduler.engine.queue import Queue
+from scheduler.engine.queue.group_entry import Ended
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
 from scheduler.plugins.default_preemption.budgets import Budgets
@@ -29,7 +29,7 @@ class Evictions:
     def __init__(
         self,
         cluster: Cluster,
-        queue: Queue,
+        queue: SchedulingQueue,
         attempts: Attempts,
         outbox: Outbox,
         pick: Callable[[str, int], int],

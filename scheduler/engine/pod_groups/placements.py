@@ -14,7 +14,6 @@ import numpy as np
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.pod_groups.domains import TRIED, fill_order, rank
 from scheduler.engine.pod_groups.ending import Endings
-from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import (
     GROUP_UNSCHEDULABLE,
     NOWHERE,
@@ -27,7 +26,8 @@ from scheduler.engine.pod_groups.results import (
 )
 from scheduler.engine.pod_groups.room import Room, room_of_all
 from scheduler.engine.pod_groups.turns import A_TRY, MOST_STEPS, Turns
-from scheduler.engine.queue import Queue
+from scheduler.engine.queue.group_entry import Ended
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.framework.decision import Rows
 from scheduler.framework.placement import Assignment, Placement
 from scheduler.framework.placement_plugins import PlacementPlugins
@@ -52,7 +52,7 @@ class Placements:
     def __init__(
         self,
         cluster: Cluster,
-        queue: Queue,
+        queue: SchedulingQueue,
         attempts: Attempts,
         endings: Endings,
         pick: Callable[[str, int], int],

@@ -11,7 +11,7 @@ from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.pod_groups.stand_ins import StandIns
 from scheduler.engine.pod_groups.trial import Trial
 from scheduler.engine.pod_groups.turns import MOST_STEPS, Turns
-from scheduler.engine.queue import Queue
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
@@ -72,7 +72,7 @@ class Planning(ABC, Generic[Found]):
     def _made(self) -> Generator[int, None, Found]:
         """Make the plan; yields the steps that it took."""
 
-    def make(self, queue: Queue, outbox: Outbox) -> Turns[Found | None]:
+    def make(self, queue: SchedulingQueue, outbox: Outbox) -> Turns[Found | None]:
         """Make the plan; None: a pod of the group is gone for which it was made.
 
         Raises SearchCapError, and charges the group's namespace in any case.

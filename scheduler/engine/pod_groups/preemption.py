@@ -107,7 +107,7 @@ class GroupPreemption(Planning[Plan]):
             thought, left_out, version = yield from self._without(self._may_go)
             if thought is None:
                 return Plan(_NOBODY), True
-            victims = yield from gathered(left_out, cluster.pod_groups)
+            victims = gathered(left_out, cluster.pod_groups)
             walk, framework = self._walk(thought, once=False)
             why, assigned = yield from walk.run()
             if why:

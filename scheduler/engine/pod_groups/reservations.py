@@ -9,16 +9,16 @@ gang of each profile has room at a time.
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from scheduler.engine import wakes
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.instructions import RecordEvent
 from scheduler.engine.outbox import Outbox
 from scheduler.engine.pod_groups.draining import Drained, Draining
-from scheduler.engine.pod_groups.entry import Ended, Entry
 from scheduler.engine.pod_groups.results import GroupAttempt
 from scheduler.engine.pod_groups.room import plain
 from scheduler.engine.pod_groups.turns import Turns
-from scheduler.engine.queue import Queue
+from scheduler.engine.queue import queueing_hints
+from scheduler.engine.queue.group_entry import Ended, Entry
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.runtime import Framework
@@ -39,7 +39,7 @@ class Reservations:
     def __init__(
         self,
         cluster: Cluster,
-        queue: Queue,
+        queue: SchedulingQueue,
         attempts: Attempts,
         outbox: Outbox,
         pick: Callable[[str, int], int],
@@ -224,7 +224,7 @@ class Reservations:
         waiting = () if entry is None else entry.trying or tuple(entry.pods.values())
         if note and waiting:
             self._outbox.add(RecordEvent(waiting[0].pod, "Warning", "RoomNotKept", note))
-        wakes.everyone(self._queue, ClusterEvent.KEPT_ROOM_GONE, now)
+        queueing_hints.everyone(self._queue, ClusterEvent.KEPT_ROOM_GONE, now)
 
 
 def _sooner(room: KeptRoom | None, before: KeptRoom) -> bool:

@@ -13,11 +13,11 @@ import numpy as np
 from msgspec import Struct, field
 
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
-from scheduler.engine.pod_groups.entry import Ended, Entry
 from scheduler.engine.pod_groups.plan import Plan
 from scheduler.engine.pod_groups.room import Room
 from scheduler.engine.pod_groups.turns import Answer
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.group_entry import Ended, Entry
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.extenders import Question
 from scheduler.framework.placement import Placement, Running

@@ -11,10 +11,10 @@ import numpy as np
 
 from scheduler.engine.pod_groups.consulting import Consulting
 from scheduler.engine.pod_groups.domains import fill_order, rank
-from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Member, running, unsatisfied
 from scheduler.engine.pod_groups.room import room_of_all
 from scheduler.engine.pod_groups.turns import A_TRY
+from scheduler.engine.queue.group_entry import Ended
 from scheduler.framework.binding import AssumedPod
 from scheduler.framework.decision import Rows
 from scheduler.framework.placement import Assignment, Placement

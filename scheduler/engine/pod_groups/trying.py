@@ -8,14 +8,14 @@ from collections.abc import Callable
 import numpy as np
 
 from scheduler.engine.attempts import Attempts, CallAnswer
-from scheduler.engine.fair_share import FREE
 from scheduler.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.pod_groups.entry import Ended
 from scheduler.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
 from scheduler.engine.pod_groups.turns import A_TRY, Turns
-from scheduler.engine.queue import Queue
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.fair_share import FREE
+from scheduler.engine.queue.group_entry import Ended
+from scheduler.engine.queue.queued import QueuedPod
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.framework.binding_plugins import Refusal
 from scheduler.framework.decision import NO_NODES, Decision, fit_error
 from scheduler.framework.status import PluginError, printable
@@ -33,7 +33,13 @@ class Tries:
     """Tries the pods of a group, and knows what the attempt costs its namespace."""
 
     def __init__(
-        self, cluster: Cluster, queue: Queue, attempts: Attempts, outbox: Outbox, assume: Assume, within: Within
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        attempts: Attempts,
+        outbox: Outbox,
+        assume: Assume,
+        within: Within,
     ) -> None:
         self._cluster = cluster
         self._queue = queue

@@ -2,8 +2,8 @@
 
 Upstream: framework/preemption and plugins/defaultpreemption.
 
-`plugin` is the plugin. `dry_run` tries nodes a few at a time, by `select_victims` and the rules of `victims`;
-`dry_run_results` keeps what was found between attempts, and `candidates` picks one of these nodes. `importance` and
-`budgets` say in which order pods become victims, `sparing` which of them can stay. `whole_groups` and
-`victims_in_groups` are about victims that go with their whole group; they are tried in a copy (`in_copy`).
+`plugin` is the plugin. `dry_run` has nodes tried by `select_victims`; `dry_run_results` keeps what was found, also
+between attempts, and picks one of these nodes, or `candidates` does, where extenders were asked. `importance` and
+`budgets` say in which order pods become victims. `whole_groups` is about victims that go with their whole group;
+`victims_in_groups` and `sparing` are about victims of a preemptor that is a group.
 """

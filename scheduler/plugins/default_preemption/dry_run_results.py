@@ -36,14 +36,8 @@ class DryRunResults:
         """Rows whose results go by the pods of a group that goes as a whole."""
         self.ahead: dict[int, tuple[str, ...]] = {}
         """Row → UIDs of the nominated pods that were taken into account."""
-        self.complete = False
-        """The last attempt has tried all rows."""
-        self.delays = 0
-        """How often rows had to be tried again because of budgets, since an attempt was complete."""
         size = nodes.rows
         self.states: NDArray[np.int8] = np.zeros(size, dtype=np.int8)
-        self.unsure: Bools = np.zeros(size, dtype=np.bool_)
-        """Rows whose result may be out of date: if such a row is chosen, it has to be tried again."""
         self._costs: NDArray[np.int64] = np.zeros((4, size), dtype=np.int64)
         """Violations of budgets, highest priority, sum of priorities, number of victims."""
         self._starts: list[str] = [""] * size
@@ -60,7 +54,6 @@ class DryRunResults:
         if more <= 0:
             return
         self.states = np.concatenate((self.states, np.zeros(more, dtype=np.int8)))
-        self.unsure = _longer(self.unsure, more)
         self._explained = _longer(self._explained, more)
         self._costs = np.concatenate((self._costs, np.zeros((4, more), dtype=np.int64)), axis=1)
         self._starts += [""] * more
@@ -74,7 +67,6 @@ class DryRunResults:
         for row in where:
             self._victims.pop(row, None)
         self.states[where] = TODO
-        self.unsure[where] = False
         if self._explained[where].any():
             self._explained[where] = False
             for mask in self._reasons.values():

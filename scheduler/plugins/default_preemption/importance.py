@@ -1,7 +1,6 @@
 """The pods of each node by importance, which is the order in which preemption spares them. Kept for all preemptors."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -41,7 +40,7 @@ def rank_of(pod: Pod) -> int:
 
 
 def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
-    """Rows with pods of groups whose objects have changed since a version of the log; None: all rows. It is charged."""
+    """Rows with pods of groups whose objects have changed since a version of the log; None: all rows."""
     groups = cluster.pod_groups
     if version == groups.log.version:
         return set()
@@ -49,9 +48,7 @@ def rows_of_groups(cluster: Cluster, version: int) -> set[int] | None:
     if changed is None:
         return None
     placements = (cluster.placement(uid) for uid in groups.with_node(changed))
-    rows = {placement.row for placement in placements if placement is not None}
-    cluster.effort.count(len(rows))
-    return rows
+    return {placement.row for placement in placements if placement is not None}
 
 
 class Ranking:
@@ -65,8 +62,6 @@ class Ranking:
         self._rows: dict[int, tuple[list[Placement], _Versions]] = {}
         self._lowest: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """The lowest priority on each row that is ranked."""
-        self.steps = 0
-        """Steps that ranking took so far."""
 
     def renew(self, cluster: Cluster) -> None:
         """Forget the rows that changed."""
@@ -112,7 +107,6 @@ class Ranking:
             if len(ranked) > 1:
                 ranked.sort(key=_key if groups is None else partial(_key_among, groups))
             self._lowest[row] = _lowest_of(ranked, groups)
-            self.steps += 1 + len(ranked) // 2
         if not ranked:
             return ranked
         if groups is not None:
@@ -122,25 +116,6 @@ class Ranking:
         if ranked[-1].pod.priority >= priority:
             return []
         return ranked[bisect_right(ranked, -priority, key=_lowness) :]
-
-    def each_below(self, rows: Iterable[int], priority: int, cluster: Cluster) -> Iterator[list[Placement]]:
-        """As `below`, row by row, while there are no pod groups."""
-        ranked_rows, lowest, placements_on = self._rows, self._lowest, cluster.placements_on
-        for row in rows:
-            ranked, versions = ranked_rows.get(row, (None, ()))
-            if ranked is None or versions:
-                ranked = placements_on(row)
-                ranked_rows[row] = ranked, ()
-                if len(ranked) > 1:
-                    ranked.sort(key=_key)
-                lowest[row] = ranked[-1].pod.priority if ranked else _NOBODY
-                self.steps += 1 + len(ranked) // 2
-            if not ranked or ranked[0].pod.priority < priority:
-                yield ranked
-            elif ranked[-1].pod.priority >= priority:
-                yield []
-            else:
-                yield ranked[bisect_right(ranked, -priority, key=_lowness) :]
 
 
 def _versions(placements: list[Placement], groups: PodGroups) -> _Versions:

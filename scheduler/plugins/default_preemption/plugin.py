@@ -59,7 +59,10 @@ class DefaultPreemption(Plugin):
         if refusal:
             return PostFilterResult(f"preemption: {refusal}")
         rows = nodes.alive[: nodes.rows] & ~hopeless
-        results, chosen = self.dry_runs.find(pod, cluster, filters, rows, self._at_most(int(np.count_nonzero(rows))))
+        at_most = self._at_most(int(np.count_nonzero(rows)))
+        results, chosen, gave_up = self.dry_runs.find(pod, cluster, filters, rows, at_most)
+        if chosen is None and gave_up:
+            return PostFilterResult(f"preemption: {gave_up}, and had found none")
         if chosen is None:
             text, in_the_way = _no_candidates(decision.nodes, results, rows)
             spared = results.spared(rows)

@@ -3,11 +3,11 @@
 Next stage: `scheduler.plugins.default_preemption.dry_run` keeps what is found here.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler.framework.decision import Rejected, Rows
 from scheduler.framework.plugin import Filters
@@ -15,41 +15,143 @@ from scheduler.framework.spare import Spare
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey
 from scheduler.model.shape import PodShape
+from scheduler.plugins.default_preemption.budgets import Budgets, Drawn
 from scheduler.plugins.default_preemption.dry_run_results import (
     FAILS,
-    HELPS,
     SPARED,
     TODO,
     WITHOUT_VICTIMS,
     DryRunResults,
 )
-from scheduler.plugins.default_preemption.in_copy import Answer, Victims
-from scheduler.plugins.default_preemption.victims import (
-    CHUNK,
-    CHUNK_ASKED,
-    Batch,
-    NodeDryRun,
-    all_give_back,
-    gather_pods,
-    order_of,
-)
-from scheduler.plugins.default_preemption.whole_groups import Together, Whole
+from scheduler.plugins.default_preemption.importance import Ranking
+from scheduler.plugins.default_preemption.whole_groups import Together, Whole, WholeGroups
 from scheduler.state.cluster import Cluster, Placement
 from scheduler.state.column import Bools, Ints
+from scheduler.state.search_steps import CappedSearch
 
-if TYPE_CHECKING:
-    from scheduler.plugins.default_preemption.dry_run import DryRuns
-
-_CHUNK_WHOLE = 500
-"""As CHUNK, where pods of groups that go as a whole are among the victims: such rows are tried one by one."""
-_ROWS_A_STEP = 256
-"""Rows of which one step tells that nobody on them may be preempted, where that is known."""
-_A_VICTIM = 12
-"""Steps of a victim on a row with pods of groups that go as a whole: such rows are tried without arrays."""
-MOVED_AT_ONCE = 250
-"""Rows that need more pods to be taken away and given back are tried in a copy of the cluster."""
+AT_ONCE = 5_000
+"""How many victims are tried together by arrays: a batch costs 0.15 ms beside its rows."""
+ASKED_AT_ONCE = 500
+"""As many, where filters are asked: all of them are taken away at the same time."""
 _ONE_BY_ONE = 2
 """Up to so many rows, plain integers are quicker than arrays."""
+_A_ROW, _A_VICTIM, _A_WHOLE, _A_MOVE = 4, 1, 12, 12
+"""Steps of a row, of a victim on it, of one that may be a group, and of a pod that is taken away and given back."""
+_ASKED, _ROWS_A_STEP = 40, 100
+"""Steps of asking the filters, and one more for so many rows."""
+
+
+class Known:
+    """What dry runs know of placed pods, whoever preempts."""
+
+    def __init__(self) -> None:
+        self.ranking = Ranking()
+        self.budgets = Budgets()
+        self.whole_groups = WholeGroups()
+        self.tried = 0
+        """How often a row was tried."""
+
+    def renew(self, cluster: Cluster) -> None:
+        """Be right for the cluster as it is."""
+        self.ranking.renew(cluster)
+        self.budgets.renew(cluster)
+        self.whole_groups.make_room()
+
+    def overdrawing(self, lower: list[Placement], cluster: Cluster) -> list[bool] | None:
+        """For each of these, whether its eviction would overdraw a disruption budget; None: nobody's would."""
+        if not self.budgets.any:
+            return None
+        return self.budgets.overdrawing([placement.pod for placement in lower], cluster)
+
+    def violations(self, victims: Sequence[Whole], cluster: Cluster) -> list[int]:
+        """For each of these, how many of its pods would overdraw a disruption budget."""
+        if not self.budgets.any:
+            return [0] * len(victims)
+        drawn: Drawn = {}
+        pods = ([placement.pod for placement in one.everywhere] for one in victims)
+        return [sum(self.budgets.overdrawing(some, cluster, drawn) or ()) for some in pods]
+
+
+class Batch:
+    """Some rows to try, and the pods that may be preempted there, the most important first."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.lower: list[list[Placement]] = []
+        """For each of `rows`, its placements of lower priority."""
+        self.over: list[list[bool] | None] = []
+        """For each of `rows`, which of these evictions would overdraw a budget; None: none would."""
+        self.whole: list[Whole] = []
+        """The victims on the only row, if groups go as a whole there; in place of `lower`."""
+        self.held_against_budgets = 0
+        """Steps that this took."""
+
+    def one_by_one(self) -> Iterator["Batch"]:
+        """Yield a batch for each row."""
+        if self.whole:
+            yield self
+            return
+        for row, lower, over in zip(self.rows, self.lower, self.over, strict=True):
+            one = Batch()
+            one.rows, one.lower, one.over = [row], [lower], [over]
+            yield one
+
+
+class NodeDryRun:
+    """The dry run on one row, with plain integers: all victims are taken away, and then put back one by one.
+
+    `lower`: the pods or groups of lower priority, the most important first. `over`: which of them overdraw a budget,
+    None: none. `taken`: for each, the amounts that it gives back; `free`, `needs`: the amounts of the row and the pod.
+    """
+
+    def __init__(
+        self,
+        row: int,
+        lower: Sequence[Placement | Whole],
+        over: list[bool] | None,
+        taken: list[list[int]],
+        free: list[int],
+        needs: list[int],
+    ) -> None:
+        self.row = row
+        self.lower = lower
+        self.over = over
+        self.victims: list[int] = []
+        """The places in `lower` of those that have to go."""
+        self.violations: list[int] = []
+        """How many pods of each of `lower` overdraw a budget."""
+        self.failed = False
+        self._order = list(range(len(lower)))
+        if over is not None:
+            self._order.sort(key=lambda i: not over[i])
+        self._taken = taken
+        self._needs = needs
+        self._free = [left + sum(amounts) for left, *amounts in zip(free, *taken, strict=True)]
+
+    def fits(self) -> bool:
+        """Whether the pod fits by the amounts."""
+        return all(left >= need for left, need in zip(self._free, self._needs, strict=True))
+
+    def at(self, step: int) -> Placement | Whole:
+        """What is to be put back at a step."""
+        return self.lower[self._order[step]]
+
+    def can_give_back(self, step: int) -> bool:
+        """Put one pod back, unless the amounts say that it has to go: then it is a victim."""
+        i = self._order[step]
+        before = self._free
+        self._free = [left - amount for left, amount in zip(before, self._taken[i], strict=True)]
+        if self.fits():
+            return True
+        self._free = before
+        self.victims.append(i)
+        return False
+
+    def keep_away(self, step: int) -> None:
+        """It was put back, and has to go after all."""
+        i = self._order[step]
+        self._free = [left + amount for left, amount in zip(self._free, self._taken[i], strict=True)]
+        self.victims.append(i)
 
 
 class DryRun:
@@ -57,18 +159,20 @@ class DryRun:
 
     def __init__(
         self,
-        dry_runs: "DryRuns",
+        known: Known,
         results: DryRunResults,
         pod: Pod,
         cluster: Cluster,
         filters: Filters,
         ahead: dict[int, list[Pod]],
+        steps: CappedSearch,
         *,
         lasting: bool,
     ) -> None:
         """`ahead`: row → nominated pods to which the pod yields there. `lasting`: results hold for all equal pods, as
         verdicts on a row depend on the pod's shape and that row only."""
-        self._dry_runs = dry_runs
+        self._steps = steps
+        self._known = known
         self._results = results
         self._pod = pod
         self._cluster = cluster
@@ -91,132 +195,99 @@ class DryRun:
 
     # -- what to try ---------------------------------------------------------------------------------------------
 
-    def go_on(self, rows: Bools, at_most: int) -> None:
-        """Try what is still to be tried."""
-        results, effort = self._results, self._cluster.effort
-        while True:
-            todo = np.flatnonzero((results.states[: len(rows)] == TODO) & rows)
-            if not len(todo):
-                return
-            nobody = self._dry_runs.ranking.none_below(todo, self._pod.priority, self._cluster)
-            if nobody.any():
-                results.note(todo[nobody], WITHOUT_VICTIMS)
-                effort.charge(10 + len(todo) // _ROWS_A_STEP)
-                continue
-            steps, apart = self._advance(todo)
-            effort.charge(steps)
-            if apart and len(results.helpful(rows)) >= at_most:
-                return
-
-    def choose(self, rows: Bools) -> int | None:
-        """The row to preempt on, which helps now whenever it was tried."""
+    def search(self, rows: Bools, at_most: int) -> None:
+        """Try what is still to be tried. Raises SearchCapError."""
         results = self._results
-        while True:
-            helpful = results.helpful(rows)
-            if not len(helpful):
-                return None
-            chosen = results.pick(helpful, self._dry_runs.name_ranks(self._cluster.nodes))
-            if not results.unsure[chosen]:
-                return chosen
-            results.again((chosen,))
-            steps, _ = self._advance(np.array([chosen]))
-            if results.states[chosen] == HELPS:
-                # Another row may be cheaper by now, but the results would be out of date again: searching has to end.
-                return chosen
-            self._cluster.effort.charge(steps)
+        todo = np.flatnonzero((results.states[: len(rows)] == TODO) & rows)
+        nobody = self._known.ranking.none_below(todo, self._pod.priority, self._cluster)
+        results.note(todo[nobody], WITHOUT_VICTIMS)
+        exact = self._lasting and len(todo) > 0 and self._spare.exact
+        for batch in self._batches(todo[~nobody], AT_ONCE if exact else ASKED_AT_ONCE):
+            self._steps.take(batch.held_against_budgets)
+            apart = not self._lasting and self._apart(batch)
+            for some in batch.one_by_one() if apart else (batch,):
+                self._try(some, exact=exact)
+                if apart and len(results.helpful(rows)) >= at_most:
+                    return
 
     def explain(self, rows: Bools) -> None:
-        """Find out why the pod does not fit the rows where removing all victims does not help."""
-        while True:
-            todo = self._results.unexplained(rows)
-            if not len(todo):
-                return
-            batch = self._gather(todo, ask_filters=True)
-            if not self._lasting and self._apart(batch):
-                batch = batch.first()
-            if batch.in_copy:
-                for row, victims in batch.whole.items():
-                    _, rejected = self._begin_in_copy(row, victims)[0]
-                    self._results.explain([row], rejected)
-                continue
-            these = [*batch.rows, *batch.whole]
-            apart = (one for some in batch.whole.values() for whole in some for one in self._move(whole))
-            once = {id(one): one for one in chain((one for lower in batch.lower for one in lower), apart)}
-            placements = list(once.values())
-            self._count(placements, -1)
-            try:
-                _, rejected = self._asked(these)
-            finally:
-                self._count(placements, 1)
-            self._results.explain(these, rejected)
-            self._cluster.effort.charge(self._price(1, batch))
+        """Find out why the pod does not fit the rows where removing all victims does not help.
 
-    def _advance(self, todo: Rows) -> tuple[int, bool]:
-        """Try some of these rows: (steps taken, whether they have to be tried one by one)."""
-        before = self._dry_runs.steps
-        exact = self._lasting and self._spare.exact
-        batch = self._gather(todo, ask_filters=not exact)
-        apart = False
-        if not exact and not self._lasting and self._apart(batch):
-            apart = True
-            batch = batch.first()
-        results = self._results
-        results.unsure[batch.rows] = False
-        results.note(batch.without, WITHOUT_VICTIMS)
-        self._dry_runs.tried += len(batch.rows) + len(batch.whole)
-        asked = self._try_wholes(batch, ask_filters=not exact)
-        if not batch.rows:
-            pass
+        Raises SearchCapError.
+        """
+        for batch in self._batches(self._results.unexplained(rows), ASKED_AT_ONCE):
+            apart = not self._lasting and self._apart(batch)
+            for some in batch.one_by_one() if apart else (batch,):
+                placements = self._moved(some)
+                self._count(placements, -1)
+                try:
+                    _, rejected = self._asked(some.rows)
+                finally:
+                    self._count(placements, 1)
+                self._results.explain(some.rows, rejected)
+                self._steps.take(self._price(some, 1))
+
+    def _batches(self, todo: Rows, at_once: int) -> Iterator[Batch]:
+        """Yield these rows in parts, and note those that have nobody to preempt."""
+        known, cluster, priority = self._known, self._cluster, self._pod.priority
+        groups = bool(len(cluster.pod_groups))
+        found, victims = Batch(), 0
+        for row in todo.tolist():
+            lower = known.ranking.below(row, priority, cluster)
+            if not lower:
+                self._results.note([row], WITHOUT_VICTIMS)
+                continue
+            whole = known.whole_groups.of_row(lower, cluster) if groups else None
+            if whole is not None:
+                alone = Batch()
+                alone.rows, alone.whole = [row], whole
+                yield alone
+                continue
+            found.rows.append(row)
+            found.lower.append(lower)
+            victims += len(lower)
+            before = known.budgets.steps
+            found.over.append(known.overdrawing(lower, cluster))
+            found.held_against_budgets += known.budgets.steps - before
+            if victims + found.held_against_budgets >= at_once:
+                yield found
+                found, victims = Batch(), 0
+        if found.rows:
+            yield found
+
+    def _try(self, batch: Batch, *, exact: bool) -> None:
+        """Try the rows of a batch at a time. `exact`: amounts alone decide."""
+        before = self._known.budgets.steps
+        self._known.tried += len(batch.rows)
+        asked = 0
+        if batch.whole:
+            asked = self._try_whole(batch.rows[0], batch.whole, ask_filters=not exact)
         elif exact and len(batch.rows) > _ONE_BY_ONE:
             self._try_together(batch)
         else:
-            asked += self._try_each(batch, ask_filters=not exact)
-        return self._price(asked, batch) + self._dry_runs.steps - before, apart
+            asked = self._try_each(batch, ask_filters=not exact)
+        self._steps.take(self._price(batch, asked) + self._known.budgets.steps - before)
 
-    def _price(self, asked: int, batch: Batch) -> int:
-        """Steps that it took to try, when filters were asked so many times."""
-        everywhere = 100 + self._cluster.nodes.rows // 10
-        moved = 0 if not asked else batch.victims if self._lasting else 20 * batch.victims
-        tried = 2 * len(batch.rows) + batch.victims + _A_VICTIM * batch.one_by_one
-        return 50 + len(batch.without) + tried + asked * everywhere + moved
+    def _price(self, batch: Batch, asked: int) -> int:
+        """Steps that it took to try a batch, when filters were asked so many times."""
+        tried = _A_ROW * len(batch.rows) + _A_WHOLE * len(batch.whole) + _A_VICTIM * sum(map(len, batch.lower))
+        if not asked:
+            return tried
+        moves = len(self._moved(batch))
+        tried += moves if self._lasting else _A_MOVE * moves
+        return tried + asked * (_ASKED + self._cluster.nodes.rows // _ROWS_A_STEP)
+
+    def _moved(self, batch: Batch) -> list[Placement]:
+        """The pods that are taken away to try a batch."""
+        return [*chain.from_iterable(batch.lower), *chain.from_iterable(map(self._move, batch.whole))]
 
     def _apart(self, batch: Batch) -> bool:
         """Whether these rows have to be tried one after the other."""
         if self._filters.looks_elsewhere(self._pod, self._cluster, ()):
             return True
         victims = [placement.pod for lower in batch.lower for placement in lower]
-        victims += [one.pod for some in batch.whole.values() for whole in some for one in whole.everywhere]
+        victims += [one.pod for whole in batch.whole for one in whole.everywhere]
         return self._filters.looks_elsewhere(self._pod, self._cluster, victims)
-
-    def _gather(self, todo: Rows, *, ask_filters: bool) -> Batch:
-        dry_runs, cluster, priority = self._dry_runs, self._cluster, self._pod.priority
-        found = Batch()
-        before = dry_runs.steps
-        groups = bool(len(cluster.pod_groups))
-        if not groups and not dry_runs.budgets.any:
-            return gather_pods(dry_runs, todo[:CHUNK].tolist(), priority, cluster, ask_filters=ask_filters)
-        for row in todo[:CHUNK].tolist():
-            lower = dry_runs.ranking.below(row, priority, cluster)
-            whole = dry_runs.whole_groups.of_row(lower, cluster) if groups else None
-            if whole is not None:
-                moved = sum(len(self._move(one)) for one in whole)
-                found.in_copy = ask_filters and not self._lasting and moved > MOVED_AT_ONCE
-                found.whole[row] = whole
-                found.victims += len(lower) if found.in_copy else moved
-                found.one_by_one += len(whole)
-            elif lower:
-                over = dry_runs.overdrawing(lower, cluster)
-                found.rows.append(row)
-                found.lower.append(lower)
-                found.over.append(over)
-                found.victims += len(lower)
-            else:
-                found.without.append(row)
-            steps = found.victims + _A_VICTIM * found.one_by_one + dry_runs.steps - before
-            enough = steps >= CHUNK or (steps >= _CHUNK_WHOLE and bool(found.whole))
-            if enough or (ask_filters and found.victims >= CHUNK_ASKED) or found.in_copy:
-                break
-        return found
 
     # -- by sums -------------------------------------------------------------------------------------------------
 
@@ -250,7 +321,7 @@ class DryRun:
         needs = spare.needs[:, np.newaxis]
         free = self._free(batch.rows) + np.add.reduceat(taken, begins, axis=1)
         fits = (free >= needs).all(axis=0) & spare.allowed[rows]
-        order, violating = order_of(batch, begins, len(placements))
+        order, violating = _order_of(batch, begins, len(placements))
         going = np.zeros(len(placements), dtype=np.bool_)
         left = np.flatnonzero(fits)
         step = 0
@@ -273,30 +344,24 @@ class DryRun:
 
     # -- with the filters' help ----------------------------------------------------------------------------------
 
-    def _try_wholes(self, batch: Batch, *, ask_filters: bool) -> int:
-        """As `_try_each`, on rows with pods of groups that go as a whole, and then go from other rows as well."""
-        spare, asked = self._spare if batch.whole else None, 0
-        for row, victims in batch.whole.items():
-            assert spare is not None
-            over = self._dry_runs.violations(victims, self._cluster)
-            taken = []
-            for victim in victims:
-                if isinstance(victim.key, GroupKey):
-                    self._results.goes_by(victim.key, row)
-                each = [self._takes[code] for code in self._coded(victim.here)]
-                taken.append([sum(amounts) for amounts in zip(*each, strict=True)])
-            free = self._free([row])[:, 0].tolist()
-            one = NodeDryRun(row, victims, list(map(bool, over)), taken, free, spare.needs.tolist())
-            if not (spare.allowed[row] and one.fits()):
-                self._results.note([row], FAILS)
-                continue
-            one.violations = over
-            # One after the other, since two rows may have pods of the same group.
-            if batch.in_copy and row == next(reversed(batch.whole)):
-                self._ask_in_copy(one, victims)
-            else:
-                asked += self._ask_about([one]) if ask_filters else all_give_back([one])
-            self._note(one, [victims[i].together() for i in sorted(one.victims)])
+    def _try_whole(self, row: int, victims: list[Whole], *, ask_filters: bool) -> int:
+        """As `_try_each`, on a row with pods of groups that go as a whole, and then go from other rows as well."""
+        spare = self._spare
+        over = self._known.violations(victims, self._cluster)
+        taken = []
+        for victim in victims:
+            if isinstance(victim.key, GroupKey):
+                self._results.goes_by(victim.key, row)
+            each = [self._takes[code] for code in self._coded(victim.here)]
+            taken.append([sum(amounts) for amounts in zip(*each, strict=True)])
+        free = self._free([row])[:, 0].tolist()
+        one = NodeDryRun(row, victims, list(map(bool, over)), taken, free, spare.needs.tolist())
+        if not (spare.allowed[row] and one.fits()):
+            self._results.note([row], FAILS)
+            return 0
+        one.violations = over
+        asked = self._ask_about([one]) if ask_filters else _all_give_back([one])
+        self._note(one, [victims[i].together() for i in sorted(one.victims)])
         return asked
 
     def _note(self, one: NodeDryRun, victims: list[Together]) -> None:
@@ -325,7 +390,7 @@ class DryRun:
                 gathered.append(lower)
             else:
                 results.note([one.row], FAILS)
-        asked = self._ask_about(tried) if ask_filters else all_give_back(tried)
+        asked = self._ask_about(tried) if ask_filters else _all_give_back(tried)
         for i, one in enumerate(tried):
             lower = gathered[i]
             self._note(one, [Together([lower[k] for k in sorted(one.victims)])] if one.victims else [])
@@ -370,38 +435,6 @@ class DryRun:
             lower(list(lifted.values()))
         return asked
 
-    def _begin_in_copy(self, row: int, victims: Sequence[Whole]) -> tuple[Answer, Victims]:
-        """What the filters say of a row without any of these victims, and all pods that they are.
-
-        Raises SliceOver; asked again, it gets further.
-        """
-        in_copy, going = self._dry_runs.in_copy, dict[Hashable, Sequence[Placement]]()
-        going |= {some.key: some.everywhere for some in victims}
-        here = tuple([one.pod.uid for some in victims for one in some.here])
-        in_copy.begin(self._pod, self._cluster, self._filters, (row, here))
-        return in_copy.ask(self._pod, row, 0, going), going
-
-    def _ask_in_copy(self, one: NodeDryRun, victims: Sequence[Whole]) -> None:
-        """As `_ask_about`, for one row, in a copy of the cluster."""
-        in_copy, number = self._dry_runs.in_copy, 1
-        (fits, rejected), going = self._begin_in_copy(one.row, victims)
-        one.failed = not fits
-        if one.failed:
-            self._results.explain([one.row], rejected)
-            return
-        for step in range(len(one.lower)):
-            if not one.can_give_back(step):
-                continue
-            back = one.at(step)
-            assert isinstance(back, Whole)
-            without = {key: pods for key, pods in going.items() if key != back.key}
-            fits, _ = in_copy.ask(self._pod, one.row, number, without)
-            number += 1
-            if fits:
-                going = without
-            else:
-                one.keep_away(step)
-
     def _asked(self, rows: list[int]) -> tuple[Bools, list[Rejected]]:
         """What the filters say of these rows."""
         among = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
@@ -422,3 +455,23 @@ class DryRun:
         else:
             for placement in placements:
                 (cluster.leave_out if sign < 0 else cluster.put_back)(placement)
+
+
+def _all_give_back(tried: list[NodeDryRun]) -> int:
+    """Carry out dry runs that the amounts decide alone. Returns how often filters were asked: never."""
+    for one in tried:
+        for step in range(len(one.lower)):
+            one.can_give_back(step)
+    return 0
+
+
+def _order_of(batch: Batch, begins: NDArray[np.intp], size: int) -> tuple[Rows, Bools]:
+    """(in which order placements are given back, row by row: those that overdraw a budget first; which those are)."""
+    order = np.arange(size)
+    violating = np.zeros(size, dtype=np.bool_)
+    for begin, over in zip(begins.tolist(), batch.over, strict=True):
+        if over is not None:
+            flags = np.array(over)
+            violating[begin : begin + len(over)] = flags
+            order[begin : begin + len(over)] = begin + np.argsort(~flags, kind="stable")
+    return order, violating

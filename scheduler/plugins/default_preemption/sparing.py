@@ -5,9 +5,7 @@ is put back, and goes again if any pod of the group does not fit its node any mo
 decide, they are compared by sums, and only victims on nodes of the group are looked at.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from functools import partial
-from itertools import islice
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -17,16 +15,11 @@ from scheduler.framework.spare import Spare
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.plugins.default_preemption.budgets import Budgets
-from scheduler.plugins.default_preemption.victims_in_groups import Victim, held_against_budgets, in_order
+from scheduler.plugins.default_preemption.victims_in_groups import Victim, held_against_budgets
 from scheduler.state.cluster import Cluster
-from scheduler.state.effort import SliceOver
 
-_AT_ONCE = 64
-"""How many pods are placed, or rows prepared, in one go."""
-_LONGEST = 10_000
-"""Steps after which filters are interrupted. What they have found is kept."""
-_EVERYWHERE = 50
-"""Steps of asking the filters about one row."""
+_EVERYWHERE, _ROWS_A_STEP, _MOVED = 50, 50, 10
+"""Steps of asking the filters about one row of how many rows in a step, and of placing a pod."""
 Found = TypeVar("Found")
 Steps = Generator[int, None, Found]
 
@@ -52,28 +45,28 @@ class Sparing:
             self._on_row.setdefault(row, []).append(pod)
 
     def going(self, victims: list[Victim], budgets: Budgets, real: Cluster) -> Steps[list[Victim]]:
-        """The victims that can't be spared; yields the steps that it took. `real`: where the budgets are.
+        """Return the victims that can't be spared; yield the steps that each took. `real`: where the budgets are.
 
-        Raises PluginError.
+        `victims`: the most important first. Raises PluginError.
         """
         # Who stands in for pods of the group may leave no place for them with any victim, wherever that is.
-        elsewhere = self._stand_ins() or (yield from asking(self._cluster, self._looks_elsewhere))
+        elsewhere = self._stand_ins() or self._looks_elsewhere()
         budgets.renew(real)
         if not elsewhere and not budgets.any:
             victims = [victim for victim in victims if self._concerns(victim)]
-        order = yield from in_order(victims)
-        violating, others = yield from held_against_budgets(order, budgets, real)
-        order = (victim for some in (violating, others) for victim in some if elsewhere or self._concerns(victim))
-        sums = None if elsewhere or self._yields() else (yield from self._sums())
+        violating, others = held_against_budgets(victims, budgets, real)
+        sums = None if elsewhere or self._yields() else self._sums()
         going: list[Victim] = []
-        while some := list(islice(order, 1 if sums is None else _AT_ONCE)):
-            for victim in some:
-                spared = (
-                    (yield from self._tried(victim.pods, elsewhere=elsewhere)) if sums is None else sums.spare(victim)
-                )
-                if not spared:
-                    going.append(victim)
-            yield 1 + 5 * sum(len(victim.pods) for victim in some)
+        for victim in (*violating, *others):
+            if not elsewhere and not self._concerns(victim):
+                continue
+            if sums is None:
+                spared, steps = self._tried(victim.pods, elsewhere=elsewhere)
+            else:
+                spared, steps = sums.spare(victim), 2 * len(victim.pods)
+            if not spared:
+                going.append(victim)
+            yield steps
         return going
 
     def _concerns(self, victim: Victim) -> bool:
@@ -100,52 +93,46 @@ class Sparing:
 
     # -- by sums -----------------------------------------------------------------------------------------------------
 
-    def _sums(self) -> Steps["_Sums | None"]:
+    def _sums(self) -> "_Sums | None":
         """What is left on each node of the group; None if more than amounts decides there."""
         spares: dict[PodShape, Spare] = {}
         for pod, _ in self._assigned:
             if pod.shape not in spares:
-                spare = yield from asking(self._cluster, partial(self._filters.spare, pod, self._cluster))
+                spare = self._filters.spare(pod, self._cluster)
                 if not spare.exact:
                     return None
                 spares[pod.shape] = spare
         sums = _Sums(spares)
-        rows = iter(self._on_row.items())
-        while some := list(islice(rows, _AT_ONCE)):
-            for row, pods in some:
-                sums.fill(row, pods)
-            yield 10 * sum(1 + len(pods) for _, pods in some)
+        for row, pods in self._on_row.items():
+            sums.fill(row, pods)
         return sums
 
     # -- with the filters' help --------------------------------------------------------------------------------------
 
-    def _tried(self, victims: Sequence[tuple[Pod, int]], *, elsewhere: bool) -> Steps[bool]:
-        """Put a victim's pods back; whether they can stay."""
+    def _tried(self, victims: Sequence[tuple[Pod, int]], *, elsewhere: bool) -> tuple[bool, int]:
+        """Put a victim's pods back; return whether they can stay, and the steps that it took."""
         cluster = self._cluster
-        pods = iter(victims)
-        while some := list(islice(pods, _AT_ONCE)):
-            for pod, row in some:
-                cluster.assume(pod, row)
-            yield 20 * len(some)
+        for pod, row in victims:
+            cluster.assume(pod, row)
         rows = {row for _, row in victims}
-        fits = True
+        fits, asked = True, 0
         tried: list[Pod] = []
         for pod, row in self._assigned:
             if not elsewhere and row not in rows:
                 continue
-            fits = yield from asking(cluster, partial(self._fits, pod, row))
+            asked += 1
+            fits = self._fits(pod, row)
             if not fits:
                 break
             cluster.assume(pod, row)
             tried.append(pod)
-            yield _EVERYWHERE + cluster.nodes.rows // 10
         for pod in reversed(tried):
             cluster.forget(pod.uid)
         if not fits:
             for pod, _ in victims:
                 cluster.forget(pod.uid)
-        yield 20 * (len(tried) + (0 if fits else len(victims)))
-        return fits
+        everywhere = _EVERYWHERE + cluster.nodes.rows // _ROWS_A_STEP
+        return fits, asked * everywhere + _MOVED * (asked + len(victims))
 
     def _fits(self, pod: Pod, row: int) -> bool:
         among = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
@@ -198,23 +185,3 @@ class _Sums:
             amounts = [amount for one in shapes for amount in self._spares[one].takes(shape)]
             found = self._takes[shapes, shape] = amounts
         return found
-
-
-def asking(cluster: Cluster, ask: Callable[[], Found]) -> Steps[Found]:
-    """The answer of plugins, asked again as long as it takes more than a slice; yields the steps that it took.
-
-    Raises PluginError.
-    """
-    effort = cluster.effort
-    while True:
-        effort.begin(_LONGEST)
-        try:
-            found = ask()
-            over = effort.over
-        except SliceOver:
-            over = True
-        finally:
-            steps = effort.end()
-        yield steps
-        if not over:
-            return found

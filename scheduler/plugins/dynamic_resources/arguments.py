@@ -20,7 +20,7 @@ THOUSANDTHS = "DRAFractionalCapacityRange"
 class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
     """How long allocation and binding may take.
 
-    `filterTimeout` has no effect: what a search costs is counted in steps, and charged to the pod.
+    `filterTimeout` has no effect: a search ends after so many steps, on all nodes together (`plugin.MOST_STEPS`).
     """
 
     filter_timeout: str | None = None

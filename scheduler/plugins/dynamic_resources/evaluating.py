@@ -3,17 +3,16 @@
 from functools import partial
 
 from scheduler.cel.errors import EffortError, EvaluationError
-from scheduler.cel.program import CompileError, DeviceView, compile_further
-from scheduler.cel.program import compile as compile_cel
+from scheduler.cel.program import CompileError, DeviceView, compile_counting
 from scheduler.cel.quantity import Quantity, QuantityError
 from scheduler.cel.version import Version, VersionError
 from scheduler.model.devices import DeviceID, DeviceTraits
-from scheduler.plugins.dynamic_resources.requested import AllocationError, UnfinishedError
+from scheduler.plugins.dynamic_resources.requested import AllocationError
 from scheduler.plugins.dynamic_resources.selector_results import holds
-from scheduler.state.effort import Effort
+from scheduler.state.search_steps import CappedSearch
 
 _MOST = 5_000
-"""Steps that one evaluation may take in an attempt whose steps are limited: it can't be interrupted."""
+"""Steps that one evaluation may take. Kubernetes would let it cost 200 times as much, up to a second of one core."""
 _ASKED = 10
 """Steps of an evaluation besides those that the program takes."""
 _SHOWN_PER_STEP = 4
@@ -26,10 +25,12 @@ _HINT = (
 )
 
 
-def selects(expression: str, whose: str, traits: DeviceTraits, device: DeviceID, owner: str, effort: Effort) -> bool:
-    """Whether an expression selects a device: `Programs.selects`."""
+def selects(
+    expression: str, whose: str, traits: DeviceTraits, device: DeviceID, owner: str, search: CappedSearch | None
+) -> bool:
+    """Return whether an expression selects a device: `Programs.selects`."""
     try:
-        return holds(expression, traits, owner, partial(_matches, owner, effort))
+        return holds(expression, traits, owner, partial(_matches, owner, search))
     except CompileError as error:
         raise AllocationError(f"{whose}: CEL compile error: {error}") from None
     except (EvaluationError, VersionError) as error:
@@ -37,26 +38,22 @@ def selects(expression: str, whose: str, traits: DeviceTraits, device: DeviceID,
         raise AllocationError(f"{whose} on device {device}: CEL runtime error: {error}{hint}") from None
 
 
-def _matches(owner: str, effort: Effort, expression: str, traits: DeviceTraits) -> bool:
-    if effort.is_limited:
-        program, steps = compile_further(expression, owner)
-    else:
-        program, steps = compile_cel(expression, owner), 0
-    effort.count(steps)
-    if program is None:
-        raise UnfinishedError
-    effort.count(program.owed() + _ASKED + len(traits.attributes) // _SHOWN_PER_STEP)
+def _matches(owner: str, search: CappedSearch | None, expression: str, traits: DeviceTraits) -> bool:
+    program, steps = compile_counting(expression, owner)
+    if search is not None:
+        search.take(steps + _ASKED + len(traits.attributes) // _SHOWN_PER_STEP)
     if program.error is not None:
         raise program.error
     try:
-        answer = program.evaluate(_view(traits), _MOST if effort.is_limited else None)
-    except EffortError as error:
-        effort.count(error.steps)
-        raise EvaluationError(_TOO_COSTLY) from None
+        answer = program.evaluate(_view(traits), _MOST)
     except EvaluationError as error:
-        effort.count(error.steps)
+        if search is not None:
+            search.take(error.steps)
+        if isinstance(error, EffortError):
+            raise EvaluationError(_TOO_COSTLY) from None
         raise
-    effort.count(answer.steps)
+    if search is not None:
+        search.take(answer.steps)
     return answer.matches
 
 

@@ -64,6 +64,8 @@ from scheduler.plugins.dynamic_resources.selecting import Programs
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
 
+MOST_STEPS = 200_000
+"""Steps that one search for devices may take, on all nodes together. The first look at each node does not count."""
 _GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
 _MAY_BE_USED = "ResourceClaim not freed yet: an earlier leader may have bound the pod"
 
@@ -306,7 +308,7 @@ class DynamicResources(Plugin):
         if reason in (self.unallocatable, self.invalid, self.no_other, self.given_up) and wants.request is not None:
             pools = self._requests.pools(row, node, cluster.devices)
             wanted = wants.request.of(node) or ()
-            return unallocatable(inquiry, node, wants, pools, wanted, self._programs.selects_at_once)
+            return unallocatable(inquiry, node, wants, pools, wanted, self._programs.selects)
         return reason.text, {}
 
     def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
@@ -323,21 +325,25 @@ class DynamicResources(Plugin):
             elif reason in (self.unallocatable, self.no_other, self.given_up) and wants.request is not None:
                 pools = self._requests.pools(row, node, cluster.devices)
                 wanted = wants.request.of(node) or ()
-                found += Fixes(inquiry, wants, pools, self._programs.selects_at_once).found(wanted)
+                found += Fixes(inquiry, wants, pools, self._programs.selects).found(wanted)
         return found
 
     def wants(self, pod: Pod, cluster: Cluster) -> PodDevices | None:
-        """What the pod wants, with answers for all nodes; None: nothing. Raises SliceOver."""
+        """What the pod wants, with answers for all nodes; None: nothing. Raises SearchCapError."""
         try:
             claims = claims_of(pod, cluster.devices, self._claiming(pod, cluster))
         except ClaimError as error:  # PreFilter has rejected the pod then
             raise PluginError(self.name, str(error)) from None
-        self._programs.effort, self._programs.owner = cluster.effort, pod.namespace
         wants = self._requests.about(pod, claims, cluster)
         if not claims and not wants.resources:
             return None
         if wants.results is not None:
-            wants.results.renew(cluster)
+            programs, steps = self._programs, cluster.search_steps.capped("devices", MOST_STEPS)
+            programs.owner, programs.search = pod.namespace, steps
+            try:
+                wants.results.renew(cluster, steps)
+            finally:
+                programs.search = None
         return wants
 
     def given(self, pod: Pod, cluster: Cluster, row: int) -> dict[str, list[AllocatedDevice]] | None:

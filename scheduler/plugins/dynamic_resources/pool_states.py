@@ -77,8 +77,6 @@ class PoolStates:
         """Pools whose places are known, by identity."""
         self._seen = 0
         """The changes of devices by then are in these."""
-        self.looked_at = 0
-        """How many devices were looked at to tell the states of their pools."""
 
     def of(self, pool: Pool, allocated: AllocatedDevices, reading: Reading) -> PoolState:
         """The state that a pool is in now, for requests of this reading."""
@@ -99,7 +97,6 @@ class PoolStates:
         self._follow(allocated)
         known = self._known(pool, allocated)
         if known.places is None:
-            self.looked_at += len(pool.devices)
             known.places = TakenPlaces(pool, allocated)
             self._large.setdefault(pool.id, {})[id(pool)] = known.places
         return known.places
@@ -145,7 +142,6 @@ class PoolStates:
     def _make(self, pool: Pool, reading: Reading) -> int:
         """All that a search reads of the pool, besides what is taken."""
         if pool.source is None:
-            self.looked_at += pool.size
             kinds = [
                 self._devices.of((reading.seen(one.device.traits), one.taints, one.reached, one.device.consumes))
                 for one in pool.devices
@@ -155,7 +151,6 @@ class PoolStates:
         key = id(devices), reading.names
         known = self._lists.get(key)
         if known is None:
-            self.looked_at += len(devices)
             kinds = [
                 self._devices.of((reading.seen(one.traits), hard_taints(one) if one.taints else (), True, ()))
                 for one in devices
@@ -168,7 +163,6 @@ class PoolStates:
     def _taking(self, pool: Pool, version: int, allocated: AllocatedDevices) -> int:
         if version and pool.size >= LARGE and not pool.devices[0].slice.place.node:
             return self._takings.fresh()  # few pools are as large: to look at all its devices costs more than a search
-        self.looked_at += pool.size if version else 0
         taken = [_taken(one.id, allocated) for one in pool.devices] if version else ()
         left = frozenset(available_counters(pool, allocated).items()) if pool.consumers else None
         return self._takings.of((tuple(taken) if any(taken) else (), left))

@@ -18,9 +18,6 @@ from scheduler.state.devices import Devices
 from scheduler.state.nodes import Nodes
 from scheduler.state.rowlog import FEW, ChangeLog
 
-_A_NODE, _A_POOL, _A_DEVICE = 8, 10, 3
-"""Steps for finding the pools of a node."""
-
 
 class _OfNode(Struct, gc=False, eq=False):
     """The pools of one node."""
@@ -51,7 +48,6 @@ class PoolsByNode:
         self._uses: dict[int, int] = {}
         """Pool, by identity → how many rows can use it."""
         self._states = PoolStates()
-        self._steps = 0
 
     def renew(self, cluster: Cluster) -> None:
         """Follow the changes since the last call."""
@@ -86,19 +82,12 @@ class PoolsByNode:
         """How many nodes and pools something is known of, for tests of what a tenant can make grow."""
         return len(self._by_row), len(self._rows)
 
-    def take_steps(self) -> int:
-        """The steps that finding pools and their states took since this was last asked."""
-        steps, self._steps = self._steps + _A_DEVICE * self._states.looked_at, 0
-        self._states.looked_at = 0
-        return steps
-
     def of(self, row: int, node: Node, devices: Devices) -> list[Pool]:
         """The pools that a node can use, in kube-scheduler's order."""
         found = self._by_row.get(row)
         if found is None or found.node is not node or found.epoch != self.epoch:
             self._let_go(row)
             pools = pools_of(node, devices, self._made)
-            self._steps += _A_NODE
             local = all(self.is_local(pool.id) for pool in pools)
             self._by_row[row] = found = _OfNode(self.epoch, node, pools, local)
             for pool in pools:
@@ -132,7 +121,6 @@ class PoolsByNode:
 
     def _made(self, node: Node, slices: Sequence[ResourceSlice], devices: Devices) -> Pool | None:
         """One object for all nodes that can use the same slices of a pool, so that they share results."""
-        self._steps += _A_POOL
         if any(one.place.node or one.by_device for one in slices):
             found = pool_of(node, slices, devices)
         else:
@@ -140,8 +128,6 @@ class PoolsByNode:
             if key in self._alike:
                 return self._alike[key]
             found = self._alike[key] = pool_of(node, slices, devices)
-        if found is not None:
-            self._steps += found.size if found.source is not None else _A_DEVICE * found.size
         return found
 
     def _forget(self, row: int) -> None:

@@ -13,10 +13,6 @@ from scheduler.model.notation import Quantity
 from scheduler.plugins.dynamic_resources.capacities import taken
 
 
-class UnfinishedError(Exception):
-    """An expression is not compiled yet: ask again, after others have had their turn."""
-
-
 class AllocationError(Exception):
     """Something is wrong with a claim, a class or what drivers publish: it fails the pod, whatever other nodes have."""
 

@@ -1,7 +1,4 @@
-"""What the allocator found for each node and one request, kept until something changes on which it depends.
-
-When a slice is used up, the next one goes on with the same node, and within its search.
-"""
+"""What the allocator found for each node and one request, kept until something changes on which it depends."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,18 +19,10 @@ from scheduler.plugins.dynamic_resources.requested import AllocationError, Reque
 from scheduler.plugins.dynamic_resources.search import Search, Selects
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
-from scheduler.state.effort import Effort
+from scheduler.state.search_steps import CappedSearch
 
 OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
 """The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""
-_NODE = 8
-"""Steps for a node, besides its search."""
-_KNOWN_NODE = 4
-"""Steps for a node whose pools are as those of one that was searched."""
-_SCANNED_PER_STEP = 50
-"""How many characters of an expression are looked through in one step, to find what it reads."""
-_LET_GO = 16
-"""For each row that is judged, so many results are let go of that hold no longer."""
 _MOST_KNOWN = 1 << 14
 """How many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
 
@@ -113,8 +102,6 @@ class AllocationsByNode:
         """Pool → the groups that may use it."""
         self._open: dict[int, None] = {}
         self._open_groups: dict[tuple[int, ...], None] = {}
-        self._search: tuple[int, Search, NodeAllocation | None] | None = None
-        """(row, the search under way, what kube-scheduler's search came to if this one looks further)."""
         self._known: dict[tuple[Any, ...], _Outcome] = {}
         """Claims, and the states of the pools that they may use → the outcome."""
         self._reads: dict[str, frozenset[str] | None] = {}
@@ -123,30 +110,23 @@ class AllocationsByNode:
         self._failed: dict[tuple[int, ...], _Outcome] = {}
         """Claims and pools, by identity → a search that failed, as its message names devices."""
         self._idle = IdlePools(selects)
-        self._outdated: list[dict[Any, Any]] = []
-        """What was found for devices, classes or taint rules that are different now."""
-        self._steps = _NODE
 
-    def renew(self, cluster: Cluster) -> None:
-        """Bring all rows up to date. Raises SliceOver."""
+    def renew(self, cluster: Cluster, steps: CappedSearch) -> None:
+        """Bring all rows up to date. Raises SearchCapError; what was found until then holds."""
         self._reopen(cluster)
-        nodes, effort = cluster.nodes, cluster.effort
+        nodes = cluster.nodes
         for key in tuple(self._open_groups):
             group = self._groups.get(key)
-            self._steps = _NODE
             if group is not None and group.rows:
-                group.outcome = self._outcome(min(group.rows), group.wanted, group.pools, cluster, effort)
+                group.outcome = self._outcome(min(group.rows), group.wanted, group.pools, cluster, steps)
                 if group.index is None:
                     group.index = np.fromiter(group.rows, dtype=np.int64, count=len(group.rows))
                 self.codes[group.index] = group.outcome.answer.code
                 self.scores[group.index] = group.outcome.answer.score
             del self._open_groups[key]
-            self._let_go()
-            effort.charge(self._steps + self._pools_by_node.take_steps())
         for row in tuple(self._open):
             node = nodes.objects[row]
-            self._steps = _NODE
-            group = _Group(_REFUSED) if node is None else self._group(row, node, cluster, effort)
+            group = _Group(_REFUSED) if node is None else self._group(row, node, cluster, steps)
             self._leave(row)
             self._answers[row] = group
             if group.rows is not None:
@@ -154,18 +134,6 @@ class AllocationsByNode:
                 group.index = None
             self.codes[row], self.scores[row] = group.outcome.answer.code, group.outcome.answer.score
             del self._open[row]
-            self._let_go()
-            effort.charge(self._steps + self._pools_by_node.take_steps())
-
-    def _let_go(self) -> None:
-        """Let go of some of what is outdated: all of it at once may take a long time."""
-        for _ in range(_LET_GO):
-            if not self._outdated:
-                return
-            if self._outdated[-1]:
-                self._outdated[-1].popitem()
-            else:
-                self._outdated.pop()
 
     def of(self, row: int) -> NodeAllocation:
         """The outcome for one row."""
@@ -202,12 +170,10 @@ class AllocationsByNode:
             self.scores = np.zeros(rows, dtype=np.int64)
             if rows < len(self._answers):
                 self._answers.clear()  # else each is replaced when its row is
-            outdated = (self._idle.clear(), self._known, self._failed, self._reads, self._groups, self._with)
-            self._outdated += filter(None, outdated)
-            self._known, self._failed, self._reads, self._groups, self._with = {}, {}, {}, {}, {}
-            self._readings.clear()
+            self._idle.clear()
+            for known in (self._known, self._failed, self._reads, self._readings, self._groups, self._with):
+                known.clear()
             self._open_groups.clear()
-            self._search = None
             self._open = dict.fromkeys(range(rows))
         elif changed:
             again: set[int] = set()
@@ -220,10 +186,6 @@ class AllocationsByNode:
                     self._open_groups |= self._with.get(entry, {})
             if again or self._open_groups:
                 self._failed.clear()
-                if self._search is not None:
-                    row, search, _ = self._search
-                    if row in again or any(pool.id in changed for pool in search.pools):
-                        self._search = None
                 for row in again:
                     self._leave(row)
                 self._open |= dict.fromkeys(sorted(again))
@@ -241,7 +203,7 @@ class AllocationsByNode:
             for pool in group.pools:
                 del self._with[pool.id][group.key]
 
-    def _group(self, row: int, node: Node, cluster: Cluster, effort: Effort) -> _Group:
+    def _group(self, row: int, node: Node, cluster: Cluster, steps: CappedSearch) -> _Group:
         """The group that a row belongs to."""
         try:
             wanted = self._ask(node)
@@ -254,33 +216,32 @@ class AllocationsByNode:
         by_node = self._pools_by_node
         pools = by_node.of(row, node, cluster.devices)
         if by_node.are_local(row):
-            return _Group(self._outcome(row, wanted, pools, cluster, effort), pools)
-        pools = [pool for pool in pools if not self._idle.is_idle(pool, wanted, effort)]
+            return _Group(self._outcome(row, wanted, pools, cluster, steps), pools)
+        pools = [pool for pool in pools if not self._idle.is_idle(pool, wanted, steps)]
         key = (id(wanted), *map(id, pools))
         group = self._groups.get(key)
         if group is None:
-            outcome = self._outcome(row, wanted, pools, cluster, effort)
+            outcome = self._outcome(row, wanted, pools, cluster, steps)
             group = self._groups[key] = _Group(outcome, pools, wanted, key, set())
             for pool in pools:
                 self._with.setdefault(pool.id, {})[key] = None
         return group
 
     def _outcome(
-        self, row: int, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, effort: Effort
+        self, row: int, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, steps: CappedSearch
     ) -> _Outcome:
         """What is found for one row, and for all that reach the same pools."""
         by_node, devices = self._pools_by_node, cluster.devices
-        reading = self._reading(wanted, effort)
+        reading = self._reading(wanted)
         states = (wanted, *[by_node.state_of(pool, devices, reading) for pool in pools])
         known = self._known.get(states)
         if known is not None:
-            self._steps = _KNOWN_NODE
             return known
         same = (id(wanted), *map(id, pools))
         known = self._failed.get(same)
         if known is not None:
             return known
-        found = _Outcome(self._searched(row, wanted, pools, cluster, effort), pools)
+        found = _Outcome(self._searched(wanted, pools, cluster, steps), pools)
         if found.answer.code == FAILED:
             self._failed[same] = found
         else:
@@ -289,40 +250,42 @@ class AllocationsByNode:
             self._known[states] = found
         return found
 
-    def _reading(self, wanted: Sequence[RequestedClaim], effort: Effort) -> Reading:
-        """What of devices the claims read. Raises SliceOver, after which it goes on where it was."""
+    def _reading(self, wanted: Sequence[RequestedClaim]) -> Reading:
+        """What of devices the claims read."""
         found = self._readings.get(wanted)
         if found is None:
             for expression in expressions(wanted):
                 if expression not in self._reads:
                     self._reads[expression] = attributes_read(expression)
-                    effort.charge(1 + len(expression) // _SCANNED_PER_STEP)
             found = self._readings[wanted] = reading_of(wanted, self._reads)
         return found
 
     def _searched(
-        self, row: int, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, effort: Effort
+        self, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, steps: CappedSearch
     ) -> NodeAllocation:
-        if self._search is None or self._search[0] != row:
-            self._search = (row, self._begun(wanted, pools, cluster), None)
-        _, search, usual = self._search
-        if usual is None:
-            usual = self._outcome_of(search, wanted, effort)
-            self._search = None
-            if usual.code == FITS or not self._further:
-                return usual
-            more = self._begun(wanted, search.pools, cluster, self._further)
-            self._search, search = (row, more, usual), more
-        found = search.go_on(effort)
-        self._search = None
-        if found:
+        search = self._search(wanted, pools, cluster, steps)
+        try:
+            if search.run():
+                return _found(wanted, search)
+            usual = NodeAllocation(INVALID if search.problem else NO_SOLUTION, text=search.problem)
+        except AllocationError as error:
+            usual = NodeAllocation(FAILED, text=str(error))
+        if not self._further:
+            return usual
+        search = self._search(wanted, pools, cluster, steps, self._further)
+        if search.run():
             return _found(wanted, search, further=True)
         if usual.code == FAILED:
             return NodeAllocation(FAILED, text=f"{usual.text}; {_GIVEN_UP if search.given_up else _NO_OTHER}")
         return NodeAllocation(GIVEN_UP if search.given_up else NO_OTHER)
 
-    def _begun(
-        self, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, further: int = 0
+    def _search(
+        self,
+        wanted: Sequence[RequestedClaim],
+        pools: Sequence[Pool],
+        cluster: Cluster,
+        steps: CappedSearch,
+        further: int = 0,
     ) -> Search:
         devices, by_node = cluster.devices, self._pools_by_node
         return Search(
@@ -330,18 +293,10 @@ class AllocationsByNode:
             pools,
             devices.allocated,
             self._selects,
+            steps,
             further=further,
             places_of=lambda pool: by_node.places_of(pool, devices),
         )
-
-    def _outcome_of(self, search: Search, wanted: Sequence[RequestedClaim], effort: Effort) -> NodeAllocation:
-        try:
-            found = search.go_on(effort)
-        except AllocationError as error:
-            return NodeAllocation(FAILED, text=str(error))
-        if found:
-            return _found(wanted, search)
-        return NodeAllocation(INVALID if search.problem else NO_SOLUTION, text=search.problem)
 
 
 def _found(wanted: Sequence[RequestedClaim], search: Search, *, further: bool = False) -> NodeAllocation:

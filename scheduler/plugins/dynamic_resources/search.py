@@ -1,7 +1,7 @@
 """The allocator: the first solution for some claims on one node, looked for depth-first in kube-scheduler's order.
 
 Upstream: `structured/internal/incubating/allocator_incubating.go` (allocateOne, allocateDevice). Where it recurses,
-generators are stacked here: a search can stop after any step, and go on when its pod has its turn again.
+generators are stacked here: a pod may claim more devices than Python's own stack has room for.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -10,25 +10,25 @@ from enum import Enum, auto
 from scheduler.model.devices import MOST_DEVICES, DeviceID, DeviceTraits
 from scheduler.plugins.dynamic_resources.choices import Choices
 from scheduler.plugins.dynamic_resources.pools import Pool, PoolDevice
-from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim, UnfinishedError
+from scheduler.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
 from scheduler.plugins.dynamic_resources.selector_results import known
 from scheduler.plugins.dynamic_resources.taken_places import TakenPlaces
 from scheduler.state.allocated_devices import NOTHING_USED, AllocatedDevices
-from scheduler.state.effort import Effort
-from scheduler.state.search_steps import SearchCapError
+from scheduler.state.search_steps import CappedSearch
 
 Selects = Callable[[str, str, DeviceTraits, DeviceID], bool]
-"""(CEL expression, whose it is, traits, device) → whether it selects the device. Raises AllocationError."""
+"""(CEL expression, whose it is, traits, device) → whether it selects the device.
+
+Raises AllocationError, and SearchCapError."""
 
 PlacesOf = Callable[[Pool], TakenPlaces | None]
 """What of a large pool need not be looked at; None: all of it has to be."""
 
 INVALID_POOLS = "invalid resource pools were encountered"
-_MOST_STEPS = 200_000
 _STEPS = 3
 """What going on with one generator takes, roughly."""
-_STEPS_AT_ONCE = 500
-"""Beyond so many steps, looking through devices is interrupted."""
+_CHOICE, _CONSTRAINT, _CAPACITY = 4, 2, 4
+"""Steps of choosing a device, and for each constraint of its claim and each of its own capacities."""
 
 
 class Found(Enum):
@@ -40,8 +40,8 @@ class Found(Enum):
     """It would take more devices than a claim may have: what comes before it need not be tried otherwise."""
 
 
-_Part = Generator["_Part | None", Found | None, Found]
-"""Part of a search. It yields the parts it needs the outcome of, or None to let others have their turn."""
+_Part = Generator["_Part", Found | None, Found]
+"""Part of a search. It yields the parts it needs the outcome of."""
 
 
 class Search:
@@ -53,6 +53,7 @@ class Search:
         pools: Sequence[Pool],
         holders: AllocatedDevices,
         selects: Selects,
+        steps: CappedSearch,
         *,
         further: int = 0,
         places_of: PlacesOf = lambda pool: None,
@@ -65,6 +66,7 @@ class Search:
         self._claims = claims
         self._pools = self.pools = pools
         self._selects = selects
+        self._all_steps = steps
         self._places_of = places_of
         self.choices = Choices(claims, holders, further=bool(further))
         self.result = self.choices.result
@@ -74,50 +76,38 @@ class Search:
         self._steps = 0
         self.given_up = False
         """It took too many steps to look further."""
+        self._choices_take = [_CHOICE + _CONSTRAINT * len(claim.spec.constraints) for claim in claims]
+        """Steps of choosing a device without capacities, by claim."""
         self._impossible: set[int] = set()
         """Alternatives, by identity, that are passed over."""
-        self._stack: list[_Part] = [self._whole()]
-        self._heard: Found | None = None
-        self._effort = Effort()
-        self._turn = 0
 
-    def go_on(self, effort: Effort) -> bool:
-        """Search until the end; whether there is a solution.
+    def run(self) -> bool:
+        """Search until the end; return whether there is a solution. To be called once.
 
-        Raises SliceOver, after which it may go on, and AllocationError.
+        Raises AllocationError, and SearchCapError.
         """
-        stack = self._stack
-        self._effort = effort
+        stack = [self._whole()]
+        heard: Found | None = None
         while stack:
-            self._turn = effort.spent
-            heard, self._heard = self._heard, None
+            before = self._steps
             try:
-                part = stack[-1].send(heard)
+                part, heard = stack[-1].send(heard), None
             except StopIteration as ended:
                 stack.pop()
-                self._heard = ended.value
+                heard = ended.value
             else:
-                if part is not None:
-                    stack.append(part)
-            effort.charge(_STEPS)
+                stack.append(part)
             self._steps += _STEPS
-            if self._steps > _MOST_STEPS:
-                raise SearchCapError("devices", _MOST_STEPS)
+            self._all_steps.take(self._steps - before)
             if self._further and self._steps > self._further and stack:
-                stack.clear()
-                self.given_up, self._heard = True, None
-        return self._heard is Found.YES
+                self.given_up = True
+                return False
+        return heard is Found.YES
 
     @property
     def problem(self) -> str:
         """What may have kept a search from finding a solution."""
         return INVALID_POOLS if any(pool.invalid for pool in self._pools) else ""
-
-    def _has_had_its_turn(self) -> bool:
-        """Whether it is time to ask whether the slice is over; looking at one more device is counted."""
-        self._effort.count(1)
-        self._steps += 1
-        return self._effort.spent - self._turn > _STEPS_AT_ONCE
 
     # -- before the search -------------------------------------------------------------------------------------------
 
@@ -126,7 +116,7 @@ class Search:
             least = 0
             for alternatives in claim.requests:
                 for one in alternatives:
-                    if one.wants_all and (yield self._find_all(claim, one)) is Found.NO:
+                    if one.wants_all and not self._find_all(claim, one):
                         self._impossible.add(id(one))
                 possible = [one for one in alternatives if id(one) not in self._impossible]
                 if alternatives and not possible:
@@ -140,30 +130,31 @@ class Search:
                 )
         return (yield self._request(0, 0)) or Found.NO
 
-    def _find_all(self, claim: RequestedClaim, alternative: Alternative) -> _Part:
-        """Which devices "all" are: those that are selected and would be large enough if nobody had a share."""
+    def _find_all(self, claim: RequestedClaim, alternative: Alternative) -> bool:
+        """Find out which devices "all" are: those that are selected and would be large enough if nobody had a share.
+
+        False: that can't be told. Looking no further, that is an AllocationError.
+        """
         where = f"claim {claim.name}, request {alternative.asked.name}"
         found = self._all[id(alternative)] = []
         for pool in self._pools:
             if not pool.usable and self._further:
-                return Found.NO
+                return False
             if not pool.usable:
                 state = "being updated" if pool.incomplete else "invalid"
                 raise AllocationError(f"{where}: asks for all devices, but resource pool {pool} is currently {state}")
             for entry in pool.devices:
                 try:
-                    selected = self._known(alternative, entry)
-                    if selected is None:
-                        selected = yield from self._ask(alternative, entry)
-                    if selected and self.choices.fits(claim, alternative, entry, NOTHING_USED):
+                    self._steps += 1
+                    if self._is_selected(alternative, entry) and self.choices.fits(
+                        claim, alternative, entry, NOTHING_USED
+                    ):
                         found.append((entry, pool))
                 except AllocationError:
                     if not self._further:
                         raise
-                    return Found.NO
-                if self._has_had_its_turn():
-                    yield None
-        return Found.YES
+                    return False
+        return True
 
     def _number(self, alternative: Alternative) -> int:
         """How many devices it takes."""
@@ -205,6 +196,7 @@ class Search:
             return Found.TOO_MANY
         if alternative.wants_all:
             entry, pool = self._all[id(alternative)][index]
+            self._steps += self._choice_takes(number, entry)
             undo = self.choices.choose(number, alternative, entry, pool, must=True)
             if undo is None:
                 return Found.NO
@@ -221,17 +213,16 @@ class Search:
             start, devices = begin_there if i == first else 0, pool.devices
             left = range(start, len(devices)) if places is None else places.left(alternative.selectors, start)
             for j in left:
-                if self._has_had_its_turn():
-                    yield None
+                self._steps += 1
                 entry = devices[j]
                 if not self.choices.is_free(number, alternative, entry):
                     continue
                 try:
-                    selected = self._known(alternative, entry)
-                    if selected is None:
-                        selected = yield from self._ask(alternative, entry)
+                    selected = self._is_selected(alternative, entry)
                     if not selected and places is not None:
                         places.note_not_selected(alternative.selectors, j)
+                    if selected:
+                        self._steps += self._choice_takes(number, entry)
                     undo = self.choices.attempt(number, alternative, entry, pool) if selected else None
                 except AllocationError:
                     if not self._further:
@@ -249,28 +240,16 @@ class Search:
 
     # -- one device ----------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _known(alternative: Alternative, entry: PoolDevice) -> bool | None:
-        """Whether a device is selected, if all that takes was asked before."""
-        traits = entry.device.traits
-        for expression, _ in alternative.selectors:
-            selected = known(expression, traits)
-            if not selected:
-                return selected
-        return entry.reached
+    def _choice_takes(self, number: int, entry: PoolDevice) -> int:
+        return self._choices_take[number] + _CAPACITY * len(entry.device.traits.capacity)
 
-    def _ask(self, alternative: Alternative, entry: PoolDevice) -> Generator[None, Found | None, bool]:
-        """Whether a device is selected. Others may have their turn after each expression."""
+    def _is_selected(self, alternative: Alternative, entry: PoolDevice) -> bool:
+        """Whether all selectors hold for a device, and the node reaches it."""
         traits = entry.device.traits
         for expression, whose in alternative.selectors:
-            while True:
-                try:
-                    selected = self._selects(expression, whose, traits, entry.id)
-                    break
-                except UnfinishedError:
-                    yield None
+            selected = known(expression, traits)
+            if selected is None:
+                selected = self._selects(expression, whose, traits, entry.id)
             if not selected:
                 return False
-            if self._has_had_its_turn():
-                yield None
         return entry.reached

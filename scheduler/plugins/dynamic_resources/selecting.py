@@ -1,10 +1,7 @@
 """CEL selectors of requests and classes: compiled once, evaluated once for devices with equal traits."""
 
-from contextlib import suppress
-
 from scheduler.model.devices import DeviceID, DeviceTraits
-from scheduler.plugins.dynamic_resources.requested import UnfinishedError
-from scheduler.state.effort import Effort
+from scheduler.state.search_steps import CappedSearch
 
 EVALUATING = "scheduler.plugins.dynamic_resources.evaluating"
 """The module that knows CEL. CEL is a tenth of what a scheduler imports, and most clusters have no devices. So it is
@@ -15,25 +12,16 @@ class Programs:
     """Asks expressions, and counts the steps that compiling and evaluating them takes."""
 
     def __init__(self) -> None:
-        self.effort = Effort()
-        """Whose steps these are."""
         self.owner = ""
         """The namespace that asks."""
+        self.search: CappedSearch | None = None
+        """The search that asks; None: the steps are nobody's, as an explanation asks."""
 
     def selects(self, expression: str, whose: str, traits: DeviceTraits, device: DeviceID) -> bool:
-        """Whether the expression selects a device. `whose`: of what it is a selector, for messages.
+        """Return whether the expression selects the device. `whose`: of what it is a selector, for messages.
 
-        Raises AllocationError, and UnfinishedError.
+        Raises AllocationError, and SearchCapError.
         """
         from scheduler.plugins.dynamic_resources.evaluating import selects
 
-        return selects(expression, whose, traits, device, self.owner, self.effort)
-
-    def selects_at_once(self, expression: str, whose: str, traits: DeviceTraits, device: DeviceID) -> bool:
-        """As `selects`, where nobody else waits for a turn.
-
-        Raises AllocationError.
-        """
-        while True:
-            with suppress(UnfinishedError):
-                return self.selects(expression, whose, traits, device)
+        return selects(expression, whose, traits, device, self.owner, self.search)

@@ -1,6 +1,6 @@
 """Upstream: plugins/noderesources/fit.go."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
+from collections.abc import Hashable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +11,6 @@ from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
-from scheduler.framework.many_reasons import ManyReasons, SortedTexts
 from scheduler.framework.placement import Assignment
 from scheduler.framework.plugin import NODE, PODS_HERE, OtherObject, Plugin
 from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
@@ -29,14 +28,10 @@ from scheduler.plugins.node_resources.placements import score_placement
 from scheduler.plugins.node_resources.strategies import strategy
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
-from scheduler.state.effort import Effort
 from scheduler.state.nodes import Nodes
 
 _PLENTY = 1 << 60
 """More than any pods can take, for what is not counted on a node."""
-_KEPT = 4
-_MANY = 64
-"""What is said of more resources than these is kept from one question about a pod to the next."""
 
 
 class NodeResourcesFitArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
@@ -50,39 +45,6 @@ class NodeResourcesFitArgs(Struct, forbid_unknown_fields=True, rename="camel", f
         """With the resources that stand for none."""
         strategy = self.scoring_strategy
         return replace(self, scoring_strategy=replace(strategy, resources=strategy.weights()))
-
-
-class _Asked:
-    """What a pod asks for that asks for many resources, divided into what nodes offer and what none of them does."""
-
-    def __init__(self, offered: Set[str], asked: Iterable[tuple[str, int]]) -> None:
-        self._offered = frozenset(offered)
-        self._known: list[tuple[str, int]] = []
-        self._texts = SortedTexts(self._unoffered(asked))
-
-    @property
-    def complete(self) -> bool:
-        """Whether it is all divided."""
-        return self._texts.complete
-
-    def by(self, offered: Set[str]) -> bool:
-        """Whether this is what nodes offered."""
-        return self._offered == offered
-
-    def all(self, effort: Effort) -> tuple[list[tuple[str, int]], list[str]]:
-        """(what some node offers; what is said of each of the others, sorted).
-
-        Raises SliceOver.
-        """
-        texts = self._texts.all(effort)
-        return self._known, texts
-
-    def _unoffered(self, asked: Iterable[tuple[str, int]]) -> Iterator[str]:
-        for name, amount in asked:
-            if name in self._offered:
-                self._known.append((name, amount))
-            else:
-                yield f"Insufficient {name}"
 
 
 class NodeResourcesFit(Plugin):
@@ -102,8 +64,6 @@ class NodeResourcesFit(Plugin):
     full = Unschedulable("Too many pods")
 
     def __init__(self, args: NodeResourcesFitArgs) -> None:
-        self._many: dict[PodShape, _Asked] = {}
-        """What shapes ask for that were asked about lately and ask for many resources."""
         self._served: set[str] = set()
         """Resources that device classes serve where nodes have none, as `filter` has seen it."""
         self._ignored = frozenset(args.ignored_resources)
@@ -143,13 +103,7 @@ class NodeResourcesFit(Plugin):
             found.append((self.full, full))
         everywhere: Bools | None = None
         resources = nodes.resources
-        texts: list[str] = []
-        if len(pod.shape.requests) > _MANY:
-            # One array for all of them, and texts made once: anybody may ask for thousands that no node has.
-            asked, texts = self._divided(pod.shape, resources.keys() | nodes.served).all(cluster.effort)
-        else:
-            asked = self._asked(pod.shape)
-        for name, amount in asked:
+        for name, amount in self._asked(pod.shape):
             index = resources.get(name)
             if index is None:
                 if name not in nodes.served:
@@ -168,8 +122,6 @@ class NodeResourcesFit(Plugin):
                     found.append((Unresolvable(f"Insufficient {name}"), never))
                     short &= ~never
                 found.append((Unschedulable(f"Insufficient {name}"), short))
-        if texts:
-            return ManyReasons(found, texts, np.ones(rows, dtype=np.bool_))
         return found
 
     def filter_one(self, pod: Pod, nodes: Nodes, row: int) -> bool:
@@ -205,28 +157,14 @@ class NodeResourcesFit(Plugin):
 
     def counted(self, shape: PodShape) -> tuple[str, ...]:
         """The names of the resources, in the order of the amounts."""
-        return tuple([name for name, _ in self._each_asked(shape)])
+        return tuple([name for name, _ in self._asked(shape)])
 
     def takes(self, pod: Pod, shape: PodShape) -> list[int]:
         """What a placed pod takes of each."""
         return [1, *(shape.requests.get(name, 0) for name, _ in self._asked(pod.shape))]
 
     def _asked(self, shape: PodShape) -> list[tuple[str, int]]:
-        return list(self._each_asked(shape))
-
-    def _divided(self, shape: PodShape, offered: Set[str]) -> _Asked:
-        found = self._many.pop(shape, None)
-        if found is None or not found.by(offered):
-            found = _Asked(offered, self._each_asked(shape))
-            while len(self._many) >= _KEPT:
-                # The newest of those that are not complete: so some of many attempts always get to their end.
-                complete = (kept for kept, one in self._many.items() if one.complete)
-                del self._many[next(complete, next(reversed(self._many)))]
-        self._many[shape] = found
-        return found
-
-    def _each_asked(self, shape: PodShape) -> Iterator[tuple[str, int]]:
-        return ((name, amount) for name, amount in shape.requests.items() if amount > 0 and not self._ignores(name))
+        return [(name, amount) for name, amount in shape.requests.items() if amount > 0 and not self._ignores(name)]
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """Score by the configured strategy over the configured resources, cpu and memory with non-zero defaults."""
@@ -248,7 +186,8 @@ class NodeResourcesFit(Plugin):
         if new.allowed_pods < 1:
             return False
         by_devices = False
-        for name, amount in self._each_asked(pod.shape):
+        asked = self._asked(pod.shape)
+        for name, amount in asked:
             if name in self._served and not new.allocatable.get(name, 0):
                 by_devices = True
             elif new.allocatable.get(name, 0) < amount:
@@ -256,7 +195,7 @@ class NodeResourcesFit(Plugin):
         if old is None or new.allowed_pods > old.allowed_pods or by_devices:
             return True
         before = old.allocatable
-        return any(new.allocatable.get(name, 0) > before.get(name, 0) for name, _ in self._each_asked(pod.shape))
+        return any(new.allocatable.get(name, 0) > before.get(name, 0) for name, _ in asked)
 
     def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """A device class that serves a resource which the pod asks for, and did not."""

@@ -16,7 +16,6 @@ def default_selector(pod: Pod, cluster: Cluster) -> LabelSelector | None:
         if owner is not None and owner.selector.nothing:
             owner = None
     services = cluster.services.selecting(pod.namespace, pod.labels)
-    cluster.effort.count(len(services))
     if not services:
         # One selector as it is, which has been hashed.
         return owner.selector if owner is not None and owner.kind in _MERGED and owner.selector.requirements else None

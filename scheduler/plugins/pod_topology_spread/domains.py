@@ -21,7 +21,6 @@ from scheduler.state.column import Bools, Codes, Ints
 from scheduler.state.nodes import Nodes
 from scheduler.state.sums import OnRows
 
-_SUPPOSED_A_STEP = 4
 _KEPT = 64
 _KEPT_DOMAINS = 256
 """Constraints of all that is kept: each takes some bytes a node."""
@@ -87,7 +86,6 @@ class Domains:
         supposed = cluster.supposed if selector.is_everything else cluster.supposed_leaving
         if not supposed:
             return counts
-        cluster.effort.count(len(supposed) // _SUPPOSED_A_STEP)
         counts = counts.copy()
         for other, row, sign in supposed.values():
             if other.namespace == pod.namespace and self.eligible[row] and selector.matches(other.labels):
@@ -133,16 +131,10 @@ class Spread:
         """`comparing`: as in `scheduler.model.taints`."""
         nodes = cluster.nodes
         self._read = _Read(nodes, constraints, pod)
-        self.rows, self.nodes = nodes.rows, int(np.count_nonzero(nodes.alive[: nodes.rows]))
-        self.nowhere = all_keys and any(nodes.topology(constraint.topology_key) is None for constraint in constraints)
-        """No node has every topology key, as there is one that none has: no domain counts any pod."""
+        self.nodes = int(np.count_nonzero(nodes.alive[: nodes.rows]))
         self.labelled: Bools = nodes.alive[: nodes.rows].copy()
         """Existing nodes with every topology key, or all where `all_keys` is not asked for."""
-        if self.nowhere:
-            # Constraints by keys that nodes have are as few as those keys; of others, a pod may name thousands.
-            self.labelled[:] = False
-            constraints = ()
-        elif all_keys:
+        if all_keys:
             for constraint in constraints:
                 self.labelled &= nodes.label(constraint.topology_key).codes[: nodes.rows] >= 0
         self.whole = int(np.count_nonzero(self.labelled)) == self.nodes
@@ -203,18 +195,13 @@ class Spreads:
     def make(
         self, key: Hashable, constraints: Sequence[SpreadConstraint], pod: Pod, cluster: Cluster, *, all_keys: bool
     ) -> Spread:
-        """The constraints over all nodes, kept. Pods with one key have these constraints and one shape.
-
-        Raises SliceOver; they are kept then.
-        """
+        """The constraints over all nodes, kept. Pods with one key have these constraints and one shape."""
         self._drop(key)
         made = Spread(constraints, pod, cluster, all_keys=all_keys, comparing=self._comparing)
         while self._kept and (len(self._kept) >= _KEPT or self._domains + len(made.domains) > _KEPT_DOMAINS):
             self._drop(next(iter(self._kept)))
         self._kept[key] = made
         self._domains += len(made.domains)
-        cluster.effort.note("topology spread constraints", len(constraints))
-        cluster.effort.charge(len(constraints) // 4 + len(made.domains) * (10 + made.rows // 50))
         return made
 
     def _drop(self, key: Hashable) -> None:

@@ -19,7 +19,7 @@ def uneven(
         value = labels.get(key)
         if value is None:
             yield key, (f"node has no label {key}", {"topologyKey": key, "domain": None, "maxSkew": most})
-        elif spread is not None and not spread.nowhere:
+        elif spread is not None:
             domains = spread.domains[i]
             counts = domains.counts(inquiry.pod, inquiry.cluster)
             here, lowest = int(counts[domains.codes[row]]), domains.lowest(counts)

@@ -36,7 +36,7 @@ class SpreadFollowing(Following):
         """Kinds without a topology key, and those where a pod would make the skew larger than allowed."""
         if self._hard is None:
             return None
-        found = np.full(len(kinds.rows), self._hard.nowhere, dtype=np.bool_)
+        found = np.zeros(len(kinds.rows), dtype=np.bool_)
         for count in self._limits:
             domains = count.domains
             codes = domains.codes[kinds.rows]
@@ -49,8 +49,6 @@ class SpreadFollowing(Following):
         """Matching pods in the domains, weighted by how many domains there are."""
         if self._soft is None:
             return None
-        if self._soft.nowhere:
-            return np.zeros(len(kinds.rows), dtype=np.int64)
         counted = None if self._soft.whole else self._soft.labelled[kinds.rows]
         total: Any = None
         for count, seen in zip(self._parts, self._seen(kinds, counted), strict=True):

@@ -16,7 +16,6 @@ from scheduler.framework.plugin import NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.migration import ZONE
 from scheduler.model.node import Node
-from scheduler.model.once import hashed_once
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import NOTHING
 from scheduler.model.shape import PodShape
@@ -110,9 +109,6 @@ class PodTopologySpread(Plugin, Followed):
         spread = self._spread(pod, cluster, hard=True)
         if spread is None:
             return ()
-        if spread.nowhere:
-            # Without domains that count, no skew is too large: each node fails by the first key that it lacks.
-            return ((self.unlabelled, np.ones(spread.rows, dtype=np.bool_)),)
         left: Bools | None = None
         found: list[tuple[Reason, Bools]] = []
         last = spread.domains[-1]
@@ -153,8 +149,6 @@ class PodTopologySpread(Plugin, Followed):
         spread = self._spread(pod, cluster, hard=False)
         if spread is None:
             return None
-        if spread.nowhere:
-            return np.zeros(len(feasible), dtype=np.int64)
         counted = None if spread.whole else at(spread.labelled, feasible)
         total: Any = None
         for domains in spread.domains:
@@ -225,7 +219,7 @@ class PodTopologySpread(Plugin, Followed):
     def too_uneven(self, pod: Pod, row: int, cluster: Cluster) -> list[tuple[SpreadConstraint, int]]:
         """The constraints of a placed pod that do not hold on its row, and by how many pods its domain has too many.
 
-        Only those that say DoNotSchedule. Raises SliceOver.
+        Only those that say DoNotSchedule.
         """
         spread = self._spread(pod, cluster, hard=True)
         found = []
@@ -235,7 +229,6 @@ class PodTopologySpread(Plugin, Followed):
             excess = int(counts[code]) - domains.lowest(counts) - domains.constraint.max_skew if code >= 0 else 0
             if excess > 0:
                 found.append((domains.constraint, excess))
-            cluster.effort.count(1)
         return found
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
@@ -279,7 +272,7 @@ class PodTopologySpread(Plugin, Followed):
             return None
         # The constraints are the shape's own, or depend on the pod's labels or on what selects the pod.
         own = shape.spread and not any(constraint.match_label_keys for constraint in shape.spread)
-        key = (shape, hard) if own else (shape, hard, hashed_once(constraints))
+        key = (shape, hard) if own else (shape, hard, tuple(constraints))
         found = self._spreads.current(key, cluster)
         if found is None:
             all_keys = hard or self._needs_all_keys(pod)

@@ -43,7 +43,7 @@ def replacing(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
 
 def lost(inquiry: Inquiry, found: Found) -> Detail:
     """The bound claims whose volume is gone."""
-    gone = [c for c in found.progress.claims.bound if inquiry.cluster.storage.volumes.get(c.volume_name) is None]
+    gone = [c for c in found.claims.bound if inquiry.cluster.storage.volumes.get(c.volume_name) is None]
     text = "; ".join(f"claim {c.name} is bound to the volume {c.volume_name}, which does not exist" for c in gone)
     return text, {"claims": [{"claim": c.name, "volume": c.volume_name} for c in gone]}
 
@@ -51,7 +51,7 @@ def lost(inquiry: Inquiry, found: Found) -> Detail:
 def restoring(inquiry: Inquiry, found: Found) -> list[Fix]:
     """Make the claims whose volume is gone anew."""
     storage = inquiry.cluster.storage
-    gone = [c for c in found.progress.claims.bound if storage.volumes.get(c.volume_name) is None]
+    gone = [c for c in found.claims.bound if storage.volumes.get(c.volume_name) is None]
     plan = [
         ReplaceVolume(claim.namespace, claim.name, of_class, claim.volume_name)
         for claim in gone
@@ -127,7 +127,7 @@ def shrinking(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
 
 
 def _unreached(inquiry: Inquiry, row: int, found: Found) -> Iterator[tuple[PersistentVolumeClaim, PersistentVolume]]:
-    for claim in found.progress.claims.bound:
+    for claim in found.claims.bound:
         volume = inquiry.cluster.storage.volumes.get(claim.volume_name)
         if volume is None:
             continue
@@ -143,7 +143,7 @@ def _affinity(volume: PersistentVolume) -> NodeSelector | None:
 def _unmatched(inquiry: Inquiry, row: int, found: Found) -> Iterator[PersistentVolumeClaim]:
     storage = inquiry.cluster.storage
     chosen = {choice.claim.key for choice in found.choices if choice.on(row) is not None}
-    for claim in found.progress.claims.waiting:
+    for claim in found.claims.waiting:
         wanted = storage.classes.get(claim.storage_class)
         elsewhere = claim.selected_node not in (None, inquiry.node(row).name)
         if claim.key in chosen or wanted is None:

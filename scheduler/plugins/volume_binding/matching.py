@@ -18,7 +18,6 @@ from scheduler.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from scheduler.model.volumes import ClaimVolume
 from scheduler.plugins.node_affinity import matches, matches_all
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Bools, Column, Ints
@@ -63,22 +62,6 @@ class Provision(Struct):
     room: Ints
 
 
-class Progress(Struct):
-    """How far the search came: a slice may end after any claim."""
-
-    claims: Claims
-    checked: int = 0
-    """Bound claims that were looked at."""
-    to_match: list[PersistentVolumeClaim] = field(default_factory=list)
-    undecided: Bools | None = None
-    """Rows that the claims with a selected node leave; None: not looked at."""
-    to_provision: list[tuple[PersistentVolumeClaim, Bools]] = field(default_factory=list)
-    provided: int = 0
-    """Claims to make volumes for that were looked at."""
-    left: Bools | None = None
-    """Rows on which no claim failed, of the kind that is looked at."""
-
-
 class Found(Struct):
     """What would serve the pod on each row, and which rows can't for which of four reasons."""
 
@@ -90,7 +73,7 @@ class Found(Struct):
     """An unbound claim finds neither a volume nor a class that provisions here."""
     full: Bools
     """Not enough room for a volume that is to be made."""
-    progress: Progress
+    claims: Claims
     choices: list[Choice] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
     """Volumes by name: the number under which one claim's volume is known to the next."""
@@ -98,25 +81,20 @@ class Found(Struct):
 
 
 def claims_of(pod: Pod, cluster: Cluster) -> Claims:
-    """Sort a pod's claims, as assumed (GetPodVolumeClaims). They all exist.
-
-    Raises MatchingError, SliceOver.
-    """
+    """Sort a pod's claims, as assumed (GetPodVolumeClaims). They all exist. Raises MatchingError."""
     storage = cluster.storage
-
-    def sort(found: Claims, used: ClaimVolume) -> bool:
+    found = Claims()
+    for used in pod.shape.volumes.claims:
         claim = storage.claims.get((pod.namespace, used.claim(pod.name)))
         if claim is None:
-            return False
+            continue
         if claim.bound:
             found.bound.append(claim)
         elif _waits(claim, storage.classes.get(claim.storage_class)):
             found.waiting.append(claim)
         else:
             found.immediate.append(claim)
-        return False
-
-    return cluster.go_through_claims(pod, "sorted", Claims, sort)
+    return found
 
 
 def _waits(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> bool:
@@ -127,71 +105,48 @@ def _waits(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> 
     return storage_class.binding_mode == WAIT_FOR_FIRST_CONSUMER and not claim.volume_name
 
 
-def begin(claims: Claims, cluster: Cluster) -> Found:
-    """Nothing is looked at yet."""
+def find(pod: Pod, cluster: Cluster) -> Found:
+    """What would serve a pod's claims on each row. Raises MatchingError."""
+    claims = claims_of(pod, cluster)
     unreachable, lost, unmatched, full = np.zeros((4, cluster.nodes.rows), dtype=np.bool_)
-    return Found(unreachable, lost, unmatched, full, Progress(claims))
+    found = Found(unreachable, lost, unmatched, full, claims)
+    _check_bound(claims.bound, cluster, found)
+    if claims.waiting:
+        undecided = _of_selected(claims.waiting, cluster.nodes)
+        found.unmatched |= ~undecided
+        to_provision = [(claim, undecided) for claim in claims.waiting if claim.selected_node is not None]
+        to_match = [claim for claim in claims.waiting if claim.selected_node is None]
+        for claim in sorted(to_match, key=lambda claim: claim.requested or 0):
+            choice = _choose(claim, undecided, found, cluster)
+            found.choices.append(choice)
+            to_provision.append((claim, undecided & (choice.chosen == NONE)))
+        _provision(to_provision, cluster, found)
+    return found
 
 
-def go_on(found: Found, cluster: Cluster) -> None:
-    """Look at what is left of the claims: what would serve them on each row.
-
-    Raises MatchingError, and SliceOver after any of the claims: asked again, it gets further.
-    """
-    progress, claims = found.progress, found.progress.claims
-    if progress.checked < len(claims.bound):
-        _check_bound(claims.bound, cluster, found)
-    if not claims.waiting:
-        return
-    undecided = progress.undecided
-    if undecided is None:
-        undecided = progress.undecided = _look_at_selected(claims, cluster, found)
-    across = 1 + cluster.nodes.rows // 500
-    while len(found.choices) < len(progress.to_match):
-        claim = progress.to_match[len(found.choices)]
-        choice = _choose(claim, undecided, found, cluster)
-        found.choices.append(choice)
-        progress.to_provision.append((claim, undecided & (choice.chosen == NONE)))
-        cluster.effort.charge(20 + 3 * len(choice.volumes) + 5 * across * len(found.choices))
-    _provision(cluster, found)
-
-
-def _look_at_selected(claims: Claims, cluster: Cluster, found: Found) -> Bools:
+def _of_selected(claims: Iterable[PersistentVolumeClaim], nodes: Nodes) -> Bools:
     """bool[rows] of the node that claims were given already, or of all."""
-    progress, rows = found.progress, cluster.nodes.rows
-    undecided = np.ones(rows, dtype=np.bool_)
-    only: set[int | None] = set()
-    for claim in claims.waiting:
-        if claim.selected_node is not None:
-            only.add(cluster.nodes.live_row(claim.selected_node))
-    if only:
-        undecided[:] = False
+    only = {nodes.live_row(claim.selected_node) for claim in claims if claim.selected_node is not None}
+    undecided: Bools = np.full(nodes.rows, not only)
+    if len(only) == 1:
         row = only.pop()
-        if row is not None and not only:
+        if row is not None:
             undecided[row] = True
-    found.unmatched |= ~undecided
-    progress.to_provision = [(claim, undecided) for claim in claims.waiting if claim.selected_node is not None]
-    to_match = [claim for claim in claims.waiting if claim.selected_node is None]
-    progress.to_match = sorted(to_match, key=lambda claim: claim.requested or 0)
     return undecided
 
 
-def _check_bound(claims: Sequence[PersistentVolumeClaim], cluster: Cluster, found: Found) -> None:
+def _check_bound(claims: Iterable[PersistentVolumeClaim], cluster: Cluster, found: Found) -> None:
     """The first claim that fails on a row says why (checkBoundClaims)."""
-    progress = found.progress
-    left = ~(found.unreachable | found.lost)
-    while progress.checked < len(claims):
-        volume = cluster.storage.volumes.get(claims[progress.checked].volume_name)
+    left = np.ones(cluster.nodes.rows, dtype=np.bool_)
+    for claim in claims:
+        volume = cluster.storage.volumes.get(claim.volume_name)
         if volume is None:
             found.lost |= left
-            progress.checked = len(claims)
             return
         reached = reached_by(volume, cluster)
         if reached is not None:
             found.unreachable |= left & ~reached
             left &= reached
-        progress.checked += 1
-        cluster.effort.charge(5 if reached is None else 20)
 
 
 def reached_by(volume: PersistentVolume, cluster: Cluster) -> Bools | None:
@@ -321,14 +276,10 @@ def free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     )
 
 
-def _provision(cluster: Cluster, found: Found) -> None:
+def _provision(wanted: Iterable[tuple[PersistentVolumeClaim, Bools]], cluster: Cluster, found: Found) -> None:
     """Make volumes for claims on the rows that need it; the first claim that fails on a row says why."""
-    progress = found.progress
-    if progress.left is None:
-        progress.left = np.ones(cluster.nodes.rows, dtype=np.bool_)
-    left = progress.left
-    while progress.provided < len(progress.to_provision):
-        claim, where = progress.to_provision[progress.provided]
+    left = np.ones(cluster.nodes.rows, dtype=np.bool_)
+    for claim, where in wanted:
         rows = where & left
         if rows.any():
             storage_class = cluster.storage.classes.get(claim.storage_class)
@@ -340,8 +291,6 @@ def _provision(cluster: Cluster, found: Found) -> None:
             found.full |= rows & allowed & ~enough
             left &= ~rows | (allowed & enough)
             found.provisions.append(Provision(claim, rows, room))
-        progress.provided += 1
-        cluster.effort.charge(50)
 
 
 def allowed_nodes(storage_class: StorageClass, nodes: Nodes) -> Bools:

@@ -22,14 +22,13 @@ from scheduler.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from scheduler.model.volumes import ClaimVolume
 from scheduler.plugins.claims_explained import ClaimsExplained
 from scheduler.plugins.node_resources.arguments import ShapePoint, check_shape
 from scheduler.plugins.node_resources.strategies import broken_linear
 from scheduler.plugins.node_volume_limits import not_owner
 from scheduler.plugins.volume_binding import explained
 from scheduler.plugins.volume_binding.assuming import AssumedVolumes, assume, restore, still_unbound
-from scheduler.plugins.volume_binding.matching import NONE, Claims, Found, MatchingError, begin, claims_of, go_on
+from scheduler.plugins.volume_binding.matching import NONE, Claims, Found, MatchingError, claims_of, find
 from scheduler.state.assumed import OutOfSyncError
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
@@ -90,9 +89,9 @@ class VolumeBinding(ClaimsExplained):
         """Reject a pod whose claims are not there, not its own, on their way out, or for others to bind."""
         if not pod.shape.volumes.claims:
             return None
-        problems = _problems(pod, cluster)
-        if problems:
-            return Reject(Unresolvable(problems[0]))
+        problem = _problem(pod, cluster)
+        if problem is not None:
+            return Reject(Unresolvable(problem))
         return Reject(self.unbound) if self._claims(pod, cluster).immediate else None
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
@@ -190,7 +189,6 @@ class VolumeBinding(ClaimsExplained):
             return None
         try:
             found = self._find(pod, cluster)
-            cluster.storage.of_claims.forget(pod)
             return assume(found, cluster, row) or None
         except OutOfSyncError as error:
             raise PluginError(self.name, str(error), "Reserve") from None
@@ -222,43 +220,33 @@ class VolumeBinding(ClaimsExplained):
             raise PluginError(self.name, str(error)) from None
 
     def _find(self, pod: Pod, cluster: Cluster) -> Found:
-        """What was found last, if it was for this pod and nothing has changed since: Filter, Score and Reserve ask.
-
-        An attempt that used up its slice goes on at the next claim.
-        """
+        """What was found last, if it was for this pod and nothing has changed since: Filter, Score and Reserve ask."""
         storage, nodes = cluster.storage, cluster.nodes
         state = (storage, storage.version, nodes.label_changes, nodes.rows)
-        try:
-            if self._found is None or self._found[0] is not pod or self._found[1] != state:
-                self._found = (pod, state, begin(claims_of(pod, cluster), cluster))
-            go_on(self._found[2], cluster)
-        except MatchingError as error:
-            self._found = None
-            raise PluginError(self.name, str(error)) from None
+        if self._found is None or self._found[0] is not pod or self._found[1] != state:
+            try:
+                self._found = (pod, state, find(pod, cluster))
+            except MatchingError as error:
+                raise PluginError(self.name, str(error)) from None
         return self._found[2]
 
 
-def _problems(pod: Pod, cluster: Cluster) -> list[str]:
+def _problem(pod: Pod, cluster: Cluster) -> str | None:
     """What is wrong with the first claim that can't be used (podHasPVCs)."""
-    claims = cluster.storage.claims
-
-    def look(found: list[str], used: ClaimVolume) -> bool:
+    for used in pod.shape.volumes.claims:
         name = used.claim(pod.name)
-        claim = claims.stored((pod.namespace, name))
+        claim = cluster.storage.claims.stored((pod.namespace, name))
         if claim is None and used.ephemeral:
-            found.append(f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"')
-        elif claim is None:
-            found.append(f'persistentvolumeclaim "{name}" not found')
-        elif claim.lost:
-            volume = claim.volume_name
-            found.append(f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"')
-        elif claim.terminating:
-            found.append(f'persistentvolumeclaim "{name}" is being deleted')
-        elif used.ephemeral and claim.owner != pod.uid:
-            found.append(not_owner(claim, pod))
-        return bool(found)
-
-    return cluster.go_through_claims(pod, "usable", list, look)
+            return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+        if claim is None:
+            return f'persistentvolumeclaim "{name}" not found'
+        if claim.lost:
+            return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.volume_name}"'
+        if claim.terminating:
+            return f'persistentvolumeclaim "{name}" is being deleted'
+        if used.ephemeral and claim.owner != pod.uid:
+            return not_owner(claim, pod)
+    return None
 
 
 class _Usage:

@@ -287,7 +287,10 @@ def test_a_scheduler_that_somebody_runs_is_offered(berth: Berth, kind: str) -> N
     again = "made=$(kubectl get pod lost -n shop -o json | kubectl patch --local -f - -o json"
     assert [each.partition(" && ")[0] for each in found["name the scheduler berth"]] == {
         "Deployment": [f"kubectl patch deployment lost -n shop {patch}"],
-        "StatefulSet": [f"kubectl patch statefulset lost -n shop {patch}", "kubectl delete pod lost -n shop"],
+        "StatefulSet": [
+            f"kubectl patch statefulset lost -n shop {patch}",
+            "kubectl delete pod lost -n shop --ignore-not-found",
+        ],
         "Job": [],
         "": [f"{again} {patch})"],
     }[kind]

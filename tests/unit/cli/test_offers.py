@@ -494,7 +494,7 @@ def test_smaller_requests_as_a_command(berth: Berth, owner: str, spec: Object, m
         [text] = [text for text in offers(answer) if text.startswith("ask for 1 ")]
         commands = offers(answer)[text]
         assert [shlex.split(each)[2].lower() for each in commands if " patch " in each] == [owner.lower()]
-        assert (commands[-1] == "kubectl delete pod p -n default") == (owner == "StatefulSet")
+        assert (commands[-1] == "kubectl delete pod p -n default --ignore-not-found") == (owner == "StatefulSet")
         after = patched(commands, deepcopy(found))
         Path("f.yaml").write_text(yaml.safe_dump(after))
         assert asked(berth, "", there, "-f", "f.yaml")["outcome"] == "fits"
@@ -588,3 +588,136 @@ def test_a_port_of_the_host_that_the_template_does_not_name(berth: Berth) -> Non
     found = offers(asked(berth, "p", [node("n1"), pod("other", on="n1", ports=["80"]), made]))
     after = patched(found["do without host port TCP 80"], template(spec))
     assert after["spec"]["template"]["spec"]["containers"][0]["ports"] == []
+
+
+# --- who comes first --------------------------------------------------------------------------------------------------
+
+
+def created(made: Object, at: int) -> Object:
+    """A pod that was created in this second."""
+    made["metadata"]["creationTimestamp"] = f"2026-09-01T00:00:{at:02}Z"
+    return made
+
+
+ROOM = [
+    ([node("n1", "4"), owned(pod("x", "2", on="n1"), "ReplicaSet", "xs")], "move default/x off n1"),
+    ([node("n1", "1"), node("n2", "4", cordoned=True)], "uncordon n2"),
+]
+
+
+@pytest.mark.parametrize(("there", "change"), ROOM)
+@pytest.mark.parametrize(
+    ("other", "offered"),
+    [
+        (None, True),
+        (created(pod("first", "3", priority=9), 5), False),
+        (created(pod("first", "3"), 1), False),
+        (created(pod("first", "3"), 2), False),
+        (created(pod("last", "3"), 5), True),
+        (created(pod("least", "3", priority=-1), 1), True),
+        (created(pod("small", "1", priority=9, select={"no": "where"}), 1), True),
+        (created(owned(pod("like-it", "3"), "ReplicaSet", "ps"), 1), True),
+        (created(pod("gated", "3", priority=9, gates=["g"]), 1), True),
+    ],
+)
+def test_who_waits_and_comes_first_takes_the_room(
+    berth: Berth, there: list[Object], change: str, other: Object | None, *, offered: bool
+) -> None:
+    """A change that makes room only for others is not offered, and a note says who they are."""
+    asking = created(owned(pod("p", "3"), "ReplicaSet", "ps"), 2)
+    answer = asked(berth, "p", [*there, asking, *([] if other is None else [other])])
+    assert (change in offers(answer)) == offered
+    told = f"not offered: {change}; default/first would come first and take the room"
+    assert (told in answer["notes"]) != offered
+
+
+@pytest.mark.parametrize(("owner", "offered"), [("xs", False), ("", True)])
+def test_who_is_moved_and_made_again_takes_the_room(berth: Berth, owner: str, *, offered: bool) -> None:
+    """Its controller makes it again, and it comes first if its priority is higher."""
+    moved = pod("x", "2", on="n1", priority=9)
+    there = [node("n1", "4"), owned(moved, "ReplicaSet", owner) if owner else moved, pod("p", "3")]
+    assert ("move default/x off n1" in offers(asked(berth, "p", there))) == offered
+
+
+@pytest.mark.parametrize(
+    ("owner", "priority", "offered"), [("xs", 0, False), ("xs", -1, True), ("", 0, True), ("", 9, True)]
+)
+def test_a_pod_that_is_made_anew_has_not_waited_for_longer(
+    berth: Berth, owner: str, priority: int, *, offered: bool
+) -> None:
+    """One that is moved, and as important, may come before it; and it is to wait already when that leaves."""
+    moved = pod("x", "2", on="n1", priority=priority)
+    asking = owned(pod("p", "3", select={"no": "where"}, labels={"app": "p"}), "Deployment", "web")
+    there = [node("n1", "4"), owned(moved, "ReplicaSet", owner) if owner else moved, asking]
+    found = offers(asked(berth, "p", there))
+    commands = [each for text, each in found.items() if "drop nodeSelector" in text and "move default/x" in text]
+    assert bool(commands) == offered
+    for each in commands:
+        assert [shlex.split(command)[1] for command in each] == ["patch", "delete"]
+
+
+@pytest.mark.parametrize(("owner", "offered"), [("xs", False), ("", True)])
+def test_who_gives_a_node_up_and_is_made_again_takes_the_room(berth: Berth, owner: str, *, offered: bool) -> None:
+    """As one that is moved: what is kept for it is kept again."""
+    kept = nominated(pod("hi", "3", priority=9))
+    there = [node("n1", "4"), owned(kept, "ReplicaSet", owner) if owner else kept, pod("lo", "2")]
+    assert ("delete default/hi, which n1 is kept for" in offers(asked(berth, "lo", there))) == offered
+
+
+def test_another_node_is_offered_when_one_is_taken(berth: Berth) -> None:
+    """The first node is taken by a pod that fits nowhere else."""
+    names = ("n1", "n2")
+    there = [node(name, "4", cordoned=True, labels={"name": name}) for name in names]
+    first = created(pod("first", "3", priority=9, select={"name": "n1"}), 1)
+    found = offers(asked(berth, "p", [*there, first, created(pod("p", "3"), 2)]))
+    assert [text for text in found if text.startswith("uncordon")] == ["uncordon n2"]
+
+
+# --- pods that are created beside what is there -----------------------------------------------------------------------
+
+
+def full_quota(pods: int) -> Object:
+    """A quota that is used up."""
+    status = {"hard": {"pods": str(pods)}, "used": {"pods": str(pods)}}
+    metadata = {"name": "few", "namespace": "default"}
+    return {"kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": {"pods": str(pods)}}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("owner", "told"), [("", False), ("Deployment", False), ("StatefulSet", True), ("DaemonSet", True)]
+)
+def test_a_quota_without_room_for_the_new_pod(berth: Berth, owner: str, *, told: bool) -> None:
+    """Where the old pod goes first there is room; else a command would leave a roll-out stuck, or be refused."""
+    made = pod("p", "2", labels={"app": "web"})
+    there = [node("n1", "1"), full_quota(1), owned(made, owner, "web") if owner else made]
+    answer = asked(berth, "p", there)
+    assert bool(offers(answer)["ask for 1 cpu instead of 2"]) == told
+    assert any("exceeded quota: few, requested: pods=1, used: pods=1" in note for note in answer["notes"]) != told
+
+
+def test_a_pod_is_created_again_without_what_was_merged(berth: Berth) -> None:
+    """The API server refuses a key that is in matchLabelKeys and in the selector, where it has put it itself."""
+    merged = {"key": "tier", "operator": "In", "values": ["gold"]}
+    own = {"key": "app", "operator": "Exists"}
+    selector: Object = {"matchExpressions": [own, merged]}
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector, "matchLabelKeys": ["tier"]}
+    spread = {"topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 1}
+    spread |= {"labelSelector": {"matchExpressions": [merged]}, "matchLabelKeys": ["tier"]}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    made = pod("p", "2", labels={"app": "web", "tier": "gold"})
+    with_spec(made, affinity=affinity, topologySpreadConstraints=[spread])
+    other = pod("o", on="n2", labels={"app": "web", "tier": "gold"})
+    found = offers(asked(berth, "p", [node("n1", "1"), node("n2", "4"), other, made]))
+    for text in (
+        "ask for 1 cpu instead of 2",
+        "prefer, not require, to be apart from pods with app exists, tier=gold per host",
+    ):
+        [command] = [commands[0] for offer, commands in found.items() if offer.startswith(text)]
+        patch = shlex.split(command.partition(")")[0])[-1]
+        after = apply_patch(JSON_PATCH, "Pod", {**deepcopy(made), "kind": "Pod"}, patch.encode())["spec"]
+        rules = after["affinity"]["podAntiAffinity"]
+        terms = rules["requiredDuringSchedulingIgnoredDuringExecution"] or [
+            each["podAffinityTerm"] for each in rules["preferredDuringSchedulingIgnoredDuringExecution"]
+        ]
+        assert [each["labelSelector"] for each in terms] == [{"matchExpressions": [own]}]
+        assert after["topologySpreadConstraints"][0]["labelSelector"] == {}

@@ -11,8 +11,8 @@ from scheduler.controller import scheduler as scheduler_module
 from scheduler.controller.scheduler import LET_GO_BESIDE, LOOP_TURNS, Scheduler
 from scheduler.controller.sight import Sight
 from scheduler.engine.instructions import Bind, Failed, Instruction
-from scheduler.engine.pending_work import AT_ONCE
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
+from scheduler.engine.queue.scheduling_queue import AT_ONCE
 from scheduler.engine.stimuli import Bound, Cycle, Follows, Put, Stimulus
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build
@@ -124,7 +124,7 @@ async def test_backoffs_end_while_there_is_no_end_of_work() -> None:
     engine.handle(Put(decoder.pod(wire.encode(pod("web")))), 0.0)
     queued = engine.queue.pop(0.0)
     assert queued is not None
-    engine.queue.put_back(queued, 0.0)
+    engine.queue.requeue(queued, 0.0)
     for name in ("more", "and more"):
         engine.handle(Put(decoder.pod(wire.encode(pod(name)))), 0.0)
     places = [queued.place]
@@ -143,7 +143,7 @@ async def test_a_replica_that_stands_by_keeps_its_queue_current() -> None:
         engine.handle(Put(waiting), 0.0)
         queued = engine.queue.pop(0.0)
         assert queued is not None
-        engine.queue.park(queued, frozenset(("NodeResourcesFit",)), 0.0)
+        engine.queue.add_unschedulable(queued, frozenset(("NodeResourcesFit",)), 0.0)
     scheduler.receive(Put(decoder.node(wire.encode(node("n")))))
     while scheduler.work(cycles=False):
         pass

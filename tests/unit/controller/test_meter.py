@@ -13,7 +13,7 @@ from scheduler.controller import families
 from scheduler.controller.meter import KEEP_MOST, Meter
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind
-from scheduler.engine.places import FLUSH_AFTER
+from scheduler.engine.queue.places import FLUSH_AFTER
 from scheduler.engine.stimuli import BindFailed, Bound, Cycle, ExtendersAnswered, Follows, Gone, Put, Tick
 from scheduler.framework.binding import AssumedPod, Hold
 from scheduler.framework.config import Extender, PluginRef, Plugins, PluginSet, default_configuration

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from scheduler.controller.scheduler import Scheduler
 from scheduler.controller.sight import NEEDED, STALE_SECONDS, Sight
 from scheduler.engine.instructions import Failed
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import Put
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build

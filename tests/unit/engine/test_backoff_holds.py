@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.instructions import Bind, Failed, Instruction, PreBindWrite, RunCall
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.engine.stimuli import CallEnded, CallFailed, Cycle, Gone, PreBindWriteFailed, Put, Stimulus
 from scheduler.framework.binding import AssumedPod, Hold
 from scheduler.framework.events import ANY

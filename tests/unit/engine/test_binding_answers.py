@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.instructions import Bind, Failed, Misbehaved, PatchCondition, RecordFailure
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import Bound
 from scheduler.framework.binding import AssumedPod, BindResult, Hold, Patch, Wait
 from scheduler.framework.events import ClusterEvent

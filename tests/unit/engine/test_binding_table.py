@@ -19,7 +19,7 @@ from scheduler.engine.instructions import (
     Preempt,
     RunCall,
 )
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import (
     BindFailed,
     BindWithdrawn,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler.engine.instructions import Bind, Instruction, PostFilterWrite, UnreserveWrite
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import Follows, PreBindWriteFailed
 from scheduler.framework.binding import Patch
 from scheduler.framework.config import ConfigError

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.instructions import Bind, Failed, Instruction, PostFilterWrite, PreBindWrite
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import PreBindWriteFailed
 from scheduler.framework.binding import Create, Delete, ObjectKey, Patch
 from scheduler.model.devices import FINALIZER, DeviceID
@@ -403,8 +403,8 @@ def test_a_device_that_does_not_get_ready_in_time_is_given_up(harness: Harness) 
     assert only(harness.cycles(), PostFilterWrite).writes[0].key == CLAIM
 
 
-def test_a_hostile_claim_costs_its_own_pod(harness: Harness) -> None:
-    """A search over all combinations ends at its cap."""
+def test_a_search_over_all_combinations_is_given_up(harness: Harness) -> None:
+    """Its pod fails with an error, and the next one has its turn."""
     values = [device(f"d{i:02}", number=i) for i in range(40)]
     requests = [request(f"r{i}", count=6) for i in range(5)]
     constraint = [{"requests": ["r4"], "matchAttribute": "gpu.test/number"}]
@@ -415,8 +415,9 @@ def test_a_hostile_claim_costs_its_own_pod(harness: Harness) -> None:
     api.put(claiming(pod("good"), "c"))
     said = harness.cycles()
     failed = only(said, Failed)
+    text = "gave up looking for devices after 200,000 steps (about 0.2 s of one core)"
     assert (failed.pod.name, failed.reason) == ("evil", "SchedulerError")
-    assert "gave up looking for devices after 200,000 steps" in failed.message
+    assert failed.message == f'running Filter plugin "DynamicResources": {text}'
     assert only(said, PreBindWrite).pod.name == "good"
 
 
@@ -474,6 +475,27 @@ def test_a_pool_whose_slices_are_nodes_own_is_judged_node_by_node(harness: Harne
 
 EXPENSIVE = "lists.range(200).all(x, lists.range(200).all(y, x + y + {} >= 0))"
 """Legal, 80,000 units of cost and more: not over Kubernetes' limit."""
+
+
+def test_an_expression_that_costs_too_much_fails_its_pod(harness: Harness) -> None:
+    """An evaluation can't be interrupted, so that it must be short."""
+    api = Api(harness, device_class(), node("n"), resource_slice("n", device("d0"), device("d1"), node="n"))
+    api.put(claim("evil", request("r", "gpu", EXPENSIVE.format(0)), meta=FINALIZED))
+    api.put(claiming(pod("evil"), "evil"))
+    assert "CEL runtime error: the expression costs more than 5,000 steps" in only(harness.cycles(), Failed).message
+
+
+def test_expressions_that_are_dear_together_take_several_attempts(harness: Harness) -> None:
+    """Three requests of 16 selectors each. What an attempt has evaluated before it gave up, the next one knows."""
+    selectors = [f"lists.range(20).all(x, lists.range(20).all(y, x + y + {i} >= 0))" for i in range(48)]
+    requests = [request(f"r{i}", "gpu", *selectors[i::3]) for i in range(3)]
+    shared = [device(f"d{i}", number=i) for i in range(6)]
+    api = Api(harness, device_class(), node("a"), node("b"), resource_slice("net", *shared, allNodes=True))
+    api.put(claim("c", *requests, meta=FINALIZED))
+    api.put(claiming(pod("p"), "c"))
+    assert "gave up looking for devices after 200,000 steps" in only(harness.cycles(), Failed).message
+    harness.after(20)
+    assert only(harness.cycles(), PreBindWrite).pod.name == "p"
 
 
 def another_has(api: Api, name: str = "theirs") -> None:

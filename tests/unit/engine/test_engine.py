@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.instructions import Bind, Failed, PatchCondition, RecordFailure
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import Unwritten
 
 from .conftest import Harness, node, pod

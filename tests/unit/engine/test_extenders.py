@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import AskExtenders, Bind, Failed, Instruction, PatchCondition, Preempt
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed
 from scheduler.framework.config import decode
 from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine.fair_share import FREE, PAID_OFF, SHARE, FairShare
 from scheduler.engine.instructions import Bind, Failed
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.fair_share import FREE, PAID_OFF, SHARE, FairShare
+from scheduler.engine.queue.queued import Place
 from scheduler.framework.config import decode
 from scheduler.framework.plugin import OWN_STATE, Plugin
 from scheduler.framework.profiles import build

@@ -7,9 +7,9 @@ import pytest
 
 from scheduler.engine.binding_table import State
 from scheduler.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
-from scheduler.engine.pod_groups import places
-from scheduler.engine.pod_groups.entry import Ended
-from scheduler.engine.queued import Place
+from scheduler.engine.queue import groups
+from scheduler.engine.queue.group_entry import Ended
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import Follows
 from scheduler.framework.binding import AssumedPod
 from scheduler.framework.config import ConfigError
@@ -469,7 +469,7 @@ def test_a_gated_pod_holds_its_group(gangs: Harness) -> None:
 
 def test_a_group_with_too_many_pods_is_not_tried(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once there are fewer, all pods are asked about, the gated one included."""
-    monkeypatch.setattr(places, "MOST_PODS", 4)
+    monkeypatch.setattr(groups, "MOST_PODS", 4)
     gangs.put(node("n1", "8"), group(), *members(4), member("gated", schedulingGates=[{"name": "wait"}]))
     late = gangs.tell(member("late", meta={"uid": "late"}))
     (failed,) = [one for one in late if isinstance(one, Failed) and one.pod.name == "late"]

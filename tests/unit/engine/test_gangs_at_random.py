@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.instructions import Bind, Instruction, Withdraw
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, Bound, Cycle, Follows, Gone, Put, Tick
 from scheduler.model import wire
 from scheduler.model.pod_group import NATIVE, GroupKey

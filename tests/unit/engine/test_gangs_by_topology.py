@@ -8,7 +8,7 @@ import pytest
 from scheduler.engine.attempts import Attempts
 from scheduler.engine.instructions import Bind, Instruction, Verified
 from scheduler.engine.pod_groups import cycle, placements
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.engine.stimuli import Follows, Gone
 from scheduler.framework.placement import Placement
 from scheduler.framework.plugin import Plugin

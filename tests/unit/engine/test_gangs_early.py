@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.engine.fair_share import PAID_OFF, SHARE
 from scheduler.engine.instructions import Bind, Instruction
-from scheduler.engine.pod_groups.entry import Entry
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.fair_share import PAID_OFF, SHARE
+from scheduler.engine.queue.group_entry import Entry
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import Follows
 from scheduler.model.pod_group import NATIVE, GroupKey
 from scheduler.state.validate import validate
@@ -26,7 +26,7 @@ def bound(said: list[Instruction]) -> set[str]:
 
 
 def entry(gangs: Harness) -> Entry:
-    found = gangs.engine.queue.group_entry(GroupKey("default", "train"))
+    found = gangs.engine.queue.groups.entry(GroupKey("default", "train"))
     assert found is not None
     return found
 

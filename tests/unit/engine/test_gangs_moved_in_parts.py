@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.engine.binding_table import State
-from scheduler.engine.pod_groups.entry import in_order
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.group_entry import in_order
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.engine.stimuli import Follows
 from scheduler.engine.story import Stories
 from scheduler.model.pod_group import NATIVE

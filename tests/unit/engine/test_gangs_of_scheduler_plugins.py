@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.binding_table import State
-from scheduler.engine.instructions import PreBindWrite
+from scheduler.engine.instructions import PatchCondition, PreBindWrite
 from scheduler.engine.stimuli import Follows, PreBindWriteFailed
 from scheduler.model.devices import FINALIZER
 from scheduler.model.pod_group import COSCHEDULING, LABEL
@@ -114,7 +114,10 @@ def test_how_long_its_pods_hold_room(gangs: Harness, asked: int | None, seconds:
     gangs.handle(api.write(first))
     gangs.handle(PreBindWriteFailed(second.pod.uid, 500, "boom", {}))
     uid = first.pod.uid
-    gangs.tick(seconds - 0.5)
+    said = gangs.tick(seconds - 0.5)
     assert gangs.engine.binding.state(uid) is State.GROUP_GATHERING
+    told = [(one.pod.uid, one.reason, one.message) for one in said if isinstance(one, PatchCondition)]
+    message = f"holds room on n until enough pods of its group default/train do, for {seconds - 5} seconds more"
+    assert told == ([(uid, "WaitingForGroup", message)] if seconds > 5 else [])
     gangs.tick(0.6)
     assert gangs.engine.binding.state(uid) is not State.GROUP_GATHERING

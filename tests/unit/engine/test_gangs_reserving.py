@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import Bind, Failed, Instruction, RecordEvent
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import Follows
 from scheduler.framework.config import ConfigError, decode
 from scheduler.framework.profiles import build

@@ -7,7 +7,7 @@ import pytest
 from scheduler.engine.binding_table import State
 from scheduler.engine.instructions import Bind, Failed, Instruction, PatchCondition, Withdraw
 from scheduler.engine.last_look import LastLook
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import BindFailed, BindWithdrawn, Unwritten
 from scheduler.framework.binding import Hold
 from scheduler.framework.plugin import PODS_HERE

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine import pending_work as pending_work_module
-from scheduler.engine import unschedulable_pods
 from scheduler.engine.instructions import Bind, ClearNomination, Failed, Instruction
-from scheduler.engine.pending_work import AT_ONCE
-from scheduler.engine.queued import Place
-from scheduler.engine.unschedulable_pods import AN_ATTEMPT, MOST_PENDING
-from scheduler.engine.unschedulable_pods import AT_ONCE as ASKED_AT_ONCE
+from scheduler.engine.queue import scheduling_queue as pending_work_module
+from scheduler.engine.queue import unschedulable
+from scheduler.engine.queue.queued import Place
+from scheduler.engine.queue.scheduling_queue import AT_ONCE
+from scheduler.engine.queue.unschedulable import AN_ATTEMPT, MOST_PENDING
+from scheduler.engine.queue.unschedulable import AT_ONCE as ASKED_AT_ONCE
 from scheduler.framework.config import decode
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.profiles import build
@@ -218,7 +218,7 @@ def test_a_tenant_with_thousands_of_kinds_of_pods(hints: Hints) -> None:
 
 def test_namespaces_that_are_behind_cost_an_event_nothing(hints: Hints, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenant may have thousands of them with one pod each. All are asked in the end, or woken."""
-    monkeypatch.setattr(unschedulable_pods, "AT_ONCE", 100)
+    monkeypatch.setattr(unschedulable, "AT_ONCE", 100)
     costs = []
     for many in (100, 800):
         harness = waiting(hints, [other(f"a{i}", f"ns{i}") for i in range(many)])
@@ -306,9 +306,9 @@ def test_nobody_sleeps_whatever_the_turns(monkeypatch: pytest.MonkeyPatch, seed:
     """Wake-ups, questions and backoffs in turns of any size, with whatever else happens in between."""
     random = Random(seed)
     monkeypatch.setattr(pending_work_module, "AT_ONCE", random.randint(1, 3))
-    monkeypatch.setattr(unschedulable_pods, "AT_ONCE", random.choice((1, 10, 40)))
-    monkeypatch.setattr(unschedulable_pods, "PER_NAMESPACE", random.choice((1, 10, 40)))
-    monkeypatch.setattr(unschedulable_pods, "MOST_PENDING", random.choice((1, 2, 8)))
+    monkeypatch.setattr(unschedulable, "AT_ONCE", random.choice((1, 10, 40)))
+    monkeypatch.setattr(unschedulable, "PER_NAMESPACE", random.choice((1, 10, 40)))
+    monkeypatch.setattr(unschedulable, "MOST_PENDING", random.choice((1, 2, 8)))
     world = Hasty(random)
     for step in [*PRELUDE, *(_step(random) for _ in range(40))]:
         world.take(step)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.engine import pending_work as pending_work_module
 from scheduler.engine.instructions import AskExtenders, Bind, Failed
 from scheduler.engine.no_fits import NoFit
+from scheduler.engine.queue import scheduling_queue as pending_work_module
 from scheduler.framework.attempt_record import AttemptRecord
 from scheduler.framework.config import decode
 from scheduler.framework.decision import Decision, fit_error
@@ -214,18 +214,13 @@ def test_nobody_looks_through_nodes_for_pods_of_lower_priority_where_there_are_n
 ) -> None:
     """Once the pods of a node are ranked, the lowest priority on it is known; rows that change are ranked again."""
     looked = []
-    below, each_below = Ranking.below, Ranking.each_below
+    below = Ranking.below
 
     def counted(self: Ranking, row: int, priority: int, cluster: Any) -> Any:
         looked.append(row)
         return below(self, row, priority, cluster)
 
-    def counted_each(self: Ranking, rows: list[int], priority: int, cluster: Any) -> Any:
-        looked.extend(rows)
-        return each_below(self, rows, priority, cluster)
-
     monkeypatch.setattr(Ranking, "below", counted)
-    monkeypatch.setattr(Ranking, "each_below", counted_each)
     nodes, web = 30, {"app": "web"}
     harness.put(*(node(f"n{i}") for i in range(nodes)))
     harness.put(*(pod(f"there{i}", nodeName=f"n{i}", labels=web, affinity=APART) for i in range(nodes)))
@@ -293,17 +288,18 @@ def test_whoever_waits_on_would_be_told_the_same(monkeypatch: pytest.MonkeyPatch
 
     def judged(queued: Any) -> Any:
         nonlocal left
-        plugins = attempts.waits_on(queued)
-        if plugins is not None:
+        waits = waits_on(queued)
+        if waits:
             left += 1
             found = attempts.no_fits.known(queued.pod, queue.frameworks["berth"])
             assert found is not None
             judge(world, found.of(queued.pod))
-            assert plugins == found.waits_for
+            assert queued.plugins == found.waits_for
             assert queued.written == ("Unschedulable", found.message, "")
-        return plugins
+        return waits
 
-    queue.equal_waits = judged
+    waits_on = queue.waking.waits_on
+    monkeypatch.setattr(queue.waking, "waits_on", judged)
     for step in (*PRELUDE, *(_step(random) for _ in range(60))):
         world.harness.now += 2.0  # nobody backs off any more
         world.take(step)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.instructions import Bind, ClearNomination, Instruction, PatchCondition, Preempt
-from scheduler.engine.queued import Place, QueuedPod
+from scheduler.engine.queue.queued import Place, QueuedPod
 from scheduler.engine.stimuli import VictimStays
 from scheduler.framework.config import decode
 from scheduler.framework.profiles import build

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.instructions import Bind, CancelCall, Failed, Preempt, RunCall
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import Broke, CallEnded, CallFailed
 from scheduler.framework.binding import AssumedPod, BindResult, Hold
 from scheduler.framework.plugin import Plugin

@@ -16,7 +16,7 @@ from scheduler.engine.instructions import (
     RecordFailure,
     RunCall,
 )
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import Bound, CallEnded, CallFailed
 from scheduler.framework.binding import AssumedPod, BindResult
 from scheduler.framework.events import ClusterEvent

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import AskExtenders, Bind, Failed
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import ExtendersAnswered
 from scheduler.framework.binding import AssumedPod, Hold
 from scheduler.framework.config import decode

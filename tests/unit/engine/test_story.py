@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.engine.engine import Engine
 from scheduler.engine.instructions import AskExtenders, PreBindWrite, Preempt
-from scheduler.engine.places import FLUSH_AFTER
+from scheduler.engine.queue.places import FLUSH_AFTER
 from scheduler.engine.stimuli import Broke, Cycle, PreBindWriteFailed, VictimStays
 from scheduler.engine.story_entries import LONGEST_TEXT
 from scheduler.engine.timeline import Told

@@ -14,7 +14,7 @@ from scheduler.engine.instructions import (
     PreBindWrite,
     RecordFailure,
 )
-from scheduler.engine.queued import Place
+from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten
 from scheduler.framework.binding import ObjectKey
 from tests.builders import Object, node, pod

@@ -10,7 +10,6 @@ from scheduler.framework.foreign import Foreign
 from scheduler.framework.guard import Guard
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.status import PluginError
-from scheduler.state.effort import SliceOver
 
 
 class Own(Plugin):
@@ -64,32 +63,6 @@ def test_a_key_that_somebody_pressed() -> None:
     own = Own(raising(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         guard(own, own.filter)
-
-
-def swallows(charge: Callable[[], None]) -> Any:
-    try:
-        charge()
-    except:  # noqa: E722 (what a careless plugin does)
-        return "as if nothing had happened"
-
-
-def excuses(charge: Callable[[], None]) -> Any:
-    try:
-        charge()
-    except BaseException as error:
-        raise RuntimeError("it was not me") from error
-
-
-@pytest.mark.parametrize("plugin", [swallows, excuses, lambda charge: charge()], ids=["swallows", "excuses", "lets by"])
-def test_the_end_of_a_slice_comes_through(plugin: Callable[[Callable[[], None]], Any]) -> None:
-    """A plugin that catches it has not answered: what it says then may be wrong, and nobody may keep it."""
-    own: Any = Foreign(Own(lambda: plugin(lambda: effort.charge(10))))
-    guard, effort = own.guard, own.guard.effort
-    effort.begin(10)
-    with pytest.raises(SliceOver):
-        guard(own, own.filter)
-    effort.begin(10)
-    assert guard(own, lambda: "the next slice") == "the next slice"
 
 
 class OwnError(Exception):

@@ -78,7 +78,7 @@ def test_long_texts_are_not_remembered() -> None:
 
 
 def test_answers_about_a_column_are_bounded_by_bytes() -> None:
-    """Thousands of questions to a column of thousands of values, some of them long themselves."""
+    """Thousands of questions to a column of thousands of values."""
     column: Column[str] = Column(5000)
     for row in range(5000):
         column.set(row, f"v{row}")
@@ -86,11 +86,6 @@ def test_answers_about_a_column_are_bounded_by_bytes() -> None:
         assert column.map(5000, ("soft", i), lambda value: len(value or "")).sum() > 5000
     assert column.kept().questions > 50
     assert column.kept().size <= 8 << 20
-    for i in range(50):
-        column.where(5000, ("hard", (i,) * 1000), lambda value: value is None)
-    assert 0 < column.kept().long <= 8
-    column.set(0, "another")
-    assert column.where(5000, ("hard", (49,) * 1000), lambda value: value == "another")[0]
 
 
 names = st.sampled_from(("", "a", "b"))

@@ -16,7 +16,7 @@ from scheduler.plugins.dynamic_resources.requested import AllocationError, wante
 from scheduler.plugins.dynamic_resources.search import Search
 from scheduler.plugins.dynamic_resources.selecting import Programs
 from scheduler.state.devices import Devices
-from scheduler.state.effort import Effort, SliceOver
+from scheduler.state.search_steps import CappedSearch, SearchCapError, SearchSteps
 from tests.builders import Object, node
 from tests.devices import (
     allocated,
@@ -38,6 +38,11 @@ SHARED = {"_allowMultipleAllocations": True}
 Given = list[list[str]]
 
 
+def capped(steps: int = 1 << 62) -> CappedSearch:
+    """A search that may take so many steps."""
+    return SearchSteps().capped("devices", steps)
+
+
 class Case:
     """A node, and what it reaches."""
 
@@ -57,14 +62,16 @@ class Case:
     def decode(self, document: Object) -> Any:
         return self.decoder.of_kind(document["kind"])(wire.encode(document))
 
-    def search(self) -> Search:
+    def search(self, steps: CappedSearch | None = None) -> Search:
         wants = [wanted(str(claim), claim.spec, self.devices.classes) for claim in self.claims]
-        return Search(wants, pools_of(self.node, self.devices), self.devices.allocated, Programs().selects)
+        return Search(
+            wants, pools_of(self.node, self.devices), self.devices.allocated, Programs().selects, steps or capped()
+        )
 
     def find(self) -> Given | None:
         """request=device of each claim, or None."""
         search = self.search()
-        if not search.go_on(Effort()):
+        if not search.run():
             return None
         return [[f"{one.alternative.name}={one.entry.id.device}" for one in claim] for claim in search.result]
 
@@ -316,7 +323,7 @@ def test_a_pool_that_is_not_valid_is_named_when_nothing_else_is_found() -> None:
     twice = resource_slice("bad", device("a"), device("a"), node="n")
     case = Case(twice, claim())
     search = case.search()
-    assert not search.go_on(Effort())
+    assert not search.run()
     assert search.problem == "invalid resource pools were encountered"
     assert Case(twice, resource_slice("good", device("b"), node="n", pool="p"), claim()).find() == [["r=b"]]
 
@@ -332,7 +339,7 @@ def test_a_request_policy_rounds_up(asked: str | None, taken: str | None) -> Non
     fields: dict[str, Any] = {} if asked is None else {"capacity": {"requests": {"memory": asked}}}
     case = Case(resource_slice("n", one, node="n"), claim("c", request(**fields)))
     search = case.search()
-    assert search.go_on(Effort()) is (taken is not None)
+    assert search.run() is (taken is not None)
     if taken is not None:
         ((chosen,),) = search.result
         assert chosen.consumed is not None
@@ -349,7 +356,7 @@ def test_what_is_written() -> None:
     asked = claim("c", request(tolerations=tolerations), config=config)
     case = Case(resource_slice("net", device("a"), nodeSelector=selector), of, asked)
     search = case.search()
-    assert search.go_on(Effort())
+    assert search.run()
     (one,), (chosen,) = case.claims, search.result
     ready = wanted(str(one), one.spec, case.devices.classes)
     allocation = allocation_of(one, chosen, "n", "seed")
@@ -362,23 +369,25 @@ def test_what_is_written() -> None:
     }
 
 
-def test_a_search_goes_on_where_it_was_interrupted() -> None:
-    """Whatever the slices, the solution is the same."""
-    values = [device(f"d{i:02}", numa=i % 7) for i in range(21)]
-    asked = claim("c", request(count=3), constraints=[{"matchAttribute": "gpu.test/numa"}])
-    case = Case(resource_slice("n", *values, node="n"), asked)
-    whole = case.find()
-    search, effort, slices = case.search(), Effort(), 0
-    while True:
-        effort.begin(20)
-        slices += 1
-        try:
-            assert search.go_on(effort)
-        except SliceOver:
-            continue
-        break
-    assert slices > 1
-    assert [[f"{one.alternative.name}={one.entry.id.device}" for one in claim] for claim in search.result] == whole
+def test_a_search_ends_at_its_cap() -> None:
+    """Among all combinations of three of 21 devices, none of which has what the claim asks for."""
+    values = [device(f"d{i:02}", numa=i) for i in range(21)]
+    asked = claim("c", request(count=3), request("s", count=3), constraints=[{"matchAttribute": "gpu.test/numa"}])
+    steps = capped(1_000)
+    with pytest.raises(SearchCapError, match="gave up looking for devices after 1,000 steps"):
+        Case(resource_slice("n", *values, node="n"), asked).search(steps).run()
+    assert steps.taken < 1_300
+    assert Case(resource_slice("n", *values, node="n"), asked).find() is None
+
+
+def test_a_pod_may_claim_more_devices_than_pythons_stack_has_room_for() -> None:
+    """Each device is a level of the search."""
+    every = [device(f"d{i:04}") for i in range(40 * 32)]
+    case = Case(*(resource_slice(f"s{i}", *every[32 * i : 32 * i + 32], node="n", pool=f"p{i}") for i in range(40)))
+    case.claims += [case.decode(claim(f"c{i}", request(count=32))) for i in range(40)]
+    found = case.find()
+    assert found is not None
+    assert sum(map(len, found)) == len(every)
 
 
 def test_what_two_claims_share_is_counted_for_each() -> None:

@@ -1,4 +1,4 @@
-"""Node selectors of any size: matched as the small ones are, in slices, and without leaving anything behind."""
+"""Node selectors: matched for all nodes at once as one by one, and without leaving anything behind."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.model.selectors import FieldRequirement, NodeSelectorTerm, Requirement
+from scheduler.model.selectors import FieldRequirement, NodeSelector, NodeSelectorTerm, Requirement
 from scheduler.plugins import node_affinity
 from scheduler.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
 from scheduler.state.cluster import Cluster
@@ -35,7 +35,7 @@ terms = st.builds(
     st.lists(requirements, max_size=4).map(tuple),
     st.lists(fields, max_size=2).map(tuple),
 )
-weighted = st.lists(st.tuples(st.integers(-5, 100), terms), min_size=1, max_size=12).map(tuple)
+selectors = st.lists(terms, min_size=1, max_size=12).map(lambda found: NodeSelector(tuple(found)))
 labels = st.dictionaries(st.sampled_from(("gen", "area")), values)
 
 
@@ -51,19 +51,20 @@ def _cluster(of: list[dict[str, str]]) -> Cluster:
 
 
 @settings(max_examples=80, deadline=None)
-@given(weighted, st.lists(labels, min_size=5, max_size=7), st.lists(labels, min_size=5, max_size=5))
-def test_sums_are_those_of_each_node_alone(of: Any, nodes: list[dict[str, str]], then: list[dict[str, str]]) -> None:
+@given(selectors, st.lists(labels, min_size=5, max_size=7), st.lists(labels, min_size=5, max_size=5))
+def test_nodes_match_as_each_does_alone(
+    of: NodeSelector, nodes: list[dict[str, str]], then: list[dict[str, str]]
+) -> None:
     """Also after labels changed, for all rows and for some."""
     cluster = _cluster(nodes)
     for has in (nodes, then):
         for i, changed in enumerate(has):
             cluster.put_node(a_node(node(f"n{i}", labels=changed)))
         now = [*has, *nodes[len(has) :]]
-        sums = cluster.nodes.weigh(of, of)
-        wanted = [sum(weight for weight, term in of if _matches(term, f"n{i}", has)) for i, has in enumerate(now)]
-        assert sums.tolist() == wanted
+        wanted = [any(_matches(term, f"n{i}", has) for term in of.terms) for i, has in enumerate(now)]
+        assert node_affinity.matches(of, cluster.nodes).tolist() == wanted
         some = some_rows(cluster, np.array([1, 3]))
-        assert some.nodes.weigh(of, of).tolist() == [wanted[1], wanted[3]]
+        assert node_affinity.matches(of, some.nodes).tolist() == [wanted[1], wanted[3]]
 
 
 def _needing(terms: list[Object], preferred: list[Object] | None = None) -> Object:
@@ -91,7 +92,7 @@ def test_a_number_is_read_once_for_each_value(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_big_selectors_leave_nothing_behind() -> None:
-    """Keys that no node has make no column, answers for their values are not kept, and few sums are."""
+    """Keys that no node has make no column, and answers for values are not kept."""
     cluster, plugin = _cluster([{"gen": str(i)} for i in range(5)]), NodeAffinity(NodeAffinityArgs())
     columns, memos = len(cluster.nodes.columns), cluster.nodes.label("gen").kept().questions
     for i in range(30):
@@ -107,7 +108,6 @@ def test_big_selectors_leave_nothing_behind() -> None:
         assert plugin.filter(few, cluster)[0][1].all()
     assert len(cluster.nodes.columns) == columns + 1
     assert cluster.nodes.label("gen").kept().questions == memos
-    assert len(cluster.nodes.weighings) <= 8
 
 
 @pytest.mark.parametrize("size", [1, 200], ids=["small", "big"])

@@ -12,11 +12,10 @@ from scheduler.plugins.dynamic_resources.pools import pools_of
 from scheduler.plugins.dynamic_resources.requested import AllocationError, wanted
 from scheduler.plugins.dynamic_resources.search import Search
 from scheduler.plugins.dynamic_resources.selecting import Programs
-from scheduler.state.effort import Effort
 from tests.builders import Object
 from tests.devices import asks, claim, device, first_of, request, resource_slice
 
-from .test_allocator import Case
+from .test_allocator import Case, capped
 
 FAILS = 'device.attributes["gpu.test"].size > 1'
 """Fails on a device without a size."""
@@ -29,7 +28,7 @@ def search(case: Case, further: int) -> Search:
     """For the claims of a case."""
     wants = [wanted(str(one), one.spec, case.devices.classes) for one in case.claims]
     pools = pools_of(case.node, case.devices)
-    return Search(wants, pools, case.devices.allocated, Programs().selects, further=further)
+    return Search(wants, pools, case.devices.allocated, Programs().selects, capped(), further=further)
 
 
 def given(found: Search) -> list[str]:
@@ -41,7 +40,7 @@ def usual(case: Case) -> list[str] | None:
     """What kube-scheduler's search finds; None: nothing, or it fails."""
     found = search(case, 0)
     try:
-        return given(found) if found.go_on(Effort()) else None
+        return given(found) if found.run() else None
     except AllocationError:
         return None
 
@@ -123,7 +122,7 @@ def test_a_solution_is_found_if_there_is_one(seed: int) -> None:
         case, spec, devices, whole = made(random)
         exists = next(solutions(spec, devices, whole), None)
         found = search(case, ENOUGH)
-        assert found.go_on(Effort()) is (exists is not None), spec
+        assert found.run() is (exists is not None), spec
         assert not found.given_up
         first = usual(case)
         if first is not None:
@@ -146,9 +145,9 @@ def test_there_is_something_to_find_further() -> None:
     late = resource_slice("late", device("x"), allNodes=True, count=2)
     case = Case(resource_slice("n", device("d0"), node="n"), asked, late)
     with pytest.raises(AllocationError, match="late is currently being updated"):
-        search(case, 0).go_on(Effort())
+        search(case, 0).run()
     further = search(case, ENOUGH)
-    assert further.go_on(Effort())
+    assert further.run()
     assert given(further) == ["r/one=d0"]
 
 
@@ -158,7 +157,7 @@ def test_it_ends_after_its_steps() -> None:
     same: dict[str, Any] = {"constraints": [{"matchAttribute": "gpu.test/other"}]}
     asked = claim("c", *(request(f"r{i}", "gpu", count=6) for i in range(4)), **same)
     case = Case(resource_slice("n", *devices, node="n"), asked, claim("d", request("r", "gpu", count=20)))
-    found = search(case, 50)
-    assert not found.go_on(Effort())
+    found = search(case, 20)
+    assert not found.run()
     assert found.given_up
     assert all(isinstance(one, ResourceClaim) for one in case.claims)

@@ -19,11 +19,11 @@ from scheduler.plugins.dynamic_resources.search import Search
 from scheduler.plugins.dynamic_resources.selecting import Programs
 from scheduler.plugins.dynamic_resources.taken_places import LARGE
 from scheduler.plugins.registry import IN_TREE
-from scheduler.state.effort import Effort
 from scheduler.state.rowlog import FEW
+from scheduler.state.search_steps import SearchSteps
 from scheduler.whatif.world import World
 from tests.builders import Object, node, pod
-from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice, taint_rule
+from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice
 from tests.unit.whatif.story import world
 from tests.unit.work import lines
 
@@ -223,21 +223,6 @@ def test_an_error_of_each_node_is_one_reason() -> None:
         framework.decide(made, there.cluster)
 
 
-def test_finding_the_devices_of_nodes_is_counted() -> None:
-    """So that what comes after a change of all of them is done in slices."""
-    there = world([node(f"n{i}") for i in range(20)])
-    devices = [device(f"d{k}") for k in range(10)]
-    there.add_all([device_class(), *(resource_slice(f"n{i}", *devices, node=f"n{i}") for i in range(20))])
-    mine, made, effort = plugin(), claimant(there, 1, request()), there.cluster.effort
-    mine.filter(made, there.cluster)
-    before = effort.spent
-    mine.filter(made, there.cluster)
-    assert effort.spent == before
-    there.add_all([taint_rule("t", {"key": "k", "effect": "NoSchedule"}, driver="other.test")])
-    mine.filter(made, there.cluster)
-    assert effort.spent - before > 20 * 10 * 2
-
-
 SHARED = {"_allowMultipleAllocations": True}
 COUNTED = [{"name": "s", "counters": {"slots": {"value": "2"}}}]
 USES = [{"counterSet": "s", "counters": {"slots": {"value": "1"}}}]
@@ -301,9 +286,10 @@ def searched(there: World, claims: list[ResourceClaim], row: int) -> Names | str
         [wanted(f"\0{i}\0", one.spec, devices.classes) for i, one in enumerate(claims)],
         pools_of(place, devices),
         devices.allocated,
-        Programs().selects_at_once,
+        Programs().selects,
+        SearchSteps().capped("devices", 1 << 62),
     )
-    if not search.go_on(Effort()):
+    if not search.run():
         return None
     return [[(one.alternative.name, one.entry.id.pool, one.entry.id.device) for one in each] for each in search.result]
 

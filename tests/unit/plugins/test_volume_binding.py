@@ -8,7 +8,6 @@ from scheduler.framework.config import ConfigError, decode
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.profiles import build
 from scheduler.framework.status import PluginError
-from scheduler.state.effort import SliceOver
 from tests.builders import Object, configuration, node, pod, profile
 from tests.registered import registry
 from tests.storage import BETA_CLASS, BOUND, capacity, claim, csi_driver, csi_node, storage_class, using, volume
@@ -343,38 +342,3 @@ def _only(document: Object | None) -> Any:
         storage.drivers.values(),
     )
     return next(iter([*(thing for kind in kinds for thing in kind), *storage.capacities("wait")]))
-
-
-@pytest.mark.parametrize("bound", [0, 3])
-@pytest.mark.parametrize("made", [0, 3])
-def test_claims_are_looked_at_in_slices(bound: int, made: int) -> None:
-    """A slice may end after any claim: the next one goes on, looks at none twice, and comes to the same rows."""
-    names = [f"n{i}" for i in range(4)]
-    objects: list[Object] = [node(name, zone="ab"[i % 2]) for i, name in enumerate(names)]
-    objects += [storage_class(), storage_class("makes", provisioner="csi.test")]
-    asks = []
-    for i in range(3):
-        asks.append(f"wait{i}")
-        objects.append(claim(f"wait{i}", size=f"{3 - i}Gi"))
-        objects += [volume(f"v{i}-{name}", size="2Gi", on=[f"host in {name}"]) for name in names[i:]]
-    for i in range(bound):
-        asks.append(f"bound{i}")
-        objects += [claim(f"bound{i}", to=f"b{i}"), volume(f"b{i}", on=["zone in a"] if i else [])]
-    for i in range(made):
-        asks.append(f"made{i}")
-        objects.append(claim(f"made{i}", storage_class="makes"))
-    there, asking = cluster(*objects), a_pod(using(pod("p"), *asks))
-    wanted = [mask.tolist() for _, mask in plugin("VolumeBinding").filter(asking, there)]
-    sliced, slices = plugin("VolumeBinding"), 0
-    while True:
-        there.effort.begin(1)
-        try:
-            found = [mask.tolist() for _, mask in sliced.filter(asking, there)]
-            break
-        except SliceOver:
-            slices += 1
-        finally:
-            there.effort.end()
-    assert found == wanted
-    # Each bound claim, each that is matched with volumes, and each of these again for what may be made for it.
-    assert slices == bound + 2 * (3 + made)

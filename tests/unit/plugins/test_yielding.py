@@ -138,7 +138,7 @@ def test_nominated_pods_are_added_up_once_for_all_who_need_the_same_things(monke
 def test_who_fits_no_node_by_itself_is_not_tried_beside_nominated_pods(
     select: dict[str, str], supposed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever pods are there, a node without its label does not take it. Who needs more room is tried, and pays."""
+    """Whatever pods are there, a node without its label does not take it. Who needs more room is tried."""
     cluster, framework = a_town(MANY), a_framework()
     for i in range(MANY):
         made = msgspec.structs.replace(a_pod(f"k{i}", 1, 1_000, labels={"app": "kept"}), namespace="other")
@@ -153,10 +153,8 @@ def test_who_fits_no_node_by_itself_is_not_tried_beside_nominated_pods(
         return before(self, placed, **how)
 
     monkeypatch.setattr(Cluster, "supposing", counting)
-    cluster.effort.begin(1 << 40)
     decision = framework.decide(a_pod("q", 2 if select else 8, select=select), cluster)
     assert tried == supposed
-    assert cluster.effort.end() >= 2 * supposed
     assert not len(decision.feasible)
     assert sum(int(np.count_nonzero(mask)) for one in decision.rejected for _, mask in one.reasons) == MANY
 

@@ -12,8 +12,7 @@ from scheduler.model.selectors import Requirement
 from scheduler.plugins.pod_topology_spread.default_selector import default_selector
 from scheduler.state.cluster import Cluster
 from scheduler.state.selector_index import SelectorIndex
-from scheduler.state.validate import validate
-from tests.builders import node, pod
+from tests.builders import pod
 from tests.unit.work import calls
 
 
@@ -50,32 +49,3 @@ def test_an_owners_selector_is_taken_as_it_is(looks: Counter[str]) -> None:
         assert found is owner.selector
         assert hash(found)
     assert looks["__hash__"] <= len(expressions)
-
-
-def test_many_resources_of_one_node_copy_few_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for the resources of all nodes is not copied each time that it is doubled."""
-    cluster, decoder = Cluster(), Decoder()
-    for i in range(100):
-        cluster.put_node(decoder.node(wire.encode(node(f"n{i}"))))
-    tables = set()
-    put = cluster.nodes.offer
-
-    def offering(name: str) -> int:
-        index = put(name)
-        tables.add(len(cluster.nodes.allocatable))
-        return index
-
-    monkeypatch.setattr(cluster.nodes, "offer", offering)
-    for turn in range(3):
-        others = {f"example.com/r{turn}-{i}": str(1 + i) for i in range(250)}
-        made = node("n0")
-        made["status"]["allocatable"] |= others
-        cluster.put_node(decoder.node(wire.encode(made)))
-        row = cluster.nodes.row_of("n0")
-        assert row is not None
-        for i in range(250):
-            index = cluster.nodes.resources[f"example.com/r{turn}-{i}"]
-            assert cluster.nodes.allocatable[index, row] == 1 + i
-        assert validate(cluster) == []
-    assert len(tables) <= 6
-    assert max(tables) == 512

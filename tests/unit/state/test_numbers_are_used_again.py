@@ -6,8 +6,7 @@ import pytest
 
 from scheduler.model.kinds import Decoder
 from scheduler.model.wire import encode
-from scheduler.state import arrivals, term_sets
-from scheduler.state.arrivals import Arrivals
+from scheduler.state import term_sets
 from scheduler.state.cluster import Cluster
 from scheduler.state.validate import validate
 from tests.builders import namespace, node, pod, term
@@ -18,7 +17,7 @@ EACH = 40
 
 @pytest.fixture(autouse=True)
 def _no_set_is_kept_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for the last one."""
+    """Numbers of terms die with the last pod that has them."""
     monkeypatch.setattr(term_sets, "IDLE", 0)
 
 
@@ -45,7 +44,7 @@ def _reused(pods: int) -> int:
     for i in range(pods - 2):
         cluster.drop_pod(f"p{i}")
     sets = cluster.incidence.terms.sets
-    assert sets.index.dead == (pods - 3) * EACH, "all but those of the last pod that went"
+    assert sets.index.dead == (pods - 2) * EACH
     taken, _ = lines(cluster.incidence.terms.reuse)
     assert sets.index.dead == 0
     return taken
@@ -64,22 +63,8 @@ def test_numbers_that_are_used_again_mean_the_new_terms() -> None:
         for i in range(6):
             cluster.drop_pod(f"p{i}")
         cluster.incidence.terms.reuse()
-        assert (len(sets.key_codes), sets.index.places) == (EACH, EACH), "those of the last pod that went"
+        assert (len(sets.key_codes), sets.index.places) == (0, 0)
         for i in range(6):
             cluster.put_pod(_carrier(decoder, i, salt))
-        assert len(sets.index) <= 7 * EACH, "no new numbers, but for one pod's"
+        assert len(sets.index) == 6 * EACH, "no new numbers"
         assert validate(cluster) == []
-
-
-def test_arrivals_are_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has not asked for too long has to look at everything."""
-    monkeypatch.setattr(arrivals, "REMEMBERED", 4)
-    came: Arrivals[int] = Arrivals()
-    for i in range(7):
-        came.add(i)
-    assert came.since(0) == [0, 1, 2, 3, 4, 5, 6]
-    assert came.since(7) == []
-    came.add(7)
-    assert came.since(0) is None
-    assert came.since(4) == [4, 5, 6, 7]
-    assert came.since(3) is None

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scheduler.framework.config import default_configuration
 from scheduler.framework.decision import fit_error
@@ -103,18 +104,15 @@ def test_dry_runs_with_names_that_no_node_offers() -> None:
     assert cluster.nodes.unoffered == {}
 
 
-@pytest.mark.parametrize("count", [3, 400])
-def test_reasons_share_one_array(count: int) -> None:
-    """The message names each resource that is missing; what is kept of the decision does not grow with the nodes."""
+def test_the_message_names_each_resource_that_is_missing() -> None:
+    """No node has them, so no preemption helps."""
     cluster = Cluster()
     for i in range(3):
         cluster.put_node(_node(f"n{i}"))
     framework = build(default_configuration(), registry())["berth"]
-    decision = framework.decide(_pod("w", **{f"r{j}": "1" for j in range(count)}), cluster)
-    reasons = [pair for rejected in decision.rejected for pair in rejected.reasons]
-    assert len(reasons) == count
-    assert len({id(where) for _, where in reasons}) == 1
-    assert fit_error(decision).count("3 Insufficient example.com/r") == count
+    decision = framework.decide(_pod("w", **{f"r{j}": "1" for j in range(64)}), cluster)
+    assert len([pair for rejected in decision.rejected for pair in rejected.reasons]) == 64
+    assert fit_error(decision).count("3 Insufficient example.com/r") == 64
     assert decision.unresolvable(3).all()
 
 
@@ -131,3 +129,26 @@ def test_of_a_node_with_thousands_of_resources_some_hundred_count() -> None:
     cluster.put_node(read)
     assert len(cluster.nodes.allocatable) <= 2 * MOST_RESOURCES
     _checked(cluster)
+
+
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["place", "remove", "offer"]), st.integers(0, 3), st.integers(0, 5)), max_size=12
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(CHANGES)
+def test_what_pods_ask_for_counts_while_it_is_offered(changes: list[tuple[str, int, int]]) -> None:
+    """Pods come and go while nodes offer some of these, and stop."""
+    cluster = Cluster()
+    for name in ("n0", "n1"):
+        cluster.put_node(_node(name))
+    for what, which, number in changes:
+        match what:
+            case "place":
+                cluster.put_pod(_pod(f"p{which}", on=f"n{number % 2}", **{f"r{i}": str(i) for i in range(number)}))
+            case "remove":
+                cluster.drop_pod(f"p{which}")
+            case "offer":
+                cluster.put_node(_node(f"n{which % 2}", **{f"r{i}": "100" for i in range(number)}))
+        assert validate(cluster) == []

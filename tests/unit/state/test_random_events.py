@@ -20,11 +20,10 @@ from scheduler.state import (
     existing_terms,
     incidence,
     label_index,
-    marks,
-    members,
     nodes,
     pod_classes,
     row_counts,
+    sums,
     term_sets,
     weights,
 )
@@ -219,7 +218,7 @@ class Events(RuleBasedStateMachine):
         waiting: Pod = decode(pod("waiting", **parts))
         labels = self.cluster.namespace_labels(waiting.namespace)
         known = self.cluster.incidence.terms.sets
-        by = marks.numbers(self.cluster.incidence.existing_terms(waiting).by).tolist()
+        by = existing_terms.numbers(self.cluster.incidence.existing_terms(waiting).by).tolist()
         found = {
             (c.term, c.weight)
             for c in known.terms()
@@ -304,15 +303,12 @@ def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -
         (pod_classes, "DEAD", 2),
         (term_sets, "IDLE", 2),
         (term_sets, "DEAD", 2),
-        (existing_terms, "_ONE_BY_ONE", 1),
-        (existing_terms, "_WEIGHED", 3),
-        (existing_terms, "_FEW", 1),
+        (term_sets, "_BORN", 1),
         (row_counts, "REMEMBERED", 8),
         (row_counts, "_CATCH_UP", 3),
         (label_index, "FEW", few),
         (label_index, "_VALUES_KEPT", 1),
-        (members, "_ONE_BY_ONE", 1),
-        (members, "_MATCH_ALL", 3),
+        (sums, "_ONE_BY_ONE", 2),
         (weights, "_MANY", 2),
     ):
         monkeypatch.setattr(module, name, value)

@@ -1,4 +1,4 @@
-"""What terms cost, in work that is counted: looks at labels, sums that are touched, slices that are needed."""
+"""What terms cost, in work that is counted: looks at labels, and sums that are touched."""
 
 from collections import Counter
 from typing import Any
@@ -15,7 +15,6 @@ from scheduler.model.namespaced import Namespace
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
 from scheduler.state.cluster import Cluster
-from scheduler.state.effort import SliceOver
 from scheduler.state.rebuild import rebuilt
 from scheduler.state.row_counts import RowCounts
 from scheduler.state.sums import ByTopology, Selected
@@ -143,9 +142,9 @@ def test_a_sum_is_caught_up_with_what_it_counts(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_placed_terms_take_no_array_each() -> None:
-    """700 terms by hostname at 500 nodes: an array for each would be 1.4 MB a pod."""
+    """128 terms by hostname at 500 nodes: an array for each would be 256 KB a pod."""
     cluster, decoder = town(10, nodes=500)
-    cluster.assume(hostile(decoder, "apart", 700), 0)
+    cluster.assume(hostile(decoder, "apart", 128), 0)
     look(cluster, decoder.pod(wire.encode(pod("o", uid="o", labels={"app": "o"}))))
     sums = [one for kept in cluster.incidence.terms.sums.values() for one in kept.repelled.values()]
     assert sum(one.counts.nbytes for one in sums) < 100_000
@@ -155,36 +154,33 @@ CHANGES = st.lists(st.tuples(st.sampled_from(["come", "go", "relabel", "namespac
 
 
 @settings(deadline=None, max_examples=60)
-@given(
-    st.sampled_from(["near", "apart", "rather_apart"]),
-    st.integers(1, 12),
-    st.lists(st.integers(1, 40), min_size=1, max_size=5),
-    CHANGES,
-)
-def test_slices(kind: str, count: int, slices: list[int], changes: list[tuple[str, int]]) -> None:
-    """Asked again and again, each time for a few steps and with changes between, the end is that of one go."""
+@given(st.sampled_from(["near", "apart", "rather_apart"]), st.integers(1, 12), CHANGES)
+def test_sums_follow_changes(kind: str, count: int, changes: list[tuple[str, int]]) -> None:
+    """Asked again after each change, they are those of a cluster that is rebuilt from its objects."""
     cluster, decoder = town(12, nodes=4)
     cluster.assume(hostile(decoder, kind, 3), 1)
     asks = hostile(decoder, kind, count)
-    left = list(changes)
-    for attempt in range(1_000):
-        cluster.effort.begin(slices[attempt % len(slices)])
-        try:
-            look(cluster, asks)
-        except SliceOver:
-            cluster.effort.end()
-            if left:
-                change(cluster, decoder, *left.pop())
-        else:
-            break
+    look(cluster, asks)
+    for one in changes:
+        change(cluster, decoder, *one)
+        look(cluster, asks)
+        anew = rebuilt(cluster)
+        look(anew, asks)
+        for question, kept in cluster.incidence.sums.items():
+            assert by_value(kept) == by_value(anew.incidence.sums[question])
+        assert cluster.incidence.existing_terms(asks).repels == anew.incidence.existing_terms(asks).repels
         assert validate(cluster) == []
-    cluster.effort.end()
-    anew = rebuilt(cluster)
-    look(anew, asks)
-    for question, kept in cluster.incidence.sums.items():
-        assert by_value(kept) == by_value(anew.incidence.sums[question])
-    assert cluster.incidence.existing_terms(asks).repels == anew.incidence.existing_terms(asks).repels
-    assert validate(cluster) == []
+
+
+@pytest.mark.parametrize("kind", ["apart", "rather_apart"])
+def test_a_pods_terms_are_hashed_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by each plugin, nor in each attempt."""
+    cluster, decoder = town(10)
+    asks = hostile(decoder, kind, TERMS)
+    look(cluster, asks)
+    hashed = calls(monkeypatch, (AffinityTerm, "__hash__"))
+    look(cluster, asks)
+    assert hashed.total() < 10
 
 
 def change(cluster: Cluster, decoder: Decoder, what: str, which: int) -> None:

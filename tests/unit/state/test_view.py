@@ -42,7 +42,6 @@ OF_ALL = (
     "count",
     "resources",
     "largest",
-    "effort",
     "log",
     "object_log",
     "population_changes",
@@ -62,9 +61,7 @@ ASKED = (
     "topology",
     "image",
     "derived",
-    "weigh",
     "taints",
-    "unoffered",
     "rows",
 )
 PORTS_ASKED = ("port_conflicts", "port_conflicts_on", "port_users", "port_users_on")
@@ -83,7 +80,7 @@ CHANGES: dict[str, Callable[[Nodes], Any]] = {
     "add": lambda nodes: nodes.add(a_pod("p").shape, np.ones(1, dtype=np.intp)),
     "sweep": lambda nodes: nodes.sweep(),
 }
-INSIDE = {"ports", "weighings", "topology_changes", "columns", "annotation_columns", "images"}
+INSIDE = {"ports", "topology_changes", "columns", "annotation_columns", "images", "unoffered"}
 """What only the cluster asks of the whole."""
 _decoder = Decoder()
 
@@ -129,11 +126,6 @@ def test_some_rows(nodes: list[dict[str, Any]], pods: list[tuple[int, dict[str, 
     some = [name for name in whole.names[::2] if name] + ["unknown"]
     assert view.named(some).tolist() == whole.named(some)[rows].tolist()
     assert list(view.live()) == [(i, whole.objects[row]) for i, row in enumerate(rows) if whole.objects[row]]
-    assert view.unoffered == {
-        name: here
-        for name, by_row in whole.unoffered.items()
-        if (here := {rows.index(row): amount for row, amount in by_row.items() if row in rows})
-    }
     for name in ("a:1", "b:1", "nobody"):
         found, of_whole = view.image(name), whole.image(name)
         assert (found is None) == (of_whole is None)

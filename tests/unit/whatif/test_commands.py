@@ -64,6 +64,7 @@ def test_of_a_pod() -> None:
     [
         (owned(pod("p", select={"a/b": "c"}), "ReplicaSet", "web-5f6", "5f6"), "deployment web"),
         (owned(pod("p", select={"a/b": "c"}), "StatefulSet", "db"), "statefulset db"),
+        (owned(pod("p", select={"a/b": "c"}), "ReplicationController", "rc"), "replicationcontroller rc"),
         (owned(pod("p", select={"a/b": "c"}), "ReplicaSet", "bare"), None),
         (owned(pod("p", select={"a/b": "c"}), "Job", "once"), None),
     ],
@@ -72,7 +73,8 @@ def test_of_what_has_the_template(made: Object, owner: str | None) -> None:
     """A node selector is changed where the template is; nobody is told a command that would fail."""
     found = commands(made, node("n"))["drop nodeSelector a/b=c"]
     path = '[{"op":"remove","path":"/spec/template/spec/nodeSelector/a~1b"}]'
-    again = ["kubectl delete pod p -n default"] if owner == "statefulset db" else []
+    stays = owner in ("statefulset db", "replicationcontroller rc")
+    again = ["kubectl delete pod p -n default --ignore-not-found"] if stays else []
     assert found == ([f"kubectl patch {owner} -n default --type=json -p '{path}'", *again] if owner else [])
 
 
@@ -151,7 +153,7 @@ def test_a_pod_that_may_not_preempt_is_told_so() -> None:
         "kubectl patch statefulset db -n default --type=json "
         """-p '[{"op":"replace","path":"/spec/template/spec/priorityClassName","value":"calm-preempting"}]'"""
     )
-    assert again == "kubectl delete pod p -n default"
+    assert again == "kubectl delete pod p -n default --ignore-not-found"
     assert found.effects is not None and found.effects.moved == {"default/low": None}
 
 
@@ -240,7 +242,7 @@ def test_a_patch_of_the_owner_does_what_it_says(made: Object, there: list[Object
     objects = [namespace("default"), *there]
     [found] = [each for each in explained(incoming, objects).remedies if each.text == text]
     *patches, again = found.commands
-    assert again == "kubectl delete pod p -n default"
+    assert again == "kubectl delete pod p -n default --ignore-not-found"
     template: Object = {"spec": {"template": {"spec": deepcopy(made["spec"])}}}
     template["spec"]["template"]["spec"].pop("tolerations", None)
     after = carried_out(patches, "statefulset db", template)["spec"]["template"]["spec"]

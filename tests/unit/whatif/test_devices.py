@@ -110,11 +110,10 @@ def test_a_claim_that_costs_too_much_is_given_up() -> None:
     objects = [node("n"), GPU, slice_, claim("c", *requests, constraints=never)]
     found = explained(claiming(pod("evil"), "c"), objects)
     assert found.message is not None
-    assert "gave up looking for devices after 200,000 steps" in found.message
+    assert found.message.endswith("gave up looking for devices after 200,000 steps (about 0.2 s of one core)")
 
 
-def test_long_expressions_are_explained_though_they_are_compiled_in_parts() -> None:
-    """An answer has a limit of steps, and under a limit an expression is compiled a part at a time."""
+def test_long_expressions_are_explained() -> None:
     long = " && ".join(['device.driver != "x"'] * 400) + " && device.driver == 'y'"
     objects = [node("n"), GPU, SLICE, claim("c", request("r", "gpu", long))]
     answer = explained(claiming(pod("p"), "c"), objects)

@@ -4,9 +4,9 @@ Mirrors kube-scheduler `backend/queue/scheduling_queue.go` (isPodWorthRequeuing)
 """
 
 from scheduler.engine.changes import EventObject
-from scheduler.engine.queue import Queue
-from scheduler.engine.room import Room, room_on
-from scheduler.engine.unschedulable_pods import always
+from scheduler.engine.queue.headroom import Room, room_on
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
+from scheduler.engine.queue.unschedulable import always
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import OtherObject, Plugin
 from scheduler.framework.runtime import Framework
@@ -15,13 +15,13 @@ from scheduler.model.pod import Pod
 from scheduler.state.cluster import Cluster
 
 
-def everyone(queue: Queue, event: ClusterEvent, now: float, about: EventObject | None = None) -> None:
-    """Wake all pods that such an event may help, without a closer look. `about`: as in `Queue.wake`."""
+def everyone(queue: SchedulingQueue, event: ClusterEvent, now: float, about: EventObject | None = None) -> None:
+    """Wake all pods that such an event may help, without a closer look. `about`: as in `wake`."""
     queue.wake(event, always, now, about=about)
 
 
 def for_node(
-    queue: Queue, event: ClusterEvent, old: Node | None, new: Node, now: float, room: Room | None = None
+    queue: SchedulingQueue, event: ClusterEvent, old: Node | None, new: Node, now: float, room: Room | None = None
 ) -> None:
     """A node was added or changed. `room`: of this node."""
 
@@ -33,9 +33,9 @@ def for_node(
 
 
 def for_pod(
-    queue: Queue, event: ClusterEvent, other: Pod, now: float, room: Room | None = None, *, real: bool = True
+    queue: SchedulingQueue, event: ClusterEvent, other: Pod, now: float, room: Room | None = None, *, real: bool = True
 ) -> None:
-    """A pod was placed, changed or removed. `room`: of its node; `real`: as in `Queue.wake`."""
+    """A pod was placed, changed or removed. `room`: of its node; `real`: as in `wake`."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         return framework.hint(plugin, "pod_hint", pod, event, other)
@@ -44,17 +44,19 @@ def for_pod(
         queue.wake(event, helps, now, room, real=real, about=other)
 
 
-def for_room(queue: Queue, cluster: Cluster, pod: Pod, row: int | None, now: float, *, real: bool = True) -> None:
-    """A pod is gone from a row, or not nominated for it any more. `real`: as in `Queue.wake`."""
+def for_room(
+    queue: SchedulingQueue, cluster: Cluster, pod: Pod, row: int | None, now: float, *, real: bool = True
+) -> None:
+    """A pod is gone from a row, or not nominated for it any more. `real`: as in `wake`."""
     for_pod(queue, ClusterEvent.POD_GONE, pod, now, room_on(cluster, row), real=real)
 
 
-def for_any_room(queue: Queue, cluster: Cluster, row: int, now: float) -> None:
+def for_any_room(queue: SchedulingQueue, cluster: Cluster, row: int, now: float) -> None:
     """Many pods are not nominated for a row any more: waiting pods are checked by the room alone, without hints."""
     queue.wake(ClusterEvent.POD_GONE, always, now, room_on(cluster, row), real=False)
 
 
-def for_source(queue: Queue, profile: str, name: str, now: float) -> None:
+def for_source(queue: SchedulingQueue, profile: str, name: str, now: float) -> None:
     """A source of a profile's plugin has another value: only pods that this plugin rejected may fit now."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
@@ -64,7 +66,7 @@ def for_source(queue: Queue, profile: str, name: str, now: float) -> None:
 
 
 def for_object(
-    queue: Queue,
+    queue: SchedulingQueue,
     event: ClusterEvent,
     old: OtherObject,
     new: OtherObject,
@@ -72,7 +74,7 @@ def for_object(
     *,
     real: bool = True,
 ) -> None:
-    """An object that is neither a node nor a pod was added, changed or deleted. `real`: as in `Queue.wake`."""
+    """An object that is neither a node nor a pod was added, changed or deleted. `real`: as in `wake`."""
 
     def helps(framework: Framework, plugin: Plugin, pod: Pod) -> bool:
         return framework.hint(plugin, "object_hint", pod, event, old, new)

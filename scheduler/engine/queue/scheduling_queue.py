@@ -1,20 +1,23 @@
-"""Pods that wait: active, backing off, unschedulable, gated.
+"""The queue of waiting pods and pod groups, made of parts: places, groups, unschedulable pods, events in flight.
 
-Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. What concerns many pods is done some pods at a time
-(`scheduler.engine.pending_work`).
+Mirrors kube-scheduler `backend/queue/scheduling_queue.go`. What concerns many pods is done some pods at a time, so that
+the event loop can do other things in between.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 
-from scheduler.engine import pending_work
 from scheduler.engine.changes import EventObject
-from scheduler.engine.in_flight_events import InFlightEvents
+from scheduler.engine.instructions import UNSCHEDULABLE
+from scheduler.engine.no_fits import NoFits
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.pending_work import PendingWork
-from scheduler.engine.places import ATTEMPT_FAILED, Cause
-from scheduler.engine.queued import Place, QueuedPod
-from scheduler.engine.room import Room
-from scheduler.engine.unschedulable_pods import Hint
+from scheduler.engine.queue.groups import QueuedGroups
+from scheduler.engine.queue.headroom import Room
+from scheduler.engine.queue.in_flight_events import InFlightEvents
+from scheduler.engine.queue.places import ATTEMPT_FAILED, Cause, Places
+from scheduler.engine.queue.queued import Place, QueuedPod
+from scheduler.engine.queue.unschedulable import Hint, Woken
+from scheduler.engine.queue.waking import Waking
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
@@ -32,10 +35,15 @@ _STORIES_AT_ONCE = 256
 """How many stories have their entries counted in one turn, after a large group has moved."""
 _KEPT_FOR_ASKED = 64
 """How many of the pods nominated for one node are looked at closely; the others are woken."""
+AT_ONCE = 256
+"""Pods that are moved from place to place in one turn; the others follow in the next ones."""
+_ASKED_AT_ONCE = 2_000
+"""Steps of questions about pending events in one turn, while nothing else is to be done."""
+_ACTIVATED = Cause("ForceActivate")
 
 
-class Queue(PendingWork):
-    """All waiting pods of all profiles, by UID."""
+class SchedulingQueue:
+    """All waiting pods of all profiles, by UID. Times are engine seconds."""
 
     def __init__(
         self,
@@ -44,15 +52,61 @@ class Queue(PendingWork):
         max_backoff: float,
         outbox: Outbox,
         cluster: Cluster,
+        no_fits: NoFits,
     ) -> None:
-        """As of `Places`."""
-        super().__init__(frameworks, initial_backoff, max_backoff, outbox, cluster)
+        """`no_fits`: what attempts have found that gave no node."""
+        self.places = Places(frameworks, initial_backoff, max_backoff, outbox, cluster)
+        self.groups = QueuedGroups(self.places)
         self.events = InFlightEvents()
         """For pods that are being tried."""
+        self.stories = self.places.stories
+        """What happened to each pod."""
+        self.fair_share = self.places.fair_share
+        self.unschedulable = self.places.unschedulable
+        self.incoming = self.places.incoming
+        """How many pods entered each place by which event, as the queue_incoming_pods metric counts them."""
+        self._no_fits = no_fits
+        self._pods = self.places.pods
+        self._outbox = outbox
+        self.waking = Waking(self._wake, self._waits_on)
+        self._entering: deque[str] = deque()
+        """UIDs of pods whose place has to be found again after the profiles changed; until then no pod is popped."""
+
+    @property
+    def frameworks(self) -> Mapping[str, Framework]:
+        """The profiles, by name."""
+        return self.places.frameworks
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._pods.values())
+
+    def get(self, uid: str) -> QueuedPod | None:
+        """A waiting pod."""
+        return self._pods.get(uid)
+
+    def counts(self) -> dict[Place, int]:
+        """How many pods wait where."""
+        return dict(self.places.counts)
+
+    def backoff(self, queued: QueuedPod) -> float:
+        """Seconds that a pod has to wait after its last attempt."""
+        return self.places.backoff(queued)
 
     def entries(self) -> int:
-        """As `Places.entries`, and the events that are remembered."""
-        return super().entries() + len(self.events)
+        """How much is kept here, for tests of what a tenant can make grow."""
+        return self.places.entries() + self.groups.entries() + len(self.events)
+
+    def _wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
+        (self.places if queued.entry is None else self.groups).wake(queued, now, cause)
+
+    def _leave(self, queued: QueuedPod) -> None:
+        (self.places if queued.entry is None else self.groups).leave(queued)
 
     def add(self, pod: Pod, now: float) -> QueuedPod:
         """A pod to schedule: active, gated if a PreEnqueue plugin holds it back, or backing off if that fails."""
@@ -61,22 +115,24 @@ class Queue(PendingWork):
             # The condition that the API shows need not be written again.
             queued.written = (pod.condition[1], pod.condition[2], pod.nominated_node_name)
         self._pods[pod.uid] = queued
-        group = self.group_of(pod)
+        group = self.groups.group_of(pod)
         if group is None:
-            self._enter(queued, now, _ADDED)
+            self.places.enter(queued, now, _ADDED)
         else:
-            self._join(queued, group, now, _ADDED)
+            self.groups.join(queued, group, now, _ADDED)
         return queued
 
-    def put_back(self, queued: QueuedPod, now: float) -> None:
+    def requeue(self, queued: QueuedPod, now: float) -> None:
         """A pod whose binding failed or whose attempt broke: it waits out its backoff, unless its profile is gone."""
         if queued.pod.scheduler_name not in self.frameworks:
             return
         queued.errors += 1
         if not self._joins_again(queued, now):
-            self._to_backoff(queued, now, _FAILED)
+            self.places.to_backoff(queued, now, _FAILED)
 
-    def park(self, queued: QueuedPod, plugins: frozenset[str], now: float, *, missed: bool = False) -> None:
+    def add_unschedulable(
+        self, queued: QueuedPod, plugins: frozenset[str], now: float, *, missed: bool = False
+    ) -> None:
         """A pod that fits no node: it waits for an event that can help. `missed`: there was one already."""
         queued.plugins = plugins
         queued.rejections += 1
@@ -84,18 +140,18 @@ class Queue(PendingWork):
         if self._joins_again(queued, now):
             return
         if missed:
-            self._enter(queued, now, _FAILED)
+            self.places.enter(queued, now, _FAILED)
         else:
-            self._wait_for_event(queued, Place.UNSCHEDULABLE, now, _FAILED)
+            self.places.wait_for_event(queued, Place.UNSCHEDULABLE, now, _FAILED)
 
     def _joins_again(self, queued: QueuedPod, now: float) -> bool:
         """A pod comes back from an attempt: whether it waits with its group now."""
         queued.returned_at, queued.flushed = now, False
-        group = self.group_of(queued.pod)
+        group = self.groups.group_of(queued.pod)
         if group is None:
             self._pods[queued.pod.uid] = queued
             return False
-        self._join(queued, group, now, _FAILED)
+        self.groups.join(queued, group, now, _FAILED)
         return True
 
     def missed(self, queued: QueuedPod, plugins: frozenset[str]) -> bool:
@@ -125,7 +181,7 @@ class Queue(PendingWork):
         queued = self._pods[pod.uid]
         if queued.entry is not None:
             helps = queued.place is Place.UNSCHEDULABLE and bool(event) and self._helps(queued, event)
-            self._update_in_group(queued, pod, now, _UPDATED, helps=helps)
+            self.groups.update(queued, pod, now, _UPDATED, helps=helps)
         elif queued.place is Place.UNSCHEDULABLE:
             woken = queued.equals.waiting is None or (event and self._helps(queued, event))
             self.unschedulable.take(queued)
@@ -136,13 +192,13 @@ class Queue(PendingWork):
         elif queued.place is Place.GATED:
             self._leave(queued)
             queued.pod = pod
-            self._enter(queued, now, _UPDATED)
+            self.places.enter(queued, now, _UPDATED)
         else:
             resort = queued.pod.priority != pod.priority and queued.place is Place.ACTIVE
             queued.pod = pod
             if resort:
                 self._leave(queued)
-                self._to_active(queued, queued.queued_at, now, _UPDATED)
+                self.places.to_active(queued, queued.queued_at, now, _UPDATED)
 
     def wake(
         self,
@@ -198,7 +254,7 @@ class Queue(PendingWork):
         if queued is None:
             if self.has_pending_work:
                 return None
-            queued = self._backoff.pop()
+            queued = self.places.backing_off.pop()
             if queued is None:
                 return None
             queued.early = False
@@ -209,9 +265,9 @@ class Queue(PendingWork):
         if self._entering:
             self._reenter(now)
             return False
-        if self._waves.under_way:
-            self._waves.go_on(now, pending_work.AT_ONCE)
-            if self._waves.under_way and not self._active_before(self._waves.priority):
+        if self.waking.under_way:
+            self.waking.go_on(now, AT_ONCE)
+            if self.waking.under_way and not self._active_before(self.waking.priority):
                 return False  # pods of higher priority are still being woken
         if self.behind:
             self._ask(now, _ASKED_BESIDE)
@@ -221,7 +277,7 @@ class Queue(PendingWork):
         """The first active pod whose namespace is within its share; else the first of others of that priority."""
         fair_share = self.fair_share
         for _ in range(_HELD_AT_ONCE):
-            first = self._active.peek()
+            first = self.places.active.peek()
             if fair_share.holds:
                 behind_others = first is not None and first.pod.priority >= fair_share.highest
                 within = behind_others and first is not None and first.pod.priority == fair_share.highest
@@ -231,7 +287,7 @@ class Queue(PendingWork):
                         return held
             if first is None:
                 return None
-            self._active.pop()
+            self.places.active.pop()
             if not fair_share.seconds_beyond(first.pod.namespace, now):
                 return first
             fair_share.hold(first)
@@ -239,12 +295,12 @@ class Queue(PendingWork):
 
     def _active_before(self, priority: int) -> bool:
         """Whether an active pod has at least this priority."""
-        first = self._active.peek()
+        first = self.places.active.peek()
         return first is not None and first.pod.priority >= priority
 
     def _popped(self, queued: QueuedPod) -> QueuedPod | None:
         if queued.entry is not None:
-            return queued if self._begin(queued.entry, self.events.number) else None
+            return queued if self.groups.begin(queued.entry, self.events.number) else None
         del self._pods[queued.pod.uid]
         self._leave(queued)
         queued.attempts += 1
@@ -254,36 +310,36 @@ class Queue(PendingWork):
     @property
     def _idle(self) -> bool:
         """Whether a group that backs off could be tried now, as nothing else is to be done."""
-        return not (self.has_active or self.group_under_way)
+        return not (self.has_active or self.groups.under_way)
 
     @property
     def has_active(self) -> bool:
         """Whether `pop` has something to do."""
-        return self._counts[Place.ACTIVE] > 0 or self._patient > 0 or self.has_pending_work
+        return self.places.counts[Place.ACTIVE] > 0 or self.places.patient > 0 or self.has_pending_work
 
     def tick(self, now: float) -> None:
         """End backoffs that are over and flush pods that waited long. If there are many, the others follow later."""
-        if not self._counts[Place.ACTIVE]:
+        if not self.places.counts[Place.ACTIVE]:
             self.unschedulable.idle()
         self.stories.catch_up(_STORIES_AT_ONCE)
         if self._idle:
-            self._take_group_early(now)
+            self.groups.take_early(now)
         self.do_pending_work(now)
-        left = pending_work.AT_ONCE
-        for heap in (self._backoff, self._strict_backoff):
+        left = AT_ONCE
+        for heap in (self.places.backing_off, self.places.strict_backoff):
             while left and (queued := heap.pop_due(now)) is not None:
                 self._wake(queued, now, _BACKED_OFF)
                 left -= 1
-        while left and (queued := self._flush.pop_due(now)) is not None:
+        while left and (queued := self.places.flush.pop_due(now)) is not None:
             queued.flushed = True
             self._wake(queued, now, _FLUSHED)
             left -= 1
 
     def next_tick(self) -> float | None:
         """Engine time at which `tick` has something to do."""
-        times = [heap.first() for heap in (self._backoff, self._strict_backoff, self._flush)]
+        times = [heap.first() for heap in (self.places.backing_off, self.places.strict_backoff, self.places.flush)]
         if self._idle:
-            times.append(self._early_groups.first())
+            times.append(self.places.early_groups.first())
         return min((time for time in times if time is not None), default=None)
 
     def _helps(self, queued: QueuedPod, event: ClusterEvent) -> bool:
@@ -305,3 +361,88 @@ class Queue(PendingWork):
                 waits = False
             if not waits:
                 yield queued
+
+    # -- work for many pods, some at a time --------------------------------------------------------------------------
+
+    def reconfigure(
+        self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
+    ) -> None:
+        """Use other profiles from now on. Pods of profiles that are gone leave; all others are tried again."""
+        self.places.reconfigure(frameworks, initial_backoff, max_backoff)
+        self._entering = deque(self._pods)
+        self._reenter(now)
+
+    def _reenter(self, now: float) -> None:
+        """Find the places of some of the pods that waited when the profiles changed."""
+        for _ in range(min(AT_ONCE, len(self._entering))):
+            queued = self._pods.get(self._entering.popleft())
+            if queued is None:
+                continue
+            if queued.entry is not None:
+                self.groups.reenter(queued, now, _ACTIVATED)
+            elif queued.place is Place.BACKOFF and queued.pod.scheduler_name in self.frameworks:
+                self._leave(queued)
+                self.places.to_backoff(queued, now, _ACTIVATED)
+            else:
+                self._wake(queued, now, _ACTIVATED)
+
+    def retry(self, uids: list[str], now: float) -> None:
+        """Try pods again that wait for an event: their nomination has ended, so that event may never come.
+
+        As in kube-scheduler, such a pod may be tried before its backoff is over, too. That has an end, since it is
+        nominated again only after it has found victims again.
+        """
+        pods = [queued for uid in uids if (queued := self._pods.get(uid)) is not None]
+        if pods:
+            self.waking.begin_with(pods, _ACTIVATED)
+            self.waking.go_on(now, AT_ONCE)
+
+    def _wake_all(self, found: list[Woken], now: float) -> None:
+        """Wake these sets of equal pods, some pods at a time."""
+        last, cause = None, _ACTIVATED
+        for woken in found:
+            if last is None or woken.event is not last.event or woken.about is not last.about:
+                last, cause = woken, Cause.of(woken.event, woken.about)  # many sets are woken by one event
+            self.waking.begin(woken.equals, cause, real=woken.real)
+        self.waking.go_on(now, AT_ONCE)
+
+    def _waits_on(self, queued: QueuedPod) -> bool:
+        """Have a pod that is about to be woken wait on, if an attempt would only tell it what it was told last."""
+        framework = self.frameworks.get(queued.pod.scheduler_name)
+        if framework is None or queued.place is not Place.UNSCHEDULABLE:
+            return False
+        found = self._no_fits.known(queued.pod, framework)
+        if found is None or queued.written != (UNSCHEDULABLE, found.message, ""):
+            return False
+        self.unschedulable.take(queued)
+        queued.plugins = found.waits_for
+        self.unschedulable.put(queued)
+        return True
+
+    @property
+    def has_pending_work(self) -> bool:
+        """Whether pods are still being woken, events are pending, or stories are behind."""
+        return bool(self.waking.under_way or self._entering or self.stories.late) or self.behind
+
+    @property
+    def behind(self) -> bool:
+        """Whether events are pending."""
+        return bool(self.unschedulable.behind)
+
+    def do_pending_work(self, now: float) -> None:
+        """Do some of this work."""
+        if self._entering:
+            self._reenter(now)
+        elif self.waking.under_way:
+            self.waking.go_on(now, AT_ONCE)
+        elif self.behind:
+            self._ask(now, _ASKED_AT_ONCE)
+
+    def _ask(self, now: float, steps: int) -> None:
+        """Ask about pending events, until somebody is woken or for about so many steps; the namespaces take turns."""
+        found = list[Woken]()
+        while steps > 0 and not found and self.behind:
+            found, namespace, taken = self.unschedulable.catch_up(steps)
+            self.fair_share.charge(namespace, taken, now)
+            self._wake_all(found, now)
+            steps -= taken

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
-from scheduler.engine.places import Cause
-from scheduler.engine.queued import Place, QueuedPod
-from scheduler.engine.unschedulable_pods import EqualPods
+from scheduler.engine.queue.places import Cause
+from scheduler.engine.queue.queued import Place, QueuedPod
+from scheduler.engine.queue.unschedulable import EqualPods
 
 
-class _Wave(Struct):
+class _Set(Struct):
     """Pods that are being woken together."""
 
     pods: Iterator[QueuedPod]
@@ -20,21 +20,21 @@ class _Wave(Struct):
     real: bool
 
     def has(self, queued: QueuedPod) -> bool:
-        """Whether a pod still waits where it did when the wave began."""
+        """Whether a pod still waits where it did when the set began."""
         if self.equals is None:
             return queued.place is Place.UNSCHEDULABLE and queued.equals is not None
         return queued.equals is self.equals
 
 
-class Waves:
-    """The waves that are under way, those of higher priority first."""
+class Waking:
+    """The sets that are under way, those of higher priority first."""
 
     def __init__(self, wake: Callable[[QueuedPod, float, Cause], None], waits_on: Callable[[QueuedPod], bool]) -> None:
         """`wake` moves one pod out of where it waits; `waits_on` has it wait on, if to try it would be of no use."""
         self._wake = wake
-        self._waits_on = waits_on
-        self.under_way: list[tuple[int, int, _Wave]] = []
-        """A heap of (-priority, number, wave)."""
+        self.waits_on = waits_on
+        self.under_way: list[tuple[int, int, _Set]] = []
+        """A heap of (-priority, number, set)."""
         self._number = 0
 
     @property
@@ -43,28 +43,28 @@ class Waves:
         return -self.under_way[0][0]
 
     def begin(self, equals: EqualPods, cause: Cause, *, real: bool) -> None:
-        """Wake a set. `real`: as in `Queue.wake`."""
-        self._begin(equals.pod.priority, _Wave(iter(list(equals.pods.values())), equals, cause, real))
+        """Wake a set. `real`: as in `wake`."""
+        self._begin(equals.pod.priority, _Set(iter(list(equals.pods.values())), equals, cause, real))
 
     def begin_with(self, pods: Iterable[QueuedPod], cause: Cause) -> None:
         """Wake those of these pods that wait for an event; each may be tried once before its backoff is over."""
         pods = list(pods)
-        self._begin(max(queued.pod.priority for queued in pods), _Wave(iter(pods), None, cause, real=True))
+        self._begin(max(queued.pod.priority for queued in pods), _Set(iter(pods), None, cause, real=True))
 
-    def _begin(self, priority: int, wave: _Wave) -> None:
+    def _begin(self, priority: int, set: _Set) -> None:
         self._number += 1
-        heapq.heappush(self.under_way, (-priority, self._number, wave))
+        heapq.heappush(self.under_way, (-priority, self._number, set))
 
     def go_on(self, now: float, most: int) -> None:
         """Go through so many pods at most."""
         while most and self.under_way:
-            wave = self.under_way[0][2]
-            for queued in wave.pods:
-                if not wave.has(queued):
+            set = self.under_way[0][2]
+            for queued in set.pods:
+                if not set.has(queued):
                     continue  # it has gone, or was woken, meanwhile
-                if not self._waits_on(queued):
-                    (queued.entry or queued).early |= wave.real
-                    self._wake(queued, now, wave.cause)
+                if not self.waits_on(queued):
+                    (queued.entry or queued).early |= set.real
+                    self._wake(queued, now, set.cause)
                 most -= 1
                 if not most:
                     return

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from scheduler.engine import story_entries
 from scheduler.engine.instructions import SCHEDULER_ERROR
-from scheduler.engine.places import FLUSH_AFTER, Cause, Places
-from scheduler.engine.pod_groups.entry import Ended, Entry, in_order
-from scheduler.engine.queued import Place, QueuedPod
+from scheduler.engine.queue.group_entry import Ended, Entry, in_order
+from scheduler.engine.queue.places import FLUSH_AFTER, Cause, Places
+from scheduler.engine.queue.queued import Place, QueuedPod
 from scheduler.engine.story import Story
 from scheduler.framework.status import PluginError
 from scheduler.model.limits import TOO_LARGE
@@ -34,34 +34,33 @@ _ANYTHING: frozenset[str] = frozenset()
 """No plugin: any event may help."""
 
 
-class GroupedPlaces(Places):
-    """Places in which the pods of a group stay together."""
+class QueuedGroups:
+    """The entries of groups: all waiting pods of a group are in one place."""
 
-    def __init__(self, *args: Any) -> None:
-        """The arguments are those of `Places`."""
-        super().__init__(*args)
+    def __init__(self, places: Places) -> None:
+        self._places = places
         self._entries: dict[GroupKey, Entry] = {}
         self._arrivals = 0
-        self.group_under_way = False
+        self.under_way = False
         """Whether a group is being tried: no other one is begun."""
-        self._put_off_groups: list[Entry] = []
+        self._put_off: list[Entry] = []
         """Groups that came up while another one was being tried."""
 
     def entries(self) -> int:
-        """How much is kept here: what `Places.entries` counts, and what is kept of groups."""
-        return super().entries() + sum(1 + len(entry.pods) + len(entry.held) for entry in self._entries.values())
+        """How much is kept here, for tests of what a tenant can make grow."""
+        return sum(1 + len(entry.pods) + len(entry.held) for entry in self._entries.values())
 
-    def group_entry(self, key: GroupKey) -> Entry | None:
+    def entry(self, key: GroupKey) -> Entry | None:
         """The entry of a group of which pods wait, or are being tried."""
         return self._entries.get(key)
 
     def group_of(self, pod: Pod) -> GroupKey | None:
         """The group with which a pod is scheduled; None: it is scheduled by itself."""
-        return None if pod.scheduling_group is None else self.cluster.pod_groups.of(pod)
+        return None if pod.scheduling_group is None else self._places.cluster.pod_groups.of(pod)
 
     # -- pods come and go --------------------------------------------------------------------------------------------
 
-    def _join(self, queued: QueuedPod, key: GroupKey, now: float, cause: Cause) -> None:
+    def join(self, queued: QueuedPod, key: GroupKey, now: float, cause: Cause) -> None:
         """A pod comes, or comes back, to the other waiting pods of its group."""
         entry = self._entries.get(key)
         longer = False
@@ -71,10 +70,10 @@ class GroupedPlaces(Places):
             entry.errors, entry.rejections = queued.errors, queued.rejections
         elif queued.errors:
             # Its binding failed, while others of the group waited: those that have no room, say.
-            before = self.group_backoff(entry)
+            before = self.backoff(entry)
             entry.failed = entry.failed_before + 1
             entry.returned_at = max(entry.returned_at, queued.returned_at)
-            longer = self.group_backoff(entry) > before
+            longer = self.backoff(entry) > before
         self._add(entry, queued)
         ticket = entry.ticket
         self._ask_about(entry, queued, now)
@@ -88,18 +87,15 @@ class GroupedPlaces(Places):
     def _add(self, entry: Entry, queued: QueuedPod) -> None:
         self._arrivals += 1
         queued.arrival, queued.entry, queued.place = self._arrivals, entry, entry.place
-        self._pods[queued.pod.uid] = queued
+        self._places.pods[queued.pod.uid] = queued
         entry.pods[queued.pod.uid] = queued
-        self._counts[entry.place] += 1
+        self._places.counts[entry.place] += 1
 
-    def _leave(self, queued: QueuedPod) -> None:
-        """A pod leaves its place. If it stood for its group, another pod does now."""
+    def leave(self, queued: QueuedPod) -> None:
+        """A pod of a group leaves its place. If it stood for its group, another pod does now."""
         entry = queued.entry
-        if entry is None:
-            super()._leave(queued)
-            return
         uid = queued.pod.uid
-        self._counts[entry.place] -= 1
+        self._places.counts[entry.place] -= 1
         self._release(entry, uid)
         self._do_not_ask_about(queued)
         entry.failing.discard(uid)
@@ -110,16 +106,16 @@ class GroupedPlaces(Places):
         elif queued is entry.leader:
             self._lead(entry)
 
-    def group_put(self, before: PodGroup | None, group: PodGroup, now: float) -> None:
+    def put(self, before: PodGroup | None, group: PodGroup, now: float) -> None:
         """A group's object was added or updated."""
         cause = _GROUP_ADDED if before is None else _GROUP_UPDATED
-        self.group_changed(group.key, now, cause, helps=before is None or _asks(before) != _asks(group))
+        self.changed(group.key, now, cause, helps=before is None or _asks(before) != _asks(group))
 
-    def group_gone(self, group: PodGroup, now: float) -> None:
+    def gone(self, group: PodGroup, now: float) -> None:
         """A group's object was deleted: its pods wait until there is one again."""
-        self.group_changed(group.key, now, _GROUP_GONE)
+        self.changed(group.key, now, _GROUP_GONE)
 
-    def group_changed(self, key: GroupKey, now: float, cause: Cause | None = None, *, helps: bool = False) -> None:
+    def changed(self, key: GroupKey, now: float, cause: Cause | None = None, *, helps: bool = False) -> None:
         """The group's object or the number of its pods has changed. `helps`: so that it may fit now."""
         cause = _POD_CAME if cause is None else cause
         entry = self._entries.get(key)
@@ -145,18 +141,18 @@ class GroupedPlaces(Places):
 
     # -- attempts ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, entry: Entry, event: int) -> bool:
+    def begin(self, entry: Entry, event: int) -> bool:
         """Try a group: its pods leave the queue. False: another one is being tried.
 
         `event`: the number of the last event before that.
         """
-        if self.group_under_way:
-            self._put_off(entry)
+        if self.under_way:
+            self._put_off_until(entry)
             return False
         pods = entry.pods
-        self._counts[entry.place] -= len(pods)
+        self._places.counts[entry.place] -= len(pods)
         for uid, queued in pods.items():
-            del self._pods[uid]
+            del self._places.pods[uid]
             queued.ticket = 0
             queued.attempts += 1
             queued.left_at = event
@@ -164,37 +160,36 @@ class GroupedPlaces(Places):
         entry.early = False
         entry.trying, entry.pods = in_order(pods.values()), {}
         entry.place, entry.leader = Place.GATED, None
-        self.group_under_way = True
+        self.under_way = True
         return True
 
     def has_before(self, entry: Entry) -> bool:
         """Whether a pod or a group is active that comes before this group, which is being tried."""
-        first = self._active.peek()
+        first = self._places.active.peek()
         return first is not None and first.key < entry.order
 
-    def _put_off(self, entry: Entry) -> None:
+    def _put_off_until(self, entry: Entry) -> None:
         """Have a group wait until another one was tried."""
         self._shift(entry, Place.GATED)
         entry.leader = None
-        self._put_off_groups.append(entry)
+        self._put_off.append(entry)
 
     def _come_up_again(self) -> None:
         """The groups that were put off are active again, as they were."""
-        put_off, self._put_off_groups = self._put_off_groups, []
+        put_off, self._put_off = self._put_off, []
         for entry in put_off:
             if self._entries.get(entry.key) is entry and entry.new and entry.pods and not entry.held:
                 self._shift(entry, Place.ACTIVE)
-                self._ticket += 1
-                entry.ticket = self._ticket
+                entry.ticket = self._places.new_ticket()
                 self._lead(entry)
 
-    def group_tried(
+    def tried(
         self, entry: Entry, back: Iterable[QueuedPod], ended: Ended, now: float, cause: Cause, *, missed: bool = False
     ) -> None:
         """The attempt is over, and these pods come back. `missed`: something happened meanwhile that may help them."""
         came = list(entry.pods.values())
         entry.trying = ()
-        self.group_under_way = False
+        self.under_way = False
         self._come_up_again()
         for queued in back:
             queued.flushed = False
@@ -234,14 +229,14 @@ class GroupedPlaces(Places):
 
     # -- changes of pods ---------------------------------------------------------------------------------------------
 
-    def _update_in_group(self, queued: QueuedPod, pod: Pod, now: float, cause: Cause, *, helps: bool) -> None:
+    def update(self, queued: QueuedPod, pod: Pod, now: float, cause: Cause, *, helps: bool) -> None:
         """A pod of a group changed. `helps`: so that it may fit now."""
         entry, asked = queued.entry, queued.equals is not None
         if asked:
-            self.unschedulable.take(queued)
+            self._places.unschedulable.take(queued)
         queued.pod = entry.pods[pod.uid].pod = pod
         if asked:
-            self.unschedulable.put(queued)
+            self._places.unschedulable.put(queued)
         if pod.uid in entry.held:
             self._ask_about(entry, queued, now)
             self._settle(entry, now, cause)
@@ -249,7 +244,7 @@ class GroupedPlaces(Places):
             entry.early = True
             self._wake_group(entry, now, cause)
 
-    def _reenter_group(self, queued: QueuedPod, now: float, cause: Cause) -> None:
+    def reenter(self, queued: QueuedPod, now: float, cause: Cause) -> None:
         """Find a group's place again after the profiles changed, once its leader comes up."""
         entry = queued.entry
         leads = queued is entry.leader
@@ -267,10 +262,10 @@ class GroupedPlaces(Places):
     def _ask_about(self, entry: Entry, queued: QueuedPod, now: float) -> None:
         """Ask the PreEnqueue plugins about one pod; they are asked again when an event may change their answer."""
         uid = queued.pod.uid
-        framework = self.frameworks.get(queued.pod.scheduler_name)
+        framework = self._places.frameworks.get(queued.pod.scheduler_name)
         if framework is None:
-            del self._pods[uid]
-            self._leave(queued)
+            del self._places.pods[uid]
+            self.leave(queued)
             queued.story.end(story_entries.Left(now, "its profile is not configured any more"))
             return
         self._release(entry, uid)
@@ -279,37 +274,37 @@ class GroupedPlaces(Places):
             self._hold_too_many(entry, queued)
             return
         try:
-            held = framework.pre_enqueue(queued.pod, self.cluster)
+            held = framework.pre_enqueue(queued.pod, self._places.cluster)
         except PluginError as error:
             entry.failing.add(uid)
             entry.held[uid] = (error.plugin, str(error))
             queued.plugins = frozenset((error.plugin,))
-            self._outbox.failed(queued, SCHEDULER_ERROR, str(error), queued.plugins)
+            self._places.outbox.failed(queued, SCHEDULER_ERROR, str(error), queued.plugins)
             return
         if held is None:
             return
         entry.held[uid] = (held[0], held[1].text)
         queued.plugins = frozenset((held[0],))
-        self.tell_limit(queued)
+        self._places.tell_limit(queued)
         plugin = framework.profile.by_name.get(held[0])
         if plugin is not None and plugin.for_groups:
             entry.held_by_group[uid] = None
         else:
-            self.unschedulable.put(queued)
+            self._places.unschedulable.put(queued)
 
     def _hold_too_many(self, entry: Entry, queued: QueuedPod) -> None:
         """Hold a pod of a group that is beyond the limit. It is asked about again when pods of the group go."""
         text = f"too large for this scheduler: more than {MOST_PODS:,} waiting pods in one group"
         uid, queued.plugins = queued.pod.uid, frozenset((TOO_LARGE,))
         entry.held[uid], entry.held_by_group[uid] = (TOO_LARGE, text), None
-        self._outbox.failed(queued, SCHEDULER_ERROR, text, queued.plugins)
+        self._places.outbox.failed(queued, SCHEDULER_ERROR, text, queued.plugins)
 
     def _ask_all(self, entry: Entry, now: float) -> None:
         """Ask about all pods. Of a group that is beyond the limit one is enough."""
         pods = list(entry.pods.values())
         for queued in pods if len(pods) <= MOST_PODS else pods[:1]:
             self._ask_about(entry, queued, now)
-        self.fair_share.charge(entry.key.namespace, len(pods), now)
+        self._places.fair_share.charge(entry.key.namespace, len(pods), now)
 
     def _release(self, entry: Entry, uid: str) -> None:
         """A pod is not held any more."""
@@ -325,19 +320,20 @@ class GroupedPlaces(Places):
     def _do_not_ask_about(self, queued: QueuedPod) -> None:
         """When something happens, nobody asks about this pod any more."""
         if queued.equals is not None:
-            self.unschedulable.take(queued)
+            self._places.unschedulable.take(queued)
 
     # -- from place to place -----------------------------------------------------------------------------------------
 
-    def group_backoff(self, entry: Entry) -> float:
+    def backoff(self, entry: Entry) -> float:
         """How long a group backs off; the longest backoff grows with the root of the number of its pods.
 
         For pods that could not be bound it is no longer than that of a pod, as others of the group wait with them.
         """
         count = entry.errors or entry.rejections
-        longest = self.max_backoff * sqrt(max(len(entry.pods), 1))
-        together = min(self.initial_backoff * 2 ** min(count - 1, 32), longest) if count else 0.0
-        failed = min(self.initial_backoff * 2 ** min(entry.failed - 1, 32), self.max_backoff) if entry.failed else 0.0
+        shortest, most = self._places.initial_backoff, self._places.max_backoff
+        longest = most * sqrt(max(len(entry.pods), 1))
+        together = min(shortest * 2 ** min(count - 1, 32), longest) if count else 0.0
+        failed = min(shortest * 2 ** min(entry.failed - 1, 32), most) if entry.failed else 0.0
         return float(max(together, failed))
 
     def _settle(self, entry: Entry, now: float, cause: Cause) -> None:
@@ -371,15 +367,13 @@ class GroupedPlaces(Places):
 
     def keeps_nodes(self, entry: Entry) -> bool:
         """Whether nodes are kept for pods of the group."""
-        node_of = self.cluster.nominations.node_of
+        node_of = self._places.cluster.nominations.node_of
         return any(node_of(uid) is not None for uid in entry.pods)
 
-    def _wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
-        """Wake a pod; with a pod of a group, the whole group is woken."""
+    def wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
+        """Wake a pod of a group, and with it the whole group."""
         entry = queued.entry
-        if entry is None:
-            super()._wake(queued, now, cause)
-        elif queued.pod.uid in entry.held and queued.equals is not None:
+        if queued.pod.uid in entry.held and queued.equals is not None:
             self._ask_about(entry, queued, now)
             self._settle(entry, now, cause)
             if queued is entry.leader and entry.place is Place.GATED:
@@ -408,24 +402,24 @@ class GroupedPlaces(Places):
 
     def _ready(self, entry: Entry, now: float, cause: Cause) -> None:
         """Nothing holds the group but its backoff."""
-        if entry.attempts and entry.returned_at + self.group_backoff(entry) > now:
+        if entry.attempts and entry.returned_at + self.backoff(entry) > now:
             self._back_off(entry, now, cause)
         else:
             self._activate(entry, now, cause)
 
-    def _take_group_early(self, now: float) -> None:
+    def take_early(self, now: float) -> None:
         """Nothing else is to be done: the group that has waited longest need not wait for the end of its backoff.
 
         kube-scheduler takes any group that did not fail by an error (SchedulerPopFromBackoffQ). Here something must
         have changed since it was tried, and its namespace must have paid for that.
         """
-        leader = self._early_groups.pop_due(now)
+        leader = self._places.early_groups.pop_due(now)
         if leader is None:
             return
         entry = leader.entry
-        debt = self.fair_share.seconds_beyond(entry.key.namespace, now)
+        debt = self._places.fair_share.seconds_beyond(entry.key.namespace, now)
         if debt:
-            self._early_groups.push(now + max(debt, _SHORTEST_DEBT), leader)
+            self._places.early_groups.push(now + max(debt, _SHORTEST_DEBT), leader)
         else:
             self._activate(entry, now, _EARLY)
 
@@ -437,21 +431,21 @@ class GroupedPlaces(Places):
         self._back_off(entry, now, cause)
 
     def _back_off(self, entry: Entry, now: float, cause: Cause) -> None:
-        self._move(entry, Place.BACKOFF, max(entry.returned_at + self.group_backoff(entry), now), now, cause)
+        self._move(entry, Place.BACKOFF, max(entry.returned_at + self.backoff(entry), now), now, cause)
 
     def _activate(self, entry: Entry, now: float, cause: Cause) -> None:
         first = next(iter(entry.pods.values()))
-        framework = self.frameworks[first.pod.scheduler_name]
-        group = self.cluster.pod_groups.get(entry.key)
+        framework = self._places.frameworks[first.pod.scheduler_name]
+        group = self._places.cluster.pod_groups.get(entry.key)
         pod = first.pod
         if group is not None and group.priority not in (None, pod.priority):
             pod = replace(pod, priority=group.priority)
         try:
             key = framework.sort_key(pod, entry.queued_at)
-            self._check_key(framework, key)
+            self._places.check_key(framework, key)
         except PluginError as error:
             self._fail(entry, now, cause)
-            self._outbox.failed(first, SCHEDULER_ERROR, str(error), frozenset((error.plugin,)))
+            self._places.outbox.failed(first, SCHEDULER_ERROR, str(error), frozenset((error.plugin,)))
             return
         for queued in entry.pods.values():
             if queued.first_active is None:
@@ -460,8 +454,8 @@ class GroupedPlaces(Places):
 
     def _move(self, entry: Entry, place: Place, order: Any, now: float, cause: Cause) -> None:
         pods = entry.pods
-        self._counts[entry.place] -= len(pods)
-        self._counts[place] += len(pods)
+        self._places.counts[entry.place] -= len(pods)
+        self._places.counts[place] += len(pods)
         if place is not Place.GATED and entry.held:
             for uid in pods:
                 self._release(entry, uid)
@@ -469,8 +463,7 @@ class GroupedPlaces(Places):
             self._do_not_ask_about(entry.leader)
         self._count(place, cause, len(pods))
         entry.place = place
-        self._ticket += 1
-        entry.ticket = self._ticket
+        entry.ticket = self._places.new_ticket()
         note = Story.note_later if len(pods) > _NOTED_AT_ONCE else Story.note
         held = entry.held if place is Place.GATED else {}
         noted: dict[tuple[frozenset[str], str], story_entries.Queued] = {}
@@ -486,11 +479,11 @@ class GroupedPlaces(Places):
                     said = noted[plugins, about] = self._queued(queued, entry, now, cause, order)
             note(queued.story, said)
         self._lead(entry, order)
-        self.fair_share.charge(entry.key.namespace, len(pods), now)
+        self._places.fair_share.charge(entry.key.namespace, len(pods), now)
 
     def _shift(self, entry: Entry, place: Place) -> None:
-        self._counts[entry.place] -= len(entry.pods)
-        self._counts[place] += len(entry.pods)
+        self._places.counts[entry.place] -= len(entry.pods)
+        self._places.counts[place] += len(entry.pods)
         entry.place = place
         for queued in entry.pods.values():
             queued.place, queued.ticket = place, 0
@@ -508,20 +501,20 @@ class GroupedPlaces(Places):
         match entry.place:
             case Place.ACTIVE:
                 leader.key = entry.order
-                self._active.push(entry.order, leader)
+                self._places.active.push(entry.order, leader)
             case Place.BACKOFF:
-                self._strict_backoff.push(entry.order, leader)
+                self._places.strict_backoff.push(entry.order, leader)
                 if entry.early and not (entry.errors or entry.failed):
-                    self._early_groups.push(entry.returned_at, leader)
+                    self._places.early_groups.push(entry.returned_at, leader)
             case _:
-                self._flush.push(entry.order, leader)
+                self._places.flush.push(entry.order, leader)
         if entry.place is Place.UNSCHEDULABLE and leader.equals is None:
             leader.plugins = _ANYTHING
-            self.unschedulable.put(leader)
+            self._places.unschedulable.put(leader)
 
     def _count(self, place: Place, cause: Cause, pods: int) -> None:
         entered = (place, cause.event)
-        self.incoming[entered] = self.incoming.get(entered, 0) + pods
+        self._places.incoming[entered] = self._places.incoming.get(entered, 0) + pods
 
     def _queued(
         self, queued: QueuedPod, entry: Entry, now: float, cause: Cause, order: Any = None

@@ -1,4 +1,4 @@
-"""A tenant may have thousands of rows counted again whose attached volumes are known: in parts, and not for nothing."""
+"""Rows whose attached volumes are known are counted again only for what matters to them."""
 
 from collections import Counter
 
@@ -8,7 +8,6 @@ from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.state.attachments import Attachments
 from scheduler.state.cluster import Cluster
-from scheduler.state.effort import SliceOver
 from scheduler.state.without_pods import WithoutPods
 from tests.builders import Object, node, pod
 from tests.storage import claim, csi_node, using, volume
@@ -41,25 +40,6 @@ def cluster() -> Cluster:
     for i in range(NODES):
         cluster.put_pod(decoder.pod(wire.encode(using(pod(f"p{i}", uid=f"p{i}", on=f"n{i}"), "shared"))))
     return cluster
-
-
-def test_rows_are_counted_in_slices(cluster: Cluster, counted: Counter[str]) -> None:
-    """Each slice gets further; and then they are known."""
-    attached, most, slices = cluster.storage.attached, 0, 0
-    while slices < NODES:
-        counted.clear()
-        cluster.effort.begin(100)
-        try:
-            found = attached.counts("csi.test")
-            break
-        except SliceOver:
-            slices += 1
-        finally:
-            cluster.effort.end()
-            most = max(most, counted["_count"])
-    assert found.tolist() == [1] * NODES
-    assert slices > 1
-    assert most < NODES // 2
 
 
 def test_another_owner_of_a_shared_claim_has_no_row_counted(cluster: Cluster, counted: Counter[str]) -> None:

@@ -9,8 +9,8 @@ held up. So a thousand costly pods of a tenant delay that tenant's pods, and no 
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from scheduler.engine.heaps import Heap
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.heaps import Heap
+from scheduler.engine.queue.queued import QueuedPod
 
 FREE = 1_000
 """Steps of an attempt for which no namespace is charged. A step is about a microsecond of one core."""

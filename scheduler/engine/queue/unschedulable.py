@@ -16,8 +16,8 @@ from msgspec import Struct, field
 
 from scheduler.engine.changes import EventObject
 from scheduler.engine.outbox import Outbox
-from scheduler.engine.queued import QueuedPod
-from scheduler.engine.room import Room
+from scheduler.engine.queue.headroom import Room
+from scheduler.engine.queue.queued import QueuedPod
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.plugin import Plugin
 from scheduler.framework.runtime import Framework
@@ -73,7 +73,7 @@ class PendingEvent(Struct):
 
 
 class Woken(Struct):
-    """A set that does not wait any more. `real`: as in `Queue.wake`."""
+    """A set that does not wait any more. `real`: as in `wake`."""
 
     equals: EqualPods
     event: ClusterEvent
@@ -182,7 +182,7 @@ class UnschedulablePods:
     def ask(
         self, event: ClusterEvent, hint: Hint, room: Room | None, *, real: bool, about: EventObject | None = None
     ) -> list[Woken]:
-        """Ask about all namespaces, each for some steps; returns the sets to wake. Arguments: as in `Queue.wake`."""
+        """Ask about all namespaces, each for some steps; returns the sets to wake. Arguments: as in `wake`."""
         self._number += 1
         if not self._by_namespace:
             return []

@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Mapping
 from typing import Any
 
-from scheduler.engine.queued import QueuedPod
+from scheduler.engine.queue.queued import QueuedPod
 
 _FEW = 1024
 

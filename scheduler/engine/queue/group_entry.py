@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from scheduler.engine.queued import Place, QueuedPod
+from scheduler.engine.queue.queued import Place, QueuedPod
 from scheduler.model.pod_group import GroupKey
 
 _ARRIVAL, _ATTEMPTS, _PRIORITY = attrgetter("arrival"), attrgetter("attempts"), attrgetter("pod.priority")

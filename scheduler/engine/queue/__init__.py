@@ -1,0 +1,1 @@
+"""Where pods and pod groups wait until they are tried, and what wakes them."""

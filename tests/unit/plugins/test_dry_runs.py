@@ -1,0 +1,235 @@
+"""Where preemption helps: the same however nodes are tried, with what was kept, and up to a cap."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.model.pod import Pod
+from scheduler.model.selectors import LabelSelector
+from scheduler.plugins.default_preemption import dry_run, select_victims
+from scheduler.plugins.default_preemption.importance import Ranking
+from scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from scheduler.state.cluster import Cluster
+from scheduler.state.validate import validate
+from tests.builders import node, pod
+from tests.unit.plugins.preempting import (
+    NODES,
+    Crowd,
+    a_budget,
+    a_framework,
+    a_node,
+    a_pod,
+    anew,
+    answer,
+    changes,
+    decoder,
+    pods,
+)
+from tests.unit.work import calls
+
+full = st.lists(pods, min_size=2 * NODES, max_size=2 * NODES)
+
+
+def _with_terms(name: str, cpu: int) -> Pod:
+    """A pod that may not be where one of app 1 is: what is on one node counts on another."""
+    made = pod(name, cpu=f"{cpu}")
+    made["metadata"]["labels"] = {"app": "a0"}
+    made["spec"]["priority"] = 2
+    term = {"labelSelector": {"matchLabels": {"app": "a1"}}, "topologyKey": "kubernetes.io/hostname"}
+    made["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return decoder.pod(msgspec.json.encode(made))
+
+
+@settings(max_examples=100, deadline=None)
+@given(full, st.lists(st.lists(changes, max_size=4), max_size=5), st.sampled_from((2, 4)))
+def test_what_is_kept_is_what_would_be_found_anew(start: list[Any], turns: list[Any], cpu: int) -> None:
+    """One preemptor after the other of the same kind, while the cluster changes."""
+    crowd, framework = Crowd(start), a_framework()
+    for i, happened in enumerate([[], *turns]):
+        for change in happened:
+            crowd.change(*change)
+        preemptor = a_pod(f"q{i}", 2, cpu)
+        assert answer(framework, preemptor, crowd.cluster) == anew(preemptor, crowd.cluster)
+
+
+@settings(max_examples=60, deadline=None)
+@given(full, st.lists(changes, max_size=12), st.sampled_from((2, 4)), st.booleans())
+def test_however_many_are_tried_at_a_time(start: list[Any], happened: list[Any], cpu: int, terms: bool) -> None:
+    """Row by row, and all of them together."""
+    crowd, found = Crowd(start), []
+    for change in happened:
+        crowd.change(*change)
+    preemptor = _with_terms("q", cpu) if terms else a_pod("q", 2, cpu)
+    for most in (1, 1_000):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(select_victims, "AT_ONCE", most)
+            patched.setattr(select_victims, "ASKED_AT_ONCE", most)
+            found.append(answer(a_framework(), preemptor, crowd.cluster))
+    assert found[0] == found[1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(full, st.lists(changes, max_size=12), st.sampled_from((2, 4)), st.booleans())
+def test_sums_say_what_filters_say(start: list[Any], happened: list[Any], cpu: int, with_ports: bool) -> None:
+    """Whom to preempt by sums alone, and by asking the filters about each victim."""
+    crowd = Crowd(start)
+    for change in happened:
+        crowd.change(*change)
+    if with_ports:
+        for i in range(NODES):
+            crowd.cluster.put_pod(msgspec.structs.replace(_with_port(f"h{i}", i % 2), node_name=f"n{i}"))
+    preemptor = _with_port("q", 2) if with_ports else a_pod("q", 2, cpu)
+    by_sums = answer(a_framework(), preemptor, crowd.cluster)
+    asking = a_framework()
+    exact = asking.filters.spare
+
+    def unsure(pod: Pod, cluster: Cluster) -> Any:
+        found = exact(pod, cluster)
+        found.exact = False
+        return found
+
+    asking.filters.spare = unsure  # type: ignore[method-assign]
+    assert answer(asking, preemptor, crowd.cluster) == by_sums
+
+
+def _with_port(name: str, priority: int) -> Pod:
+    made = pod(name, cpu="1", ports=["80"])
+    made["spec"]["priority"] = priority
+    return decoder.pod(msgspec.json.encode(made))
+
+
+def _preemption(framework: Any) -> DefaultPreemption:
+    found = framework.plugin("DefaultPreemption")
+    assert isinstance(found, DefaultPreemption)
+    return found
+
+
+def test_only_changed_rows_are_tried_again() -> None:
+    """A second preemptor of the same kind looks at the row that changed."""
+    crowd, framework = Crowd([(0, 2, 0)] * 2 * NODES), a_framework()
+    known = _preemption(framework).dry_runs.known
+    answer(framework, a_pod("q0", 2, 4), crowd.cluster)
+    assert known.tried == NODES
+    crowd.change("start", 3, 5)
+    answer(framework, a_pod("q1", 2, 4), crowd.cluster)
+    assert known.tried == NODES + 1
+
+
+def test_budgets_of_others_cost_no_look_at_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes budgets again and again had the pods of each row that helps looked at."""
+    crowd, framework = Crowd([(0, 2, 0)] * 2 * NODES), a_framework()
+    known = _preemption(framework).dry_runs.known
+    answer(framework, a_pod("q0", 2, 4), crowd.cluster)
+    looked = calls(monkeypatch, (Ranking, "below"))
+    crowd.cluster.put_selecting(msgspec.structs.replace(a_budget("b", 1, {}), namespace="elsewhere"))
+    assert answer(framework, a_pod("q1", 2, 4), crowd.cluster)[0] == "n0"
+    assert known.tried == NODES
+    assert looked["below"] == 0
+
+
+def test_dry_runs_touch_no_row() -> None:
+    """For whoever keeps answers by row, a dry run that lifts pods and lowers them again did not happen."""
+    crowd, framework = Crowd([(0, 2, 0), (0, 2, 1)] * NODES), a_framework()
+    before = crowd.cluster.nodes.log.version
+    answer(framework, _with_terms("q", 4), crowd.cluster)
+    assert crowd.cluster.nodes.log.version == before
+    assert validate(crowd.cluster) == []
+
+
+def test_budgets_are_held_against_each_set_of_labels_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not against each victim; and a budget that asks for another label is not asked at all."""
+    cluster, framework = Cluster(), a_framework()
+    for i in range(NODES):
+        cluster.put_node(a_node(i, 4))
+        for j in range(2):
+            cluster.put_pod(msgspec.structs.replace(a_pod(f"p{i}-{j}", 0, 2), node_name=f"n{i}"))
+    for i in range(200):
+        cluster.put_selecting(a_budget(f"b{i}", 1, {"matchExpressions": [{"key": "app", "operator": "Exists"}]}))
+        cluster.put_selecting(a_budget(f"c{i}", 1, {"matchLabels": {"app": f"other-{i}"}}))
+    asked = calls(monkeypatch, (LabelSelector, "matches"))
+    found = answer(framework, a_pod("q", 2, 4), cluster)
+    assert asked["matches"] == 200
+    assert found[0] == "n0"
+    assert len(found[1]) == 2
+
+
+# -- at the cap ------------------------------------------------------------------------------------------------------
+
+
+def _full(nodes: int, priority: int) -> Cluster:
+    """Nodes that one pod fills; one has a second pod of no use, with the lowest priority."""
+    cluster = Cluster()
+    for i in range(nodes):
+        cluster.put_node(decoder.node(msgspec.json.encode(node(f"n{i}", cpu="4", pods="5"))))
+        cluster.put_pod(msgspec.structs.replace(a_pod(f"p{i}", priority, 4), node_name=f"n{i}"))
+    cluster.put_pod(msgspec.structs.replace(a_pod("low", -10, 0), node_name="n0"))
+    return cluster
+
+
+@pytest.mark.parametrize("terms", [False, True])
+def test_what_was_found_before_the_cap_counts(terms: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pod gets one of the nodes that were tried; where results are kept, the next one has more of them tried."""
+    monkeypatch.setattr(dry_run, "MOST_STEPS", 300)
+    monkeypatch.setattr(select_victims, "AT_ONCE", 10)
+    cluster, framework = _full(300, 0), a_framework()
+    known = _preemption(framework).dry_runs.known
+    tried = []
+    for i in range(12):
+        preemptor = _with_terms(f"q{i}", 4) if terms else a_pod(f"q{i}", 2, 4)
+        found = answer(framework, preemptor, cluster)
+        assert found[0] not in (None, "")
+        assert found[1]
+        tried.append(known.tried)
+    assert 0 < tried[0] < 300
+    assert tried[1] == 2 * tried[0] if terms else tried[0] < tried[1] <= tried[-1] == 300
+    assert validate(cluster) == []
+
+
+def test_it_says_that_it_gave_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nobody found. The cluster is as it was."""
+    monkeypatch.setattr(dry_run, "MOST_STEPS", 100)
+    cluster = _full(20, 5)
+    for i in range(20):
+        cluster.put_pod(msgspec.structs.replace(a_pod(f"small{i}", 0, 0), node_name=f"n{i}"))
+    node, victims, text = answer(a_framework(), _with_terms("q", 4), cluster)
+    assert (node, victims) == (None, set())
+    assert (
+        text
+        == "preemption: gave up looking for victims after 100 steps (about 0.0001 s of one core), and had found none"
+    )
+    assert validate(cluster) == []
+
+
+# -- what is looked at -----------------------------------------------------------------------------------------------
+
+
+def test_nobody_looks_for_victims_where_no_pod_has_a_lower_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods that fit nowhere are tried again and again, and most clusters have one priority: no node is looked at."""
+    cluster = _full(40, 5)
+    cluster.drop_pod("default/low")
+    looked = calls(monkeypatch, (Ranking, "below"))
+    framework, preemptor = a_framework(), a_pod("q", 5, 4)
+    found = framework.post_filter_result(preemptor, cluster, framework.decide(preemptor, cluster))
+    assert looked["below"] == 0
+    said = "0/40 nodes are available: 40 No preemption victims found for incoming pod."
+    assert (found.node, found.text) == ("", f"preemption: {said}")
+
+
+@pytest.mark.parametrize("case", ["nobody to preempt", "by sums", "one by one"])
+def test_looks_grow_with_the_nodes_and_not_faster(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times the nodes: four times the looks."""
+    monkeypatch.setattr(select_victims, "AT_ONCE", 50)
+    monkeypatch.setattr(select_victims, "ASKED_AT_ONCE", 20)
+    preemptor = _with_terms("q", 4) if case == "one by one" else a_pod("q", 2, 4)
+    looked = []
+    for nodes in (100, 400):
+        cluster = _full(nodes, priority=5 if case == "nobody to preempt" else 0)
+        with monkeypatch.context() as patched:
+            looks = calls(patched, (Ranking, "below"))
+            answer(a_framework(), preemptor, cluster)
+        looked.append(looks["below"])
+    assert looked[0] >= 100
+    assert looked[1] <= 4 * looked[0] + 20
