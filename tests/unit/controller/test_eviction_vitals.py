@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, cast
 
-from tests.unit.controller.test_sight import FORBIDDEN, World
+from tests.unit.controller.test_freshness import FORBIDDEN, World
 
 from scheduler.controller.eviction.vitals import Post
 from scheduler.controller.eviction.watcher import Watcher
