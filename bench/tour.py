@@ -27,7 +27,7 @@ from scheduler.framework.equivalence import EquivalenceClass, EquivalenceClasses
 from scheduler.framework.profiles import build
 from scheduler.framework.runtime import Framework
 from scheduler.model.kinds import Decoder
-from scheduler.model.shape import parse_shape
+from scheduler.model.shape_parse import parse_shape
 from scheduler.plugins.default_binder import DefaultBinder
 from scheduler.plugins.node_resources.fit import NodeResourcesFit
 from scheduler.plugins.registry import registry
