@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from scheduler.framework.changes import DropHostPort, Fix, MovePod
 from scheduler.framework.explaining import Detail, Explainer, Inquiry
 from scheduler.framework.status import Reason
-from scheduler.model.containers import HostPort
 from scheduler.model.pod import Pod
+from scheduler.model.shape import HostPort
 from scheduler.state.ports import conflicts
 
 
