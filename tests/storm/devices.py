@@ -28,7 +28,7 @@ DRIVER, CLASS = "gpu.test", "gpu"
 GROUP = "/apis/resource.k8s.io/v1"
 SWEEP_SECONDS = 3.0
 KNOWN_SECONDS = 145.0 + 15.0
-"""After so long a new leader knows what became of earlier Bindings (docs/decisions/0128), and has backed off once."""
+"""After so long a new leader knows what became of earlier Bindings (decision 20), and has backed off once."""
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
