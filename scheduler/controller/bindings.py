@@ -74,7 +74,7 @@ class _Recalled(Exception):  # noqa: N818 - no error: nobody is to send it any m
 
 
 class View(Protocol):
-    """What is known of the cluster (`scheduler.controller.sight`)."""
+    """What is known of the cluster (`scheduler.controller.freshness`)."""
 
     histories: int
     """How often it turned out that the API server's data is that of a backup."""

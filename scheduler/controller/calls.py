@@ -13,7 +13,7 @@ from scheduler.framework.binding import Call
 from scheduler.framework.durations import text
 from scheduler.framework.guard import Guard, described
 from scheduler.framework.status import PluginError
-from scheduler.telemetry.ration import Ration
+from scheduler.telemetry.rate_limit import RateLimit
 
 log = structlog.get_logger("plugins")
 
@@ -24,7 +24,7 @@ class Calls:
     def __init__(self, answer: Callable[[Stimulus], None]) -> None:
         self._answer = answer
         self._tasks: dict[Call, asyncio.Task[None]] = {}
-        self._failures = Ration()
+        self._failures = RateLimit()
         self.carries: Carries = {RunCall: self.start, CancelCall: self.cancel}
 
     def __len__(self) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 
 import structlog
 
+from scheduler.controller.freshness import NEEDED, Freshness, Malformed, check_seconds, log_refusal
 from scheduler.controller.originals import Originals
 from scheduler.controller.refusals import Refusals
-from scheduler.controller.sight import NEEDED, Malformed, Sight, check_seconds, log_refusal
 from scheduler.engine.stimuli import Follows, Gone, Put, Stimulus
 from scheduler.framework.profiles import annotated
 from scheduler.framework.runtime import Framework
@@ -29,7 +29,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup, api_of_kind
 from scheduler.plugins.dynamic_resources.selecting import EVALUATING
-from scheduler.telemetry.ration import Ration
+from scheduler.telemetry.rate_limit import RateLimit
 
 log = structlog.get_logger("scheduler")
 
@@ -64,7 +64,7 @@ class ClusterWatch:
         self._told: dict[str, tuple[str, ...]] = {}
         """What is wrong with objects, by UID: it is said once."""
         self._malformed = Malformed(machine.monotonic)
-        self._incomplete = Ration(clock=machine.monotonic)
+        self._incomplete = RateLimit(clock=machine.monotonic)
         self._followed: set[str] = set()
         """API groups of pod groups."""
         self._evaluating: asyncio.Future[Any] | None = None
@@ -72,7 +72,7 @@ class ClusterWatch:
         self._decoder = Decoder(annotated(frameworks), limits=limits)
         self._decoder_beside = self._decoder.beside()
         self.reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES, *GROUPS)]
-        self.sight = Sight(self.reflectors, NEEDED, wake)
+        self.freshness = Freshness(self.reflectors, NEEDED, wake)
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """What has to run for this: it goes on until it is cancelled, or until something breaks."""
@@ -110,9 +110,9 @@ class ClusterWatch:
             on_malformed=self._malformed,
             on_refused=self._refused,
             check_seconds=check_seconds(resource),
-            on_lost=lambda *lost: self.sight.lost(*lost),
-            on_back=lambda of: self.sight.back(of),
-            on_trust=lambda: self.sight.trust(),
+            on_lost=lambda *lost: self.freshness.lost(*lost),
+            on_back=lambda of: self.freshness.back(of),
+            on_trust=lambda: self.freshness.trust(),
             rng=self._machine.chance,
             clock=self._machine.monotonic,
             on_deleted=self._refusals.see if resource is PODS else None,
@@ -173,7 +173,7 @@ class ClusterWatch:
         told = [0] * len(self.reflectors)
         while True:
             await asyncio.sleep(_TROUBLE_SECONDS)
-            self.sight.tell()
+            self.freshness.tell()
             failing = [r for r, errors in zip(self.reflectors, told, strict=True) if r.counts.errors > errors]
             told = [r.counts.errors for r in self.reflectors]
             failing = [r for r in failing if r.refused is None and r.last_error is not None]

@@ -33,7 +33,7 @@ from scheduler.kube.wire import older, read_version
 from scheduler.kube.writes import CHANGED, meta_time, object_patch, shorten
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod_group import DISRUPTION_TARGET, INITIALLY_SCHEDULED, NATIVE, GroupCondition, PodGroup
-from scheduler.telemetry.ration import Ration
+from scheduler.telemetry.rate_limit import RateLimit
 
 log = structlog.get_logger("writer")
 
@@ -80,7 +80,7 @@ class GroupStatuses:
         self._under_way = under_way
         self._wall = wall
         self._sleep = sleep
-        self._ration = Ration(clock=clock)
+        self._rate_limit = RateLimit(clock=clock)
         self._waiting: WaitingWrites[_Wanted] = WaitingWrites()
         self._answered: dict[str, PodGroup] = {}
         """UID → the group as the API answered to the last write, which the watch may not show yet."""
@@ -260,7 +260,7 @@ class GroupStatuses:
 
     def _tell(self, group: PodGroup, problem: str) -> None:
         what = "pod group's status not written"
-        self._ration.write(what, log.warning, what, **_about(group), error=problem)
+        self._rate_limit.write(what, log.warning, what, **_about(group), error=problem)
 
     async def _patch(self, group: PodGroup, change: Mapping[str, Any]) -> None:
         path, body, how = _status_patch(group, change)

@@ -18,7 +18,7 @@ from scheduler.engine.instructions import (
 )
 from scheduler.framework.status import PluginError
 from scheduler.framework.verify import Summary
-from scheduler.telemetry.ration import Ration
+from scheduler.telemetry.rate_limit import RateLimit
 
 log = structlog.get_logger("scheduler")
 
@@ -30,7 +30,7 @@ class Reports:
 
     def __init__(self, unschedulable: Callable[[], None]) -> None:
         self._unschedulable = unschedulable
-        self._misbehaved = Ration()
+        self._misbehaved = RateLimit()
         self.carries: Carries = {
             Failed: self.failed,
             Misbehaved: self.misbehaved,

@@ -23,7 +23,7 @@ from scheduler.kube.machine import boottime
 from scheduler.kube.resources import LEASES
 from scheduler.kube.schedulers import Lease, LiveSchedulers, served
 from scheduler.kube.wire import MALFORMED, ListMeta
-from scheduler.telemetry.ration import Ration
+from scheduler.telemetry.rate_limit import RateLimit
 
 LOOK_SECONDS = 60.0
 PAGE, PAGES = 50, 40
@@ -77,7 +77,7 @@ class Rivals:
         self._wall = wall
         self._known: dict[str, LiveSchedulers] = {}
         self._refused = ""
-        self._ration = Ration()
+        self._rate_limit = RateLimit()
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -104,7 +104,7 @@ class Rivals:
         self.found = {key: names for key, names in shared.items() if names}
         for key in self.found.keys() - before.keys():
             said = "another scheduler serves the same pods, and both bind them"
-            self._ration.write("rival", log.warning, said, lease=key, serves=self.found[key])
+            self._rate_limit.write("rival", log.warning, said, lease=key, serves=self.found[key])
 
     async def _of_others(self) -> dict[str, Lease]:
         """The Leases that say a name of ours and are not our own, by namespace/name."""

@@ -14,11 +14,11 @@ from scheduler.controller.bindings import SETTLED
 from scheduler.controller.calls import Calls
 from scheduler.controller.cluster_watch import ClusterWatch
 from scheduler.controller.extenders import ExtenderBinder, Extenders
+from scheduler.controller.freshness import STALE_SECONDS
 from scheduler.controller.meter import Meter
 from scheduler.controller.originals import Originals
 from scheduler.controller.refusals import Refusals
 from scheduler.controller.reports import Reports
-from scheduler.controller.sight import STALE_SECONDS
 from scheduler.controller.sources import Sources
 from scheduler.controller.unshown_claims import UnshownClaims
 from scheduler.controller.watchdog import Watchdog
@@ -113,10 +113,10 @@ class Scheduler:
         self.leads_since: float | None = None
         """When it was elected, on the clock of the engine."""
         name = f"berth-{machine.name}"
-        self.writer = Writer(client, self.receive, name, machine=machine, view=lambda: self.sight)
+        self.writer = Writer(client, self.receive, name, machine=machine, view=lambda: self.freshness)
         self.calls = Calls(self.receive)
         self.sources = Sources(frameworks, self.receive, machine.monotonic)
-        self._reports = Reports(lambda: self.sight.check_soon())
+        self._reports = Reports(lambda: self.freshness.check_soon())
         self.carries = {
             **self.writer.carries,
             **self.calls.carries,
@@ -136,7 +136,7 @@ class Scheduler:
             limits=config.limits,
             machine=machine,
         )
-        self.sight = self.watch.sight
+        self.freshness = self.watch.freshness
         self._synced = asyncio.Event()
         self.blocks = Blocks(clock=machine.monotonic)
         self.decisions = Quantiles()
@@ -296,7 +296,7 @@ class Scheduler:
 
     def work(self, *, cycles: bool) -> bool:
         """Apply changes, then schedule pods, for a few milliseconds; True when there is more to do."""
-        cycles = cycles and self.sight.clear
+        cycles = cycles and self.freshness.clear
         engine, meter, inbox = self.engine, self.meter, self._inbox
         handled, more = 0, False
         now = started = self._clock()
@@ -328,7 +328,7 @@ class Scheduler:
             more = True
         collector.worked(handled)
         if engine.take_undone():
-            self.sight.back()
+            self.freshness.back()
         return more
 
     def _cycle(self, now: float) -> list[Instruction]:

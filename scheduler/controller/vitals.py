@@ -87,7 +87,7 @@ class _Vitals:
         return f"not listed yet: {', '.join(kinds)}" if kinds else None
 
     def _gap(self) -> str | None:
-        return self._scheduler.sight.gap() or None
+        return self._scheduler.freshness.gap() or None
 
     def _stopping(self) -> str | None:
         return "shutting down" if self._scheduler.stopping else None
@@ -126,7 +126,7 @@ class _Vitals:
                 families.WATCH_CHECKS,
                 lambda: {(r.resource.called,): float(r.counts.checks) for r in scheduler.watch.reflectors},
             ),
-            Asked(families.BLIND, lambda: {(): float(bool(scheduler.sight.gap()))}),
+            Asked(families.BLIND, lambda: {(): float(bool(scheduler.freshness.gap()))}),
             Asked(families.RETRIES, lambda: {(str(code),): float(n) for code, n in self._client.retries.items()}),
         ]
         found += self._reloader.instruments()

@@ -1,7 +1,6 @@
 """What a pod's containers and volumes come to."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,13 +18,9 @@ from scheduler.model.resources import (
     pod_requests,
     scoring_requests,
 )
+from scheduler.model.shape import HostPort, PodShape
 from scheduler.model.volumes import read_volumes
 
-if TYPE_CHECKING:
-    from scheduler.model.shape import PodShape
-
-HostPort = tuple[str, str, int]
-"""(host IP with 0.0.0.0 for any, protocol, port)."""
 ANY_IP = "0.0.0.0"
 FIELDS = frozenset(
     (
@@ -46,7 +41,7 @@ _amounts_decoder = msgspec.json.Decoder(wire.Amounts)
 _ports_decoder = msgspec.json.Decoder(list[wire.ContainerPort])
 
 
-def read_spec(shape: "PodShape", pod: wire.Pod, count: Count) -> None:
+def read_spec(shape: PodShape, pod: wire.Pod, count: Count) -> None:
     """Read containers and volumes into a shape. All requests count, also those of containers beyond the limits.
 
     Raises msgspec.ValidationError when a field has the wrong JSON type.

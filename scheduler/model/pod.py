@@ -20,7 +20,8 @@ from scheduler.model.limits import LIMITS, Count, Limits
 from scheduler.model.pod_devices import required_features
 from scheduler.model.pod_group import GroupKey, group_of
 from scheduler.model.promise import annotation_text
-from scheduler.model.shape import HEAVY, Alike, PodShape, parse_shape
+from scheduler.model.shape import HEAVY, PodShape
+from scheduler.model.shape_parse import Alike, parse_shape
 from scheduler.model.volumes import inline_disks
 
 NO_LABELS: Mapping[str, str] = {}

@@ -7,7 +7,6 @@ holds nodes to it afterwards.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -21,9 +20,6 @@ from scheduler.model.selectors import (
     parse_node_selector,
     parse_node_selector_term,
 )
-
-if TYPE_CHECKING:
-    from scheduler.model.shape import PodShape
 
 ANNOTATION = "podberth.dev/required-during-execution"
 MOST_BYTES = 16 * 1024
@@ -151,29 +147,6 @@ def parse_promise(text: str | None) -> Promise | None:
 
 NOTHING_OF_NODES = NodeRequirement((), None)
 """What each node meets."""
-
-
-def keeps_own(shape: "PodShape", *, by_profile: bool = False) -> bool:
-    """Whether what the pod's spec requires has to hold while it runs. `by_profile`: as in `required`."""
-    promise = shape.promise
-    return by_profile if promise is None else promise == OWN
-
-
-def required(shape: "PodShape", *, by_profile: bool = False) -> NodeRequirement | None:
-    """What the pod's node has to meet while it runs, None for nothing (or nothing that can be read).
-
-    `by_profile`: its profile asks it of pods that say nothing.
-    """
-    promise = shape.promise
-    if promise is None:
-        promise = OWN if by_profile else DECLINED
-    if promise.declined or promise.problem is not None:
-        return None
-    if promise.selector is not None:
-        return NodeRequirement((), promise.selector)
-    if not shape.node_selector and shape.required_node_affinity is None:
-        return None
-    return NodeRequirement(shape.node_selector, shape.required_node_affinity)
 
 
 def _wired(expressions: list[_Expression] | None) -> list[wire.Requirement] | None:

@@ -1,7 +1,6 @@
 """A pod's affinity and spread constraints."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,10 +14,8 @@ from scheduler.model.selectors import (
     node_selector_of,
     parse_node_selector_term,
 )
+from scheduler.model.shape import PodShape
 from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
-
-if TYPE_CHECKING:
-    from scheduler.model.shape import PodShape
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -50,7 +47,7 @@ _spread_decoder = msgspec.json.Decoder(list[wire.TopologySpreadConstraint])
 _NO_AFFINITY = wire.Affinity()
 
 
-def read_terms(shape: "PodShape", affinity: bytes, spread: bytes, problem: str | None, count: Count) -> None:
+def read_terms(shape: PodShape, affinity: bytes, spread: bytes, problem: str | None, count: Count) -> None:
     """Read affinity and spread constraints, as they are written in JSON, into a shape.
 
     `problem`: what was found wrong before. Terms beyond the limits are left out, and `count` says so.
@@ -86,7 +83,7 @@ def read_terms(shape: "PodShape", affinity: bytes, spread: bytes, problem: str |
     shape.problem = problem
 
 
-def _read_node_terms(shape: "PodShape", asked: wire.NodeAffinity | None, count: Count) -> None:
+def _read_node_terms(shape: PodShape, asked: wire.NodeAffinity | None, count: Count) -> None:
     shape.required_node_affinity = None
     shape.preferred_node_terms, shape.preferred_error, shape.has_preferred_node_affinity = (), None, False
     if asked is None:

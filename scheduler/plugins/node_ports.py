@@ -10,9 +10,8 @@ from scheduler.framework.events import ClusterEvent
 from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, Plugin
 from scheduler.framework.status import Reason, Rejections, Unschedulable
-from scheduler.model.containers import HostPort
 from scheduler.model.pod import Pod
-from scheduler.model.shape import PodShape
+from scheduler.model.shape import HostPort, PodShape
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.state.nodes import Nodes

@@ -10,8 +10,8 @@ from scheduler.framework.plugin import NODE, Plugin
 from scheduler.framework.status import Reason, Rejections, Unresolvable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.promise import ANNOTATION, NodeRequirement, required
-from scheduler.model.shape import PodShape
+from scheduler.model.promise import ANNOTATION, NodeRequirement
+from scheduler.model.shape import PodShape, required
 from scheduler.plugins.node_affinity import matches, matches_all
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools

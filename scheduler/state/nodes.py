@@ -9,9 +9,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.model.containers import HostPort
 from scheduler.model.node import Node
-from scheduler.model.shape import PodShape
+from scheduler.model.shape import HostPort, PodShape
 from scheduler.model.taints import Taints
 from scheduler.state.column import Bools, Column, Ints, Numbers
 from scheduler.state.images import Images

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from scheduler.model.containers import ANY_IP, HostPort
+from scheduler.model.containers import ANY_IP
+from scheduler.model.shape import HostPort
 from scheduler.state.column import Ints
 
 Ports = tuple[HostPort, ...]

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scheduler.model.containers import HostPort
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
+from scheduler.model.shape import HostPort
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Column
 from scheduler.state.nodes import CPU, EPHEMERAL, MEMORY

@@ -12,7 +12,7 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
-from scheduler.telemetry.outlet import Outlet
+from scheduler.telemetry.log_writer import LogWriter
 
 
 @contextmanager
@@ -39,12 +39,12 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{8,}")
 _encode = json.JSONEncoder(default=repr).encode
-_outlet: Outlet | None = None
+_log_writer: LogWriter | None = None
 
 
 def configure(level: str = "info") -> None:
     """Choose renderer and level for this process. `level`: one of LEVELS."""
-    global _outlet
+    global _log_writer
     on_terminal = sys.stderr.isatty()
     rendering: list[structlog.typing.Processor] = (
         [harmless, written_out, structlog.dev.ConsoleRenderer()] if on_terminal else [as_json]
@@ -55,24 +55,24 @@ def configure(level: str = "info") -> None:
         structlog.processors.format_exc_info,
         *rendering,
     ]
-    outlet = _outlet = Outlet(sys.stderr, lambda count: _rendered(processors, count))
+    log_writer = _log_writer = LogWriter(sys.stderr, lambda count: _rendered(processors, count))
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=lambda *_: outlet,
+        logger_factory=lambda *_: log_writer,
         cache_logger_on_first_use=True,
     )
 
 
 def flush() -> None:
     """Wait a moment for the lines under way, before the process ends or something else is printed."""
-    if _outlet is not None:
-        _outlet.flush()
+    if _log_writer is not None:
+        _log_writer.flush()
 
 
 def dropped() -> int:
     """Lines that could not be written since the start."""
-    return 0 if _outlet is None else _outlet.dropped
+    return 0 if _log_writer is None else _log_writer.dropped
 
 
 def harmless(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -17,7 +17,8 @@ from scheduler.engine.placement_conflicts import Conflict, has_requirements
 from scheduler.framework.decision import Decision
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
-from scheduler.model.promise import NOTHING_OF_NODES, NodeRequirement, required
+from scheduler.model.promise import NOTHING_OF_NODES, NodeRequirement
+from scheduler.model.shape import required
 from scheduler.state.cluster import Cluster
 from scheduler.whatif.disruptions import Disruptions
 from scheduler.whatif.explanation import API_VERSION, PromiseState, Shown

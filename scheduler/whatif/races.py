@@ -6,7 +6,8 @@ from scheduler.engine.eviction.conflicted import rank, related
 from scheduler.engine.placement_conflicts import Conflict, PlacementConflicts, has_requirements
 from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
-from scheduler.model.promise import ANNOTATION, keeps_own
+from scheduler.model.promise import ANNOTATION
+from scheduler.model.shape import keeps_own
 from scheduler.state.cluster import Cluster
 
 

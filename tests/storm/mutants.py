@@ -17,8 +17,8 @@ from unittest.mock import patch
 import msgspec
 
 from scheduler.controller.bindings import GONE, LOST, Bindings, _Failure, _Unknown
+from scheduler.controller.freshness import Freshness
 from scheduler.controller.scheduler import Scheduler
-from scheduler.controller.sight import Sight
 from scheduler.controller.writer import Writer
 from scheduler.engine.instructions import Bind
 from scheduler.engine.queue.scheduling_queue import SchedulingQueue
@@ -267,7 +267,7 @@ def never_checks() -> Iterator[None]:
 
 @mutant("what can't be seen is decided on all the same")
 def decides_blindly() -> Iterator[None]:
-    with patch.object(Sight, "clear", property(lambda _: True)):
+    with patch.object(Freshness, "clear", property(lambda _: True)):
         yield
 
 

@@ -53,17 +53,17 @@ class Post:
     def notes(self) -> dict[str, str]:
         """The kinds that it may not see and does without."""
         watcher = self.watcher
-        without = "" if watcher is None else watcher.sight.without()
+        without = "" if watcher is None else watcher.freshness.without()
         return {"watches": f"not allowed to follow, and evicting without: {without}"} if without else {}
 
     def _missing(self) -> str | None:
         watcher = self.watcher  # read once: this is asked on another thread
-        missing = "" if watcher is None else watcher.sight.missing()
+        missing = "" if watcher is None else watcher.freshness.missing()
         return f"not listed yet: {missing}" if missing else None
 
     def _gap(self) -> str | None:
         watcher = self.watcher
-        return None if watcher is None else watcher.sight.gap() or None
+        return None if watcher is None else watcher.freshness.gap() or None
 
     def instruments(self) -> list[Instrument]:
         """The figures; those of promises only while it leads, and counted since then."""

@@ -12,7 +12,7 @@ from scheduler.controller.cluster_watch import LIVE_PODS
 from scheduler.controller.eviction.counts import Counts
 from scheduler.controller.eviction.history import restored
 from scheduler.controller.eviction.writer import Writer
-from scheduler.controller.sight import NEEDED, Malformed, Sight, check_seconds, log_refusal
+from scheduler.controller.freshness import NEEDED, Freshness, Malformed, check_seconds, log_refusal
 from scheduler.engine.eviction.evictor import Evictor
 from scheduler.engine.eviction.messages import Evict, Instruction, Look, Read, Restored, Stimulus
 from scheduler.engine.eviction.settings import Settings
@@ -66,7 +66,7 @@ class Watcher:
         )
         self._malformed = Malformed(machine.monotonic)
         self._reflectors = [self._reflector(client, resource) for resource in (*SCHEDULING, *DEVICES)]
-        self.sight = Sight(self._reflectors, NEEDED, self._awake.set)
+        self.freshness = Freshness(self._reflectors, NEEDED, self._awake.set)
 
     def counts(self) -> Counts:
         """The figures of this term."""
@@ -113,7 +113,7 @@ class Watcher:
     async def _sync(self) -> None:
         """Wait until every kind is listed, or refused where it can be done without."""
         started, told = self._clock(), ""
-        while missing := self.sight.missing():
+        while missing := self.freshness.missing():
             if missing != told and self._clock() - started >= SAY_MISSING_SECONDS:
                 log.error("the cluster can't be seen yet, so nothing is evicted", missing=missing)
                 told = missing
@@ -140,8 +140,8 @@ class Watcher:
 
     def _fresh(self) -> bool:
         """Whether what we know of nodes and pods is what there is, as far as anybody can tell."""
-        self.sight.tell()
-        return not self.sight.gap()
+        self.freshness.tell()
+        return not self.freshness.gap()
 
     async def _apply(self) -> None:
         """Apply the inbox in slices; answers are carried out at once."""
@@ -188,7 +188,7 @@ class Watcher:
             on_malformed=self._malformed,
             on_refused=log_refusal,
             check_seconds=check_seconds(resource),
-            on_lost=lambda *lost: self.sight.lost(*lost),
+            on_lost=lambda *lost: self.freshness.lost(*lost),
             on_back=self._back,
             rng=self._machine.chance,
             clock=self._clock,
@@ -203,7 +203,7 @@ class Watcher:
 
     def _back(self, resource: Resource | None = None) -> None:
         """The API server's data is that of a backup."""
-        self.sight.back(resource)
+        self.freshness.back(resource)
         self._writer.forget_intents()
 
     def _receive(self, stimulus: Stimulus) -> None:

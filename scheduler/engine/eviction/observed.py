@@ -19,7 +19,8 @@ from scheduler.model.namespaced import Namespace, SelectingObject
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.pod_group import PodGroup
-from scheduler.model.promise import NOTHING_OF_NODES, NodeRequirement, keeps_own, required
+from scheduler.model.promise import NOTHING_OF_NODES, NodeRequirement
+from scheduler.model.shape import keeps_own, required
 from scheduler.model.storage import STORAGE_KINDS
 from scheduler.state.cluster import Cluster
 

@@ -140,14 +140,6 @@ class Tries:
         member.plugins = frozenset((error.plugin,))
         attempt.break_off(f"failed to schedule other pod from a pod group: {error}")
 
-    def decide(self, attempt: GroupAttempt) -> None:
-        """All pods were tried, and enough have a node: by this attempt, or from before."""
-        if any(member.fits for member in attempt.members.values()):
-            attempt.ended = Ended.WITH_NODES
-        else:
-            attempt.fail("", early=True)
-            attempt.enough = True
-
     def charge(self, attempt: GroupAttempt) -> None:
         """Charge the namespace for tries that start no pod, once the attempt is decided."""
         started = sum(member.fits for member in attempt.members.values()) if attempt.ended is Ended.WITH_NODES else 0

@@ -28,7 +28,7 @@ from scheduler.policy.admission.aside import Aside, WorkError
 from scheduler.policy.admission.group import Group, Stored
 from scheduler.policy.admission.judging import KnownPolicies
 from scheduler.policy.admission.natives import Natives
-from scheduler.telemetry.ration import Ration
+from scheduler.telemetry.rate_limit import RateLimit
 
 LONG_BYTES = 8 << 10
 """Policies of so many bytes are read aside: longer ones take milliseconds."""
@@ -99,7 +99,7 @@ class PolicyCache:
         self._versions = 0
         self._unread: OrderedDict[str, dict[str, _Unread]] = OrderedDict()
         self._unread_bytes = 0
-        self._ration = Ration(clock=machine.monotonic)
+        self._rate_limit = RateLimit(clock=machine.monotonic)
         self._wake = asyncio.Event()
         self._first: set[tuple[str, str]] = set()
         self._first_read = asyncio.Event()
@@ -236,7 +236,7 @@ class PolicyCache:
         self._groups[stored.namespace].put(stored)
         if stored.problem:
             what, place = "a policy is not accepted and does not apply", stored.namespace
-            self._ration.write(
+            self._rate_limit.write(
                 (what, place), log.error, what, namespace=place, name=stored.name, problem=stored.problem[:300]
             )
 
@@ -303,7 +303,7 @@ class PolicyCache:
 
     def _malformed(self, _resource: Resource, key: Key | None, error: Exception) -> None:
         what = "a policy can't be read, its last readable version stays in use"
-        self._ration.write((what, key[0] if key else ""), log.error, what, key=key, error=str(error)[:300])
+        self._rate_limit.write((what, key[0] if key else ""), log.error, what, key=key, error=str(error)[:300])
 
     def _refused(self, _resource: Resource, error: ApiError | None) -> None:
         if error is None:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from bench.tour import STOPS, walk
+from bench.tour import STOPS, files_passed, walk
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,4 +20,14 @@ def test_the_pod_passes_every_stop() -> None:
         names.append(where[3])
         assert re.search(rf"def {names[-1].rpartition('.')[2]}\b|^\s*@", line), stop
     assert (names[0], names[-1]) == ("Decoder.pod", "Cluster.put_pod")
-    assert names.index("Queue.pop") < names.index("TaintToleration.filter") < names.index("BindingCycles.assume")
+    assert (
+        names.index("SchedulingQueue.pop") < names.index("TaintToleration.filter") < names.index("BindingCycles.assume")
+    )
+
+
+def test_files_that_a_pod_passes_are_counted() -> None:
+    """Those of the engine, the queue and the plugins are among them, and no test is."""
+    found = {file.relative_to(ROOT).as_posix() for file in files_passed()}
+    assert any(name.endswith("engine/attempts.py") for name in found)
+    assert any(name.endswith("engine/queue/scheduling_queue.py") for name in found)
+    assert all(name.startswith("scheduler/") for name in found)

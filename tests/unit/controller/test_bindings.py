@@ -72,7 +72,7 @@ class World:
         self.answers: list[Stimulus] = []
         self.told: list[Bind] = []
         self.under_way = UnderWay()
-        self.sight = Sight(self)
+        self.freshness = Sight(self)
         self.bindings = Bindings(
             cast(Client, self),
             self.answers.append,
@@ -80,7 +80,7 @@ class World:
             self.bound,
             clock=lambda: self.now,
             sleep=self.sleep,
-            view=lambda: self.sight,
+            view=lambda: self.freshness,
         )
 
     def bound(self, bind: Bind) -> None:
@@ -343,7 +343,7 @@ async def test_a_backup_is_restored_before_the_answer() -> None:
     world = World(SILENT)
     world.post()
     await asyncio.sleep(0)
-    world.sight.histories = 1
+    world.freshness.histories = 1
     assert await world.under_way.drain(30.0) == 0
     (answer,) = world.answers
     assert isinstance(answer, BindFailed)
@@ -353,7 +353,7 @@ async def test_a_backup_is_restored_before_the_answer() -> None:
 async def test_what_was_decided_before_a_backup_is_not_sent() -> None:
     """The pod is decided anew once everything is listed."""
     world = World(OK)
-    world.sight.relisting = True
+    world.freshness.relisting = True
     assert await world.outcome() == BindWithdrawn("default/p", "the API server's data is that of a backup")
     assert world.sent == []
 
@@ -361,10 +361,10 @@ async def test_what_was_decided_before_a_backup_is_not_sent() -> None:
 async def test_it_is_sent_again_once_the_server_is_known_to_go_on_from_there() -> None:
     """While no stream is open, a backup may have been restored, and nobody has noticed."""
     world = World(SILENT, OK)
-    world.sight.clear_from = 2 * SEND_AGAIN + 1.0
+    world.freshness.clear_from = 2 * SEND_AGAIN + 1.0
     assert await world.outcome() == Bound("default/p")
     assert len(world.sent) == 2
-    assert world.sent[1] >= world.sight.clear_from
+    assert world.sent[1] >= world.freshness.clear_from
 
 
 async def test_a_pod_that_is_decided_anew_is_answered_once() -> None:

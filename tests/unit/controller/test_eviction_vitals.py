@@ -13,7 +13,7 @@ from scheduler.kube.errors import ApiError
 from scheduler.kube.lease import Elector
 from scheduler.telemetry.health import answer
 from scheduler.telemetry.serving import Endpoints, Gate
-from tests.unit.controller.test_sight import FORBIDDEN, World
+from tests.unit.controller.test_freshness import FORBIDDEN, World
 from tests.unit.telemetry.test_serving import everybody, serving
 
 PAGE = Path(__file__).parents[3] / "docs" / "evictor.md"
@@ -31,7 +31,7 @@ class Led:
     """A watcher with these eyes."""
 
     def __init__(self, world: World) -> None:
-        self.sight = world.sight
+        self.freshness = world.freshness
 
 
 def asked(post: Post) -> tuple[int, str]:

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from scheduler.controller import scheduler as scheduler_module
+from scheduler.controller.freshness import Freshness
 from scheduler.controller.scheduler import LET_GO_BESIDE, LOOP_TURNS, Scheduler
-from scheduler.controller.sight import Sight
 from scheduler.engine.instructions import Bind, Failed, Instruction
 from scheduler.engine.queue.queued import Place
 from scheduler.engine.queue.scheduling_queue import AT_ONCE
@@ -49,7 +49,7 @@ def costly(i: int) -> dict[str, Any]:
 
 def busy_with_costly_pods(monkeypatch: pytest.MonkeyPatch, machine: Machine = MACHINE) -> Scheduler:
     """A scheduler whose instructions nobody carries out: 50 nodes, 100 placed pods, and 40 costly ones that wait."""
-    monkeypatch.setattr(Sight, "clear", True)
+    monkeypatch.setattr(Freshness, "clear", True)
     config = decode(configuration())
     scheduler = Scheduler(cast(Client, Idle()), build(config, registry()), config, machine=machine)
     scheduler.carries = dict.fromkeys(scheduler.carries, lambda _instruction: None)

@@ -6,7 +6,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from scheduler.kube.resources import PODS
-from scheduler.telemetry.ration import MOST
+from scheduler.telemetry.rate_limit import MOST
 from tests.builders import pod
 
 from .test_pod_groups_followed import Followed

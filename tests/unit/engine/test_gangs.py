@@ -165,27 +165,27 @@ def test_bindings_come_together(gangs: Harness) -> None:
     assert gangs.engine.binding.state("train-0") is State.BIND_POSTING
 
 
-def test_a_gang_is_tried_in_slices(gangs: Harness) -> None:
-    """Between two slices others are tried, and no more of them are held up than a slice takes."""
+def test_others_are_tried_between_the_pods_of_a_gang(gangs: Harness) -> None:
+    """Some of its pods in a row, then as many others."""
     harness = Harness()
     harness.handle(Follows(NATIVE, True))
     harness.put(*(node(f"n{i}", "8") for i in range(10)), group(min_count=40), *members(40))
     assert harness.cycle() == []
     harness.put(*(pod(f"p{i}") for i in range(6)))
-    order = [names for said in slices(harness) if (names := bound(said))]
+    order = [names for said in each_turn(harness) if (names := bound(said))]
     alone = [names[0] for names in order if len(names) == 1]
     assert sorted(alone[:6]) == [f"p{i}" for i in range(6)], "they are bound before the gang is decided"
     assert sum(map(len, order)) == 46
 
 
-def test_a_large_gang_gives_up_in_slices(gangs: Harness) -> None:
+def test_a_large_gang_gives_up_in_parts(gangs: Harness) -> None:
     """When its last pod fits nowhere, the others give back what they hold, and are told, some at a time."""
     count = 500
     gangs.put(node("n1", str(count)), group(min_count=count), *members(count - 1), member("last", "1000"))
     others = [pod(f"p{i}", "0") for i in range(8)]
     told: list[int] = []
     meanwhile = 0
-    for said in slices(gangs):
+    for said in each_turn(gangs):
         told.append(len(failures(said)))
         if sum(told) < count:
             meanwhile += len(bound(said))
@@ -203,7 +203,7 @@ def test_a_pod_goes_while_its_gang_gives_up(gangs: Harness) -> None:
         harness = Harness()
         harness.handle(Follows(NATIVE, True))
         harness.put(node("n1", "300"), group(min_count=300), *members(299), member("last", "1000"))
-        steps = slices(harness)
+        steps = each_turn(harness)
         for _ in range(turn):
             next(steps, None)
         harness.gone("Pod", "train-7")
@@ -225,13 +225,13 @@ def test_nobody_looks_through_all_pods_for_one_of_lower_priority(gangs: Harness)
     assert gangs.engine.cluster.priorities.pods == {}
 
 
-def slices(harness: Harness) -> Iterator[list[Instruction]]:
+def each_turn(harness: Harness) -> Iterator[list[Instruction]]:
     """What is said in each turn, until nothing is to be done."""
     while harness.engine.has_work or harness.engine.binding.gathering.released:
         yield harness.cycle()
 
 
-def sliced(count: int = 4, needed: int = 4, cpu: str = "2") -> Harness:
+def begun(count: int = 4, needed: int = 4, cpu: str = "2") -> Harness:
     """A gang of which one pod has been tried."""
     harness = Harness()
     harness.handle(Follows(NATIVE, True))
@@ -249,8 +249,8 @@ def settled(harness: Harness) -> None:
     assert validate(harness.engine.cluster) == []
 
 
-def test_a_node_goes_between_two_slices() -> None:
-    harness = sliced()
+def test_a_node_goes_between_two_pods() -> None:
+    harness = begun()
     placement = harness.engine.cluster.placement("train-0")
     assert placement is not None
     harness.gone("Node", harness.engine.cluster.nodes.names[placement.row] or "")
@@ -259,8 +259,8 @@ def test_a_node_goes_between_two_slices() -> None:
     settled(harness)
 
 
-def test_a_pod_goes_between_two_slices() -> None:
-    harness = sliced(count=5)
+def test_a_pod_goes_between_two_pods() -> None:
+    harness = begun(count=5)
     harness.gone("Pod", "train-0")
     harness.gone("Pod", "train-4")
     said = harness.cycles()
@@ -272,16 +272,16 @@ def test_a_pod_goes_between_two_slices() -> None:
     assert len(bound(harness.cycles())) == 4
 
 
-def test_a_pod_terminates_between_two_slices() -> None:
-    harness = sliced(count=5)
+def test_a_pod_terminates_between_two_pods() -> None:
+    harness = begun(count=5)
     harness.put(member("train-0", meta={"uid": "train-0", "deletionTimestamp": "2026-01-01T00:00:00Z"}))
     assert sorted(bound(harness.cycles())) == ["train-1", "train-2", "train-3", "train-4"]
     settled(harness)
 
 
-def test_a_pod_of_higher_priority_takes_the_room_between_two_slices() -> None:
+def test_a_pod_of_higher_priority_takes_the_room_between_two_pods() -> None:
     """It has to be reverted, not deleted; the gang is tried again, and fails."""
-    harness = sliced(cpu="2", needed=4)
+    harness = begun(cpu="2", needed=4)
     harness.put(*(pod(f"big-{i}", "2", priority=10) for i in range(3)))
     said = harness.cycles()
     victims = [i for i in said if isinstance(i, Preempt)]
@@ -294,15 +294,15 @@ def test_a_pod_of_higher_priority_takes_the_room_between_two_slices() -> None:
 
 
 def test_pods_that_come_meanwhile_are_tried_with_the_rest() -> None:
-    harness = sliced(cpu="4")
+    harness = begun(cpu="4")
     harness.put(member("late"))
     assert harness.engine.queue.counts()[Place.GATED] == 1
     assert sorted(bound(harness.cycles())) == ["late", "train-0", "train-1", "train-2", "train-3"]
     settled(harness)
 
 
-def test_the_group_goes_between_two_slices() -> None:
-    harness = sliced()
+def test_the_group_goes_between_two_pods() -> None:
+    harness = begun()
     harness.gone("PodGroup", "train")
     said = harness.cycles()
     assert bound(said) == []
@@ -314,7 +314,7 @@ def test_the_group_goes_between_two_slices() -> None:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_the_profile_goes_between_two_slices(full: bool) -> None:
+def test_the_profile_goes_between_two_pods(full: bool) -> None:
     """Whether its pods find nodes, or victims are looked for: nobody can decide about the gang any more."""
     harness = Harness()
     harness.handle(Follows(NATIVE, True))

@@ -338,7 +338,7 @@ def test_room_in_fewest_racks() -> None:
 
 
 def test_hosts_as_placements_are_made_and_measured_in_turns_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are as many as nodes, and what each takes is asked when the next slice comes."""
+    """There are as many as nodes, and what each takes is asked in the next turn."""
     harness = leveled()
     harness.put(*(at(f"h{i}", "a", f"r{i // 10}", 2) for i in range(300)))
     made = calls(monkeypatch, (TopologyPlacementGenerator, "placement_generate"), (Placements, "_room"))

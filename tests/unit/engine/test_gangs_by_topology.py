@@ -1,4 +1,4 @@
-"""Gangs whose pods have to be on the nodes of one domain: each domain is tried, the best one is taken, in slices."""
+"""Gangs whose pods have to be on the nodes of one domain: each domain is tried, the best one is taken."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -171,8 +171,8 @@ def many(harness: Harness, count: int = 30, cpu: str = "4") -> None:
     harness.put(*(in_rack(f"n{10 + i}", f"r{10 + i}", cpu) for i in range(count)))
 
 
-def test_a_search_in_slices() -> None:
-    """Others are tried between two slices, and nothing is held where the group was tried before."""
+def test_others_are_tried_while_domains_are() -> None:
+    """Others are tried in between, and nothing is held where the group was tried before."""
     harness = racks()
     many(harness)
     harness.put(group(min_count=4, **BY_RACK), *picky(4))
@@ -187,7 +187,7 @@ def test_a_search_in_slices() -> None:
             harness.put(pod(f"other-{turns}", nodeName="", nodeSelector={"rack": "r39"}))
         for name, where in on(harness.cycle()).items():
             (other.append(name) if name.startswith("other") else found.setdefault(name, where))
-    assert turns > 30, "more than one rack in a slice"
+    assert turns > 30, "more than one rack in a turn"
     assert len(other) == 5
     assert len(found) == 4
     assert len(set(found.values())) == 1

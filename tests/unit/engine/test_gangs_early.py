@@ -145,7 +145,7 @@ def test_one_after_the_other(waiting: Harness) -> None:
 
 
 def test_something_happens_while_it_is_tried() -> None:
-    """With slices, events may come between them."""
+    """Events may come between its pods."""
     harness = Harness()
     harness.handle(Follows(NATIVE, True))
     harness.put(node("n0", "2"), on_n0("big"), group(), member("train-0"), member("train-1"))

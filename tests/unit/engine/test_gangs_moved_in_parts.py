@@ -15,7 +15,7 @@ from scheduler.model.pod_group import NATIVE
 from tests.builders import Object
 
 from .conftest import Harness, node, pod
-from .test_gangs import group, member, members, settled, slices
+from .test_gangs import each_turn, group, member, members, settled
 
 AT_ONCE = 256
 MANY = 3 * AT_ONCE
@@ -55,7 +55,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, what: Any, name: str) -> Callable[[
 
 def turns(harness: Harness) -> Iterator[None]:
     """All turns, those for work that is put off included."""
-    for _ in slices(harness):
+    for _ in each_turn(harness):
         yield
 
 
@@ -82,13 +82,13 @@ def test_all_stories_say_so_when_a_gang_moves_and_are_counted_in_parts(
     settled(large)
 
 
-def test_a_slice_does_not_look_at_all_pods_of_the_gang(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_does_not_look_at_all_pods_of_the_gang(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether they all are still assumed is known without asking about each of them."""
     harness = Harness()
     harness.handle(Follows(NATIVE, True))
     harness.put(*nodes(), group(min_count=MANY), *members(MANY))
     looked, count = counted(monkeypatch, harness.engine.binding, "state"), 0
-    for _ in slices(harness):
+    for _ in each_turn(harness):
         count += 1
     assert harness.engine.cluster.assumed() == MANY
     assert count > 6

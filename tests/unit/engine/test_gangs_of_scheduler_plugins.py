@@ -94,7 +94,7 @@ def test_a_message_has_a_bound(gangs: Harness) -> None:
 
 def test_names_of_resources_have_a_limit(gangs: Harness) -> None:
     """All nodes would be looked at for each of them."""
-    gangs.put(node("n1"), group(minResources={f"r{i}": "1" for i in range(65)}), member(0), member(1))
+    gangs.put(node("n1"), group(minResources={f"example.com/r{i}": "1" for i in range(65)}), member(0), member(1))
     said = "too large for this scheduler: 65 resources in minResources, at most 64"
     assert failures(gangs.cycles()) == {"w0": said, "w1": said}
 

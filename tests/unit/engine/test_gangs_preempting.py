@@ -21,16 +21,8 @@ ON_N0 = {"kubernetes.io/hostname": "n0"}
 
 
 @pytest.fixture
-def gangs(harness: Harness) -> Harness:
+def gangs(harness: Harness) -> Iterator[Harness]:
     """A harness whose API server serves PodGroups."""
-    harness.handle(Follows(NATIVE, True))
-    return harness
-
-
-@pytest.fixture
-def hurried() -> Iterator[Harness]:
-    """As `gangs`, with slices of almost nothing."""
-    harness = Harness()
     harness.handle(Follows(NATIVE, True))
     yield harness
     assert validate(harness.engine.cluster) == []
@@ -231,37 +223,25 @@ def test_terms_of_victims_count_while_they_are_put_back(gangs: Harness) -> None:
     assert victims(gangs.cycles()) == {"repelling"}
 
 
-def test_a_plan_in_slices_is_the_same_plan(gangs: Harness, hurried: Harness) -> None:
-    """Others are tried between the slices; a plan that a change has made wrong is made again."""
-    found = []
-    for harness in (gangs, hurried):
-        harness.put(*(node(f"n{i}", "4") for i in range(30)))
-        harness.put(*(running(f"low-{i}", f"n{i % 30}", started=i % 60) for i in range(120)))
-        harness.put(group("old", 2, mode="all"), member("old", 0, "n3", "0"), member("old", 1, "n4", "0"))
-        harness.put(group("high", 8, 5), *(member("high", i, cpu="3", priority=5) for i in range(8)))
-        found.append(len(victims(harness.cycles())))
-    assert found == [24, 24]
-
-
-def test_a_change_while_the_plan_is_made(hurried: Harness) -> None:
+def test_a_change_while_the_plan_is_made(gangs: Harness) -> None:
     """A victim that has left by itself is not removed again, and one that came meanwhile counts."""
-    hurried.put(*(node(f"n{i}", "1") for i in range(2)), *(running(f"low-{i}", f"n{i}") for i in range(2)))
-    hurried.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(2)))
-    said = until_planning(hurried)
+    gangs.put(*(node(f"n{i}", "1") for i in range(2)), *(running(f"low-{i}", f"n{i}") for i in range(2)))
+    gangs.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(2)))
+    said = until_planning(gangs)
     assert victims(said) == set()
-    hurried.gone("Pod", "low-0")
-    hurried.put(running("late", "n0"))
-    said += hurried.cycles()
+    gangs.gone("Pod", "low-0")
+    gangs.put(running("late", "n0"))
+    said += gangs.cycles()
     assert victims(said) == {"late", "low-1"}
 
 
-def test_a_member_that_goes_while_the_plan_is_made(hurried: Harness) -> None:
-    hurried.put(*(node(f"n{i}", "1") for i in range(3)), *(running(f"low-{i}", f"n{i}") for i in range(3)))
-    hurried.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(3)))
-    said = until_planning(hurried)
+def test_a_member_that_goes_while_the_plan_is_made(gangs: Harness) -> None:
+    gangs.put(*(node(f"n{i}", "1") for i in range(3)), *(running(f"low-{i}", f"n{i}") for i in range(3)))
+    gangs.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(3)))
+    said = until_planning(gangs)
     assert victims(said) == set()
-    hurried.gone("Pod", "high-1")
-    said += hurried.cycles()
+    gangs.gone("Pod", "high-1")
+    said += gangs.cycles()
     assert len(victims(said)) == 2
 
 
@@ -404,26 +384,24 @@ def test_after_a_restart_a_gang_that_fits_by_now_removes_nobody(gangs: Harness) 
     assert bound(said) == {"high-0": "n0", "high-1": "n1"}
 
 
-@pytest.mark.parametrize("which", ["gangs", "hurried"])
-def test_a_group_does_not_stand_in_its_own_way(which: str, request: pytest.FixtureRequest) -> None:
+def test_a_group_does_not_stand_in_its_own_way(gangs: Harness) -> None:
     """Three of it were to go where a victim stays that is held by a finalizer: what is free is enough for two, and for
     its minimum. The nodes that are kept for its pods are kept from others only."""
-    harness: Harness = request.getfixturevalue(which)
     held = running("low-0", "n0")
     held["metadata"] |= {"deletionTimestamp": "2026-01-01T01:00:00Z", "finalizers": ["example.com/held"]}
-    harness.put(node("n0", "3"), held, running("low-1", "n0", started=1), running("low-2", "n0", started=2))
-    harness.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(3)))
-    said = harness.cycles()
+    gangs.put(node("n0", "3"), held, running("low-1", "n0", started=1), running("low-2", "n0", started=2))
+    gangs.put(group("high", 2, 5), *(member("high", i, priority=5) for i in range(3)))
+    said = gangs.cycles()
     assert victims(said) == {"low-1", "low-2"}
-    harness.gone("Pod", "low-1")
-    harness.gone("Pod", "low-2")
-    harness.put(pod("stranger", "1", priority=4))
-    harness.after(10)
-    said = harness.cycles()
+    gangs.gone("Pod", "low-1")
+    gangs.gone("Pod", "low-2")
+    gangs.put(pod("stranger", "1", priority=4))
+    gangs.after(10)
+    said = gangs.cycles()
     assert bound(said) == {"high-0": "n0", "high-1": "n0"}
 
 
-def test_the_copy_of_a_plan_goes_in_parts(hurried: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_copy_of_a_plan_goes_in_parts(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes as long to throw away as to make. Each turn lets go of some entries; the plan is carried out then."""
     gone: list[int] = []
     end = Rebuild.end
@@ -435,22 +413,22 @@ def test_the_copy_of_a_plan_goes_in_parts(hurried: Harness, monkeypatch: pytest.
 
     monkeypatch.setattr(Rebuild, "end", counted)
     monkeypatch.setattr(row_counts, "LET_GO", 1)
-    hurried.put(*(node(f"n{i}", "1") for i in range(30)), *(running(f"low-{i}", f"n{i}") for i in range(30)))
-    hurried.put(group("urgent", 2, 10), *(member("urgent", i, priority=10) for i in range(2)))
-    said = until_planning(hurried)
+    gangs.put(*(node(f"n{i}", "1") for i in range(30)), *(running(f"low-{i}", f"n{i}") for i in range(30)))
+    gangs.put(group("urgent", 2, 10), *(member("urgent", i, priority=10) for i in range(2)))
+    said = until_planning(gangs)
     most = 0
-    while planning(hurried):
+    while planning(gangs):
         assert victims(said) == set()
         before = len(gone)
-        said += hurried.cycle()
+        said += gangs.cycle()
         most = max(most, len(gone) - before)
     assert 0 < most < len(gone)
-    assert len(victims(said + hurried.cycles())) == 2
+    assert len(victims(said + gangs.cycles())) == 2
 
 
 @pytest.mark.parametrize("left", [0, 2])
 def test_the_copy_of_a_plan_that_is_dropped_goes_in_parts_too(
-    hurried: Harness, monkeypatch: pytest.MonkeyPatch, left: int
+    gangs: Harness, monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
     """A pod of the group goes, or all of them, while victims are looked for."""
     gone: list[int] = []
@@ -471,19 +449,19 @@ def test_the_copy_of_a_plan_that_is_dropped_goes_in_parts_too(
     monkeypatch.setattr(Rebuild, "end", counted)
     monkeypatch.setattr(Rebuild, "cluster", noted)
     monkeypatch.setattr(row_counts, "LET_GO", 1)
-    hurried.put(*(node(f"n{i}", "2") for i in range(30)), *(running(f"low-{i}", f"n{i}") for i in range(30)))
-    hurried.put(*(running(f"stays-{i}", f"n{i}", priority=20) for i in range(30)))
-    hurried.put(group("urgent", 2, 10), *(member("urgent", i, priority=10) for i in range(3)))
+    gangs.put(*(node(f"n{i}", "2") for i in range(30)), *(running(f"low-{i}", f"n{i}") for i in range(30)))
+    gangs.put(*(running(f"stays-{i}", f"n{i}", priority=20) for i in range(30)))
+    gangs.put(group("urgent", 2, 10), *(member("urgent", i, priority=10) for i in range(3)))
     while not made:
-        hurried.cycle()
+        gangs.cycle()
     assert gone == []
     for i in range(left, 3):
-        hurried.gone("Pod", f"urgent-{i}")
+        gangs.gone("Pod", f"urgent-{i}")
     most = 0
     said: list[Instruction] = []
-    while hurried.engine.has_work:
+    while gangs.engine.has_work:
         before = len(gone)
-        said += hurried.cycle()
+        said += gangs.cycle()
         most = max(most, len(gone) - before)
     assert 0 < most < len(gone)
     assert len(victims(said)) == left

@@ -1,4 +1,4 @@
-"""How the attempt of a group ends: in slices, also if pods go meanwhile or a slice breaks; and how it begins again."""
+"""How the attempt of a group ends: in parts, also if pods go meanwhile or a turn breaks; and how it begins again."""
 
 import itertools
 from typing import Any
@@ -12,7 +12,7 @@ from scheduler.engine.stimuli import Bound, Broke, Follows
 from scheduler.model.pod_group import NATIVE
 
 from .conftest import Harness, node, pod
-from .test_gangs import bound, conditions, failures, group, member, members, settled, slices
+from .test_gangs import bound, conditions, each_turn, failures, group, member, members, settled
 
 MANY_PODS = {"allocatable": {"cpu": "400", "memory": "32Gi", "pods": "400"}, "capacity": {"cpu": "400"}}
 
@@ -24,13 +24,13 @@ def gangs(harness: Harness) -> Harness:
     return harness
 
 
-def test_pods_without_a_node_are_told_in_slices(gangs: Harness) -> None:
+def test_pods_without_a_node_are_told_in_parts(gangs: Harness) -> None:
     """Also if the group starts: of 400 pods, few fit; the others are tried once more."""
     gangs.put(node("n1", "3"), group(min_count=None), *members(400))
     told: list[int] = []
     started: list[str] = []
     said_of_group = []
-    for said in slices(gangs):
+    for said in each_turn(gangs):
         told.append(len(failures(said)))
         started += bound(said)
         said_of_group += conditions(said)
@@ -44,7 +44,7 @@ def test_pods_without_a_node_are_told_in_slices(gangs: Harness) -> None:
 def test_pods_go_while_the_others_are_told(gangs: Harness) -> None:
     """Those that start are bound and gone before all others know that they do not."""
     gangs.put(node("n1", "2"), group(min_count=None), *members(300))
-    steps = slices(gangs)
+    steps = each_turn(gangs)
     started: list[str] = []
     while not started:
         started += bound(next(steps))
@@ -56,7 +56,7 @@ def test_pods_go_while_the_others_are_told(gangs: Harness) -> None:
     settled(gangs)
 
 
-def test_a_slice_that_breaks(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_that_breaks(gangs: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault of ours: nobody holds anything, all are told, and the group is tried again after its backoff."""
     gangs.put(node("n1", "4"), group(min_count=3), *members(3))
     framework = gangs.engine.queue.frameworks["berth"]
@@ -94,16 +94,16 @@ def breaks_at(nth: int, monkeypatch: pytest.MonkeyPatch, what: Any, name: str) -
 
 
 def broken(harness: Harness) -> tuple[list[Instruction], list[Instruction]]:
-    """(what was said before a slice raised, what was said then)."""
+    """(what was said before a turn raised, what was said then)."""
     before: list[Instruction] = []
     with pytest.raises(IndexError):
-        for said in slices(harness):
+        for said in each_turn(harness):
             before += said
     return before, harness.handle(Broke("a fault"))
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["between two pods", "while plugins are asked"])
-def test_pods_that_are_being_bound_stay_when_a_later_slice_breaks(
+def test_pods_that_are_being_bound_stay_when_a_later_turn_breaks(
     gangs: Harness, monkeypatch: pytest.MonkeyPatch, asked: bool
 ) -> None:
     """Their Bindings may be stored: they keep their room until they are answered, as after any other cycle."""
@@ -114,14 +114,14 @@ def test_pods_that_are_being_bound_stay_when_a_later_slice_breaks(
     posted, more = bound(before), bound(then)
     assert (len(posted), len(more)) == (128, 71)
     assert {binding.state(name) for name in posted + more} == {State.BIND_POSTING}
-    said = then + [one for said in slices(gangs) for one in said]
+    said = then + [one for said in each_turn(gangs) for one in said]
     assert failures(said) == {f"train-{i}": "a fault" for i in range(199, 300)}
     assert gangs.engine.cluster.assumed() == len(posted + more)
     assert [condition[0] for condition in conditions(before + said)] == ["True"]
     for name in posted:
         gangs.bound(name)
     gangs.tick(2.0)  # it backs off
-    again = [name for said in slices(gangs) for name in bound(said)]
+    again = [name for said in each_turn(gangs) for name in bound(said)]
     assert sorted(posted + more + again) == sorted(f"train-{i}" for i in range(300)), "each is bound once"
     settled(gangs)
 
@@ -132,10 +132,10 @@ def test_a_gang_that_breaks_while_it_is_sent_is_bound_together(gangs: Harness, m
     breaks_at(200, monkeypatch, gangs.engine.binding, "happens")
     before, then = broken(gangs)
     assert bound(before + then) == []
-    assert [name for said in slices(gangs) for name in bound(said)] == []
+    assert [name for said in each_turn(gangs) for name in bound(said)] == []
     assert gangs.engine.cluster.assumed() == 199
     gangs.tick(2.0)  # it backs off
-    assert len({name for said in slices(gangs) for name in bound(said)}) == 300
+    assert len({name for said in each_turn(gangs) for name in bound(said)}) == 300
     settled(gangs)
 
 
@@ -146,14 +146,14 @@ def test_a_gang_that_breaks_gives_back_in_parts(gangs: Harness, monkeypatch: pyt
     before, then = broken(gangs)
     assert failures(then) == {}
     held, said = [gangs.engine.cluster.assumed()], before + then
-    for some in slices(gangs):
+    for some in each_turn(gangs):
         held.append(gangs.engine.cluster.assumed())
         said += some
     assert conditions(said) == [("False", "SchedulerError", "a fault")]
     assert held[-1] == 0
     assert max(before - after for before, after in itertools.pairwise(held)) <= 128
     gangs.tick(2.0)  # it backs off
-    assert len([name for said in slices(gangs) for name in bound(said)]) == 300
+    assert len([name for said in each_turn(gangs) for name in bound(said)]) == 300
     settled(gangs)
 
 
@@ -188,7 +188,7 @@ def test_the_rest_of_a_gang_does_not_wait_for_all_others(gangs: Harness) -> None
 
 
 def test_it_begins_again_at_once() -> None:
-    """A pod of the group goes: the others give back what they hold and are tried again in the same slice."""
+    """A pod of the group goes: the others give back what they hold and are tried again in the same turn."""
     harness = Harness()
     harness.handle(Follows(NATIVE, True))
     harness.put(node("n1", "8"), group(min_count=4), *members(5))
@@ -209,7 +209,7 @@ def test_what_is_kept_of_a_decision_does_not_grow_with_the_nodes(gangs: Harness)
     """All pods of a large group are decided before the first one is bound, and thousands of nodes may take each."""
     gangs.put(*(node(f"n{i}", "2") for i in range(300)), group(min_count=3), *members(5))
     gangs.put(member("train-last", cpu="100"))
-    said = [one for some in slices(gangs) for one in some]
+    said = [one for some in each_turn(gangs) for one in some]
     found = [one.decision for one in said if isinstance(one, Bind)]
     assert [(one.fitting, len(one.feasible)) for one in found] == [(300, 1)] * 5
     failed = [one.decision for one in said if isinstance(one, Failed) and one.decision is not None]

@@ -8,7 +8,8 @@ import pytest
 from scheduler.model import wire
 from scheduler.model.kinds import Decoder
 from scheduler.model.pod import Pod
-from scheduler.model.promise import ANNOTATION, MOST_BYTES, MOST_TERMS, parse_promise, required
+from scheduler.model.promise import ANNOTATION, MOST_BYTES, MOST_TERMS, parse_promise
+from scheduler.model.shape import required
 from tests import builders
 from tests.builders import node_selector
 

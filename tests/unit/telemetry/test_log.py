@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from scheduler.telemetry import log
-from scheduler.telemetry.outlet import MOST_CHARACTERS, Outlet
+from scheduler.telemetry.log_writer import MOST_CHARACTERS, LogWriter
 
 
 def told(count: int) -> str:
@@ -33,21 +33,21 @@ def pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
 def test_a_stalled_reader_holds_nobody_up(pipe: tuple[int, io.TextIOWrapper]) -> None:
     """With a full pipe, lines beyond the bound are dropped and counted; read again, the counts told add up to it."""
     reading, stream = pipe
-    outlet = Outlet(stream, told)
+    log_writer = LogWriter(stream, told)
     line = "x" * 10_000
     for _ in range(2 * MOST_CHARACTERS // len(line)):
-        outlet.msg(line)
-    dropped = outlet.dropped
+        log_writer.msg(line)
+    dropped = log_writer.dropped
     assert dropped > 0
-    assert not outlet.flush(0.0)
+    assert not log_writer.flush(0.0)
     found = bytearray()
     reader = threading.Thread(
         target=lambda: deque(map(found.extend, iter(lambda: os.read(reading, 65536), b"")), maxlen=0)
     )
     reader.start()
-    assert outlet.flush(60.0)
-    outlet.msg("again")
-    assert outlet.flush(60.0)
+    assert log_writer.flush(60.0)
+    log_writer.msg("again")
+    assert log_writer.flush(60.0)
     stream.close()
     reader.join(60.0)
     lines = found.decode().splitlines()
@@ -71,14 +71,14 @@ class FullDisk(io.StringIO):
 def test_a_full_disk_is_no_error() -> None:
     """Lines that can't be written are counted, and told of once there is room."""
     disk = FullDisk()
-    outlet = Outlet(disk, told)
+    log_writer = LogWriter(disk, told)
     for i in range(3):
-        outlet.msg(f"line {i}")
-        assert outlet.flush(60.0)
-    assert outlet.dropped == 3
+        log_writer.msg(f"line {i}")
+        assert log_writer.flush(60.0)
+    assert log_writer.dropped == 3
     disk.full = False
-    outlet.msg("line 3")
-    assert outlet.flush(60.0)
+    log_writer.msg("line 3")
+    assert log_writer.flush(60.0)
     assert disk.getvalue().splitlines() == ["line 3", "lost 3"]
 
 

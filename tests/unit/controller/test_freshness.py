@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from scheduler.controller.freshness import NEEDED, STALE_SECONDS, Freshness
 from scheduler.controller.scheduler import Scheduler
-from scheduler.controller.sight import NEEDED, STALE_SECONDS, Sight
 from scheduler.engine.instructions import Failed
 from scheduler.engine.queue.queued import Place
 from scheduler.engine.stimuli import Put
@@ -54,7 +54,7 @@ class World:
         self.nodes, self.pods, self.others = Kind(NODES), Kind(PODS), Kind(NAMESPACES)
         self.woken = 0
         kinds = [cast(Reflector[Any], kind) for kind in (self.nodes, self.pods, self.others)]
-        self.sight = Sight(kinds, NEEDED, self.wake)
+        self.freshness = Freshness(kinds, NEEDED, self.wake)
 
     def wake(self) -> None:
         self.woken += 1
@@ -88,40 +88,40 @@ def test_what_stops_decisions(id: str, change: dict[str, Any], gap: str | None) 
     """Of the kinds that every decision needs, and of no other. An empty gap is one of a moment: nobody is told."""
     world = World()
     vars(world.others).update(change)
-    assert world.sight.clear
+    assert world.freshness.clear
     vars(world.pods).update(change)
-    assert (world.sight.clear, world.sight.gap()) == (gap is None, gap or "")
+    assert (world.freshness.clear, world.freshness.gap()) == (gap is None, gap or "")
 
 
 def test_what_is_missing() -> None:
     """Kinds that have to be listed first are named with why they are not; so are forbidden ones that nobody needs."""
     world = World()
-    assert (world.sight.missing(), world.sight.without()) == ("", "")
+    assert (world.freshness.missing(), world.freshness.without()) == ("", "")
     for kind in (world.nodes, world.pods, world.others):
         kind.has_synced = False
     world.nodes.refused = world.others.refused = FORBIDDEN
     world.pods.last_error = Unreachable("connection refused")
-    assert world.sight.missing() == "Node (403 Forbidden: no role), Pod (connection refused)"
-    assert world.sight.without() == "Namespace (403 Forbidden: no role)"
+    assert world.freshness.missing() == "Node (403 Forbidden: no role), Pod (connection refused)"
+    assert world.freshness.without() == "Namespace (403 Forbidden: no role)"
     world.others.refused = ApiError(404, "NotFound", "no such kind")
-    assert world.sight.without() == ""
+    assert world.freshness.without() == ""
     world.others.refused = None
-    assert world.sight.missing().endswith("Namespace (the first list is under way)")
+    assert world.freshness.missing().endswith("Namespace (the first list is under way)")
 
 
 def test_it_is_said_once_and_work_goes_on_afterwards() -> None:
     """One line when it begins, whatever changes in the reason, and one when it is over."""
     world = World()
     with capture_logs() as logs:
-        world.sight.tell()
+        world.freshness.tell()
         world.nodes.refused = FORBIDDEN
-        world.sight.tell()
+        world.freshness.tell()
         world.nodes.refused, world.nodes.silent = None, 200.0
-        world.sight.tell()
+        world.freshness.tell()
         assert world.woken == 0
         world.nodes.silent = 0.0
-        world.sight.tell()
-        world.sight.tell()
+        world.freshness.tell()
+        world.freshness.tell()
     assert [(line["log_level"], line["event"]) for line in logs] == [
         ("error", "the cluster can't be seen, so nothing is decided"),
         ("info", "the cluster can be seen again"),
@@ -133,7 +133,7 @@ def test_a_backup_is_every_kinds() -> None:
     """Whichever kind noticed it, the others are listed again too."""
     world = World()
     with capture_logs() as logs:
-        world.sight.back(NAMESPACES)
+        world.freshness.back(NAMESPACES)
     assert [kind.strayed for kind in (world.nodes, world.pods, world.others)] == [1, 1, 0]
     assert (logs[0]["log_level"], logs[0]["seen_at"]) == ("error", "Namespace")
 
@@ -143,18 +143,18 @@ def test_after_a_backup_all_kinds_are_listed_before_anything_is_decided() -> Non
     for."""
     world = World()
     with capture_logs():
-        world.sight.back(PODS)
+        world.freshness.back(PODS)
     world.others.astray = True
-    assert world.sight.gap() == "the API server's data is that of a backup, and its Namespaces are not listed yet"
+    assert world.freshness.gap() == "the API server's data is that of a backup, and its Namespaces are not listed yet"
     world.others.refused = FORBIDDEN
-    assert world.sight.clear
+    assert world.freshness.clear
     world.others.refused = None
-    assert not world.sight.clear
-    world.sight.trust()
+    assert not world.freshness.clear
+    world.freshness.trust()
     assert world.woken == 0
     world.others.astray = False
-    world.sight.trust()
-    assert world.sight.clear
+    world.freshness.trust()
+    assert world.freshness.clear
     assert world.woken == 1
 
 
@@ -163,10 +163,10 @@ def test_work_goes_on_when_all_are_heard_again() -> None:
     world = World()
     world.nodes.trusted = world.pods.trusted = False
     world.nodes.trusted = True
-    world.sight.trust()
+    world.freshness.trust()
     assert world.woken == 0
     world.pods.trusted = True
-    world.sight.trust()
+    world.freshness.trust()
     assert world.woken == 1
 
 
@@ -184,7 +184,7 @@ async def test_the_loop_decides_nothing_meanwhile() -> None:
     """Changes are applied, and the pod waits; then it finds no room, which has nodes and pods compared."""
     config = decode(configuration())
     scheduler, blind = Scheduler(cast(Client, object()), build(config, registry()), config), Blind()
-    scheduler.sight = cast(Sight, blind)
+    scheduler.freshness = cast(Freshness, blind)
     failed = scheduler.carries[Failed]
     scheduler.carries = {kind: lambda _: None for kind in scheduler.carries} | {Failed: failed}
     decoder, engine = Decoder(), scheduler.engine
@@ -208,4 +208,4 @@ async def test_a_binding_that_is_undone() -> None:
     assert not any(reflector.astray for reflector in followed.scheduler.watch.reflectors)
     await followed.lists(PODS, [waiting])
     assert all(reflector.astray for reflector in followed.scheduler.watch.reflectors)
-    assert followed.scheduler.sight.histories == 1
+    assert followed.scheduler.freshness.histories == 1

@@ -15,7 +15,7 @@ KINDS = 1024
 _OTHERS = object()
 
 
-class Ration:
+class RateLimit:
     """A limit of `MOST` lines for each kind in `SECONDS`."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -20,7 +20,7 @@ GATHER_SECONDS = 0.05
 """Lines that come within this of the last write are written together: waking a thread costs more than a line does."""
 
 
-class Outlet:
+class LogWriter:
     """A structlog logger that never blocks; `told(count)` makes the line about dropped ones."""
 
     def __init__(self, stream: TextIO, told: Callable[[int], str]) -> None:

@@ -13,7 +13,7 @@ from scheduler.kube.errors import ApiError
 from scheduler.kube.reflector import IDLE_SECONDS, Reflector
 from scheduler.kube.resources import NODES, PODS, Resource
 from scheduler.model.mistakes import misfit
-from scheduler.telemetry.ration import Ration
+from scheduler.telemetry.rate_limit import RateLimit
 
 NEEDED = (NODES, PODS)
 """Kinds that every decision needs. RBAC may refuse the others; decisions are then made without them."""
@@ -44,15 +44,15 @@ class Malformed:
     """Logs that an object can't be read, and that decisions are made without it; some lines for each namespace."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._ration = Ration(clock=clock)
+        self._rate_limit = RateLimit(clock=clock)
 
     def __call__(self, resource: Resource, key: tuple[str, str] | None, error: Exception) -> None:
         what = "an object can't be read and is left out"
         whose = (resource.called, key[0] if key else "")
-        self._ration.write(whose, log.error, what, kind=resource.called, key=key, error=misfit(error)[:300])
+        self._rate_limit.write(whose, log.error, what, kind=resource.called, key=key, error=misfit(error)[:300])
 
 
-class Sight:
+class Freshness:
     """What the reflectors say of themselves. `needed`: kinds without which nothing is decided; `wake` is called when
     scheduling may go on."""
 
