@@ -6,7 +6,7 @@ serves an extended resource, the claim is created, and the pod's status names it
 turn, and of each the devices that are next in its slices and that no claim has, whether they match or not: the API
 server does not look at that.
 
-As `bench/binder.py`, it shares no code with Berth and is never improved; a test knows its bytes (decision 102).
+As `bench/binder.py`, it shares no code with Berth and is never improved; a test knows its bytes (decision 37).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _QUOTE = "'"
 _OPTION = re.compile(r"'(-[^']*)'")
 _VALUE = re.compile(r"'([^']*)'")
 _TEMPLATE = re.compile(r'-o / --output: "(?:jsonpath|go-template|custom-columns|template|name"|wide")')
-"""Forms that kubectl has and Berth has not: decision 107."""
+"""Forms that kubectl has and Berth has not: decision 35."""
 _PART = "; to take a part out of the answer: -o json | jq"
 _MEANT = re.compile(r"\.? (?:Did you mean ([^?]*)\?|\(Possible options: ([^)]*)\))")
 

@@ -70,7 +70,7 @@ class OrphanedClaims(Observer):
     def begun(self, waiting: Iterable[QueuedPod]) -> list[Patch]:
         """Other versions of the claims to which an earlier leader may be giving devices, and that no waiting pod names.
 
-        Their pods may have gone, so that nobody tries them. What that leader has sent is refused then (decision 90).
+        Their pods may have gone, so that nobody tries them. What that leader has sent is refused then (decision 20).
         """
         devices = self._cluster.devices
         if not devices.begun:

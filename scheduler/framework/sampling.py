@@ -1,7 +1,7 @@
 """How many feasible nodes are scored, and which, when a configuration asks for fewer than all.
 
 Mirrors kube-scheduler `schedule_one.go` (numFeasibleNodesToFind, findNodesThatPassFilters). Filters look at all nodes
-at once, so a sample saves scoring only. It exists for configurations that ask for it (decision 14).
+at once, so a sample saves scoring only. It exists for configurations that ask for it (decision 4).
 """
 
 import numpy as np

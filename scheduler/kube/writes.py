@@ -3,7 +3,7 @@
 Each is a pure function that gives path and body bytes, and a thin caller that sends them in their lane. What they say
 and when is the engine's decision; texts follow kube-scheduler (see `registry/core/pod/storage` and client-go's
 `tools/events` for what the server makes of them). Bindings and events, of which there is one a pod, are said in
-protobuf where the client speaks it: the server takes less CPU to read it (docs/decisions/0022-protobuf-for-writes.md).
+protobuf where the client speaks it: the server takes less CPU to read it (decision 13).
 """
 
 from __future__ import annotations

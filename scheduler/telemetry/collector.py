@@ -1,7 +1,7 @@
 """Python's garbage collector, told to be brief: it looks at what is young, twice, and never at what has outlived that.
 
 Cluster state is what is long-lived here, and it has no cycles: reference counts free it. Looking through it is time
-in which the event loop stands still, half a microsecond an object (decision 24).
+in which the event loop stands still, half a microsecond an object (decision 12).
 """
 
 from __future__ import annotations

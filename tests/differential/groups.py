@@ -122,16 +122,16 @@ class Verdict(NamedTuple):
     that kept it from them might let it through now (docs/equal.md)."""
     repelled: bool = False
     """They differ after a victim has gone here, and not there, whose required anti-affinity may keep pods away:
-    kube-scheduler forgets it while it spares victims (decision 64)."""
+    kube-scheduler forgets it while it spares victims (decision 26)."""
     jumpy: bool = False
     """Both do the same only if Berth, too, tries a pod that an extender has refused whenever something is written of a
-    group, or a pod comes (decision 112)."""
+    group, or a pod comes (decision 14)."""
     varied: bool = False
     """Both do the same, but kube-scheduler did something else when it was asked before."""
     conflicted: bool = False
     """They differ after pods of kube-scheduler's have failed since another pod of their group had written the claim
     that they share (kubernetes/kubernetes#140053), and came back later, when others had the room. Here one writes for
-    all (decision 66)."""
+    all (decision 23)."""
 
 
 def judge(asked: Object, answered: Object) -> Verdict:

@@ -128,7 +128,7 @@ def test_both_do_the_same(oracle: Oracle, family: str, seeds: range) -> None:
     "name", ["preempting-104-5", *(f"evicting-{which}" for which in ("119-1", "130-1", "135-5", "212-1", "246-4"))]
 )
 def test_nodes_that_are_kept_for_a_group_that_is_tried(oracle: Oracle, name: str) -> None:
-    """An empty pod stands in for each of its pods; a gang that can't reach its minimum gives them up (decision 84)."""
+    """An empty pod stands in for each of its pods; a gang that can't reach its minimum gives them up (decision 26)."""
     family, seed, number = name.split("-")
     (verdict,) = judged(oracle, [case(family, int(seed), int(number))])
     assert verdict.lines == []
@@ -153,7 +153,7 @@ def test_pods_that_an_extender_has_refused(oracle: Oracle, which: str) -> None:
 
 def test_kube_scheduler_tries_refused_pods_whenever_something_is_written_of_a_group(oracle: Oracle) -> None:
     """p21 is tried after a condition of g was written, for nothing, and so waits out a backoff when h starts. Here it
-    is tried at once then (decision 112)."""
+    is tried at once then (decision 14)."""
     assert judged(oracle, [case("extended", 820, 4)]) == [Verdict([], restless=True, jumpy=True)]
 
 
@@ -185,7 +185,7 @@ def test_kube_scheduler_leaves_pods_asleep_that_only_amounts_rejected(oracle: Or
 
 
 def test_the_judge_sees_that_a_victim_goes_which_repels_pods(oracle: Oracle) -> None:
-    """Only if no other one does (docs/decisions/0064)."""
+    """Only if no other one does (decision 26)."""
     one = case("preempting", 411, 1)
     assert judged(oracle, [one]) == [Verdict([], repelled=True)]
     (answered,) = oracle.groups([one])
@@ -275,7 +275,7 @@ def repelling(number: int, on: str) -> Object:
 
 
 def test_kube_scheduler_forgets_whom_a_victim_repels(oracle: Oracle) -> None:
-    """So it spares the victim, and the group waits for ever. Here the victim goes (docs/decisions/0064)."""
+    """So it spares the victim, and the group waits for ever. Here the victim goes (decision 26)."""
     one = member(0)
     one["put"]["metadata"]["labels"] = {"app": "m"}
     steps = [[node(0), repelling(1, "n0"), group(needed=1), one]]

@@ -27,8 +27,8 @@ OF_A_NODE = 2
 DRIVER, CLASS = "gpu.test", "gpu"
 GROUP = "/apis/resource.k8s.io/v1"
 SWEEP_SECONDS = 3.0
-KNOWN_SECONDS = 145.0 + 15.0
-"""After so long a new leader knows what became of earlier Bindings (docs/decisions/0128), and has backed off once."""
+KNOWN_SECONDS = 152.0 + 15.0
+"""After so long a new leader knows what became of earlier Bindings (decision 20), and has backed off once."""
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 

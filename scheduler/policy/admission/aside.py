@@ -1,7 +1,7 @@
 """Does expensive work outside of the event loop: reviews that take long to judge, policies that take long to read.
 
 In processes of their own (`worker`), as a thread would not help: decoding a megabyte holds Python's lock from the
-beginning to the end, and pure Python gives it up every five milliseconds only (decision 27). A namespace has one slot
+beginning to the end, and pure Python gives it up every five milliseconds only (decision 31). A namespace has one slot
 of them: whatever it sends, it never has more than one worker.
 """
 

@@ -1,7 +1,7 @@
 """Groups and pods that preempt groups: of both disruption modes, on several nodes, some of them protected or leaving.
 
 As in family `preempting`, no placed pod repels others: kube-scheduler forgets such terms while it spares victims
-(docs/decisions/0064-preemption-of-pod-groups.md).
+(decision 26).
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class Case:
         if not self.preempts or dice.maybe(0.03):
             spec["preemptionPolicy"] = "Never"
         if self.preempts and group is None and "podAntiAffinity" in spec.get("affinity", {}):
-            del spec["affinity"]  # kube-scheduler forgets it while it spares victims (docs/decisions/0064)
+            del spec["affinity"]  # kube-scheduler forgets it while it spares victims (decision 26)
         if group is not None:
             spec["schedulingGroup"] = {"podGroupName": group}
         made: Object = {

@@ -221,7 +221,7 @@ def test_pods_that_are_not_stamped() -> None:
 
 @pytest.mark.parametrize(("held", "selectors"), [({}, ["DoesNotExist", "Exists"]), ({"team": "b"}, ["Exists", ""])])
 def test_what_a_label_becomes_is_not_in_the_request(held: dict[str, str], selectors: list[str]) -> None:
-    """Why labels need the webhook: two owners' selectors, one request, and two answers (decision 77)."""
+    """Why labels need the webhook: two owners' selectors, one request, and two answers (decision 32)."""
     answers = []
     for operator in selectors:
         owner = {"matchExpressions": [{"key": "team", "operator": operator}]} if operator else {}
