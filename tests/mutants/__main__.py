@@ -29,12 +29,11 @@ ANSWERS = (
     *(f"tests/differential/test_{name}.py" for name in ("found", "recorded", "tables")),
     *(f"tests/unit/{name}" for name in ("plugins", "framework", "whatif", "engine/test_*.py")),
 )
-QUEUE = ("heaps", "nominator", "queue", "queued", "unschedulable_pods", "waves")
 ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "plugins": (("plugins", "whatif/plugins", "whatif/crowd"), ANSWERS),
     "policy": (("policy/*.py", "policy/native"), ("tests/unit/policy/test_*.py",)),
     "framework": (("framework",), ANSWERS),
-    "queue": (tuple(f"engine/{name}.py" for name in QUEUE), ("tests/unit/engine/test_*.py",)),
+    "queue": (("engine/queue", "engine/nominator.py"), ("tests/unit/engine/test_*.py",)),
     "cache": (("state",), (*ANSWERS, "tests/unit/state")),
 }
 """What is changed, and the tests that should notice."""

@@ -61,7 +61,15 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize(("name", "code"), [("shop/web", 0), ("shop/big", 1)])
 def test_says_what_a_dump_of_it_says(berth: Berth, kubeconfig: str, name: str, code: int) -> None:
-    """The live cluster and its dump give the same explanation."""
+    """The live cluster and its dump give the same explanation; of the dump, pods are as old as they are there."""
+    (server,) = yaml.safe_load(Path(kubeconfig).read_text(encoding="utf-8"))["clusters"]
+    with urlopen(f"{server['cluster']['server']}/api/v1/pods") as answer:
+        born = {pod["metadata"]["name"]: pod["metadata"]["creationTimestamp"] for pod in json.load(answer)["items"]}
+    dump = deepcopy(DUMP)
+    for each in dump["items"]:
+        if each["kind"] == "Pod":
+            each["metadata"]["creationTimestamp"] = born[each["metadata"]["name"]]
+    Path("cluster.json").write_text(json.dumps(dump), encoding="utf-8")
     live = berth("explain", name, "--kubeconfig", kubeconfig, "-o", "json")
     dumped = berth("explain", name, "--cluster", "cluster.json", "-o", "json")
     assert (live.code, live.err) == (code, "")
