@@ -57,5 +57,4 @@ def test_all_shapes_at_once(
     checks.bound_once_each(audited, audited_namespace, pods.values())
     said = berth.end()
     assert said["differing"] == 0
-    assert said["verified"] + said["given_up"] >= len(backlog), said
-    assert said["given_up"] < 0.1 * len(backlog), "a second decision that takes more than a slice is given up"
+    assert said["verified"] >= len(backlog), said
