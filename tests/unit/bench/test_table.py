@@ -12,7 +12,7 @@ from bench.goals import Goal, Goals, goals, lines
 from bench.history import Record
 from bench.page import chart, replace_between
 from bench.run import Row
-from bench.table import tables
+from bench.table import costs, tables
 from scheduler.workloads.figures import Figures
 from scheduler.workloads.workload import Mode
 
@@ -158,6 +158,15 @@ def test_devices_in_turn() -> None:
         stock.take(("ns", "w"), one)
     stock.put_back(("ns", "y"))
     assert stock.take(("ns", "w"), one)[0] == "b"
+
+
+def test_a_page_leaves_out_ratios_without_a_goal() -> None:
+    """Rates and CPU are there all the same."""
+    found = lines([row("kube", 100, 8), row("berth", 300, 6)])
+    assert "Berth / kube" in costs(found, goals())
+    without = costs(found, Goals({}, {}))
+    assert "| 100 |" in " ".join(without.split())
+    assert "Berth / kube" not in without
 
 
 def test_chart() -> None:
