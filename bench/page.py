@@ -26,7 +26,7 @@ _ROW, _BAR, _LEFT, _WIDE, _TOP = 44, 11, 190, 520, 44
 def write(record: history.Record) -> None:
     """The figures between the page's marks, and the chart. Devices and pod groups have tables of their own.
 
-    A table of which the run measured no workload stays as it is. How long pods wait is on the terminal and in the record.
+    A table of which the run measured no workload stays as it is. How long pods wait, the terminal says and the record.
     """
     found = lines(record.rows)
     apart = {mark: [line for line in found if line.workload.startswith(names)] for mark, names in _APART.items()}

@@ -17,7 +17,7 @@ from scheduler.workloads.figures import Figures
 from scheduler.workloads.workload import Mode
 
 FROZEN = "df382257e293aee9f29ceb56c366b0267be4d6e3cf17ba79c0cd502ce92e1bc8"
-FROZEN_CLAIMS = "54993ef18374d006e6601587dbd3e0b49b7342540f5c474b9aa0acdfc0bb03ce"
+FROZEN_CLAIMS = "deaab022655c88793014d37b1300f4415529b81df29a0e827480490dd189a573"
 GOALS = Goals(
     {"first_to_kube": Goal(at_most=1.0), "rate_to_kube": Goal(at_least=2.0)}, {"w": {"cpu_to_kube": Goal(at_most=0.5)}}
 )
