@@ -1,4 +1,4 @@
-"""Small changes of a pod, or of the cluster, after which the pod may fit: `Plugin.fixes` offers them, `berth explain`
+"""Small changes of a pod, or of the cluster, after which the pod may fit: an `Explainer` offers them, `berth explain`
 tries them.
 
 Each is data with a text. `cost`: how much work it is for people; cheap ones are tried first.

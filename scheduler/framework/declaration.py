@@ -1,6 +1,7 @@
 """Reads and checks what a plugin's class declares. Whatever is wrong is an error at start that names the attribute."""
 
 import inspect
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -9,6 +10,7 @@ from msgspec import Struct
 
 from scheduler.framework.binding_plugins import ASYNC_POINTS, LONGEST_LIMIT
 from scheduler.framework.events import NODE_EVENTS, OTHER_EVENTS, POD_EVENTS, ClusterEvent
+from scheduler.framework.explaining import Explainer
 from scheduler.framework.normalize import Normalizer
 from scheduler.framework.plugin import NODE, OWN_STATE, PODS_ELSEWHERE, PODS_HERE, POINTS, SOURCES, DependsOn, Plugin
 from scheduler.framework.reads import Reads
@@ -23,6 +25,7 @@ HINTS = {"node_hint": NODE_EVENTS, "pod_hint": POD_EVENTS, "object_hint": OTHER_
 _COUNTING = ("needs", "free", "takes")
 _ONE = {"filter_one": "filter", "score_one": "score"}
 _EXPLAINING = ("explain", "fixes", "explain_pod", "fixes_of_pod")
+"""Methods of an `Explainer`, which a plugin names."""
 _ARGUMENTS = {
     "pre_enqueue": ("pod",),
     "permit": ("assumed", "cluster"),
@@ -44,9 +47,7 @@ _METHODS = (
     *_ONE,
     *_COUNTING,
     "counted",
-    "events_for",
     *HINTS,
-    *_EXPLAINING,
 )
 _OPTIONS = (
     *("reads", "reservation", "annotated_affinity"),
@@ -54,30 +55,11 @@ _OPTIONS = (
 )
 """What a plugin may also set in `__init__`, by its arguments."""
 _DATA = (
-    *("name", "Args", "depends_on", "normalize", "events", "time_limit", "for_groups", "only_preempts"),
+    *("name", "Args", "depends_on", "normalize", "events", "time_limit", "for_groups", "only_preempts", "explainer"),
     *_OPTIONS,
 )
 KNOWN = (*_METHODS, *_DATA, "check")
 """Every attribute that means something to Berth."""
-_FORMERLY = {
-    "by_shape": "depends_on",
-    "ignores_usage": "depends_on",
-    "scores_by_shape": "depends_on",
-    "else_by_shape": "depends_on",
-    "normalizes_by_extremes": "normalize",
-    "reads_other_rows": "looks_elsewhere",
-    "concerns": "skips",
-    "speaks_at": "skips",
-    "passes": "filter_one",
-    "passes_on": "filter_one",
-    "score_on": "score_one",
-    "removes_lower_only": "only_preempts",
-    "wakes_on": "events",
-    "wakes_for_node": "node_hint",
-    "wakes_for_pod": "pod_hint",
-    "wakes_for_storage": "object_hint",
-}
-"""What plugins declared in earlier versions, and what does its work now."""
 
 
 class Declaration(Struct, frozen=True):
@@ -160,6 +142,7 @@ def problems_of(plugin_class: Any, name: str) -> list[str]:
     own_normalize = not isinstance(plugin_class.normalize, Normalizer | None)
     for method in ("__init__", *methods, *(("normalize",) if own_normalize else ())):
         problems += _signature_problems(plugin_class, method)
+    problems += _explainer_problems(plugin_class.explainer)
     return problems + _data_problems(plugin_class, own_normalize) + _missing(plugin_class, frozenset(methods))
 
 
@@ -185,29 +168,40 @@ def problems_of_options(plugin: Any) -> list[str]:
 
 
 def _unknown(plugin_class: type[Plugin]) -> list[str]:
-    """Attributes that are misspelt or have the name of an earlier version."""
-    problems = []
-    own = {name for base in plugin_class.__mro__ if base not in Plugin.__mro__ for name in vars(base)}
-    for name in sorted(own):
-        if name.startswith("_") or name in KNOWN or name == "pre_score":
-            continue
-        near = get_close_matches(name, (*KNOWN, *_FORMERLY), n=1, cutoff=_NEAR)
-        if near and near[0] in _FORMERLY:
-            problems.append(f"it has {name}, which means nothing any more: see {_FORMERLY[near[0]]} in docs/plugins.md")
-        elif near:
-            problems.append(f"it has {name}, which means nothing: did you mean {near[0]}? (else begin it with _)")
+    """Attributes that are misspelt, or belong in an explainer."""
+    own = _own(plugin_class, Plugin) - {*KNOWN, "pre_score"}
+    explaining = [name for name in _EXPLAINING if name in own]
+    problems = _misspelt(own.difference(_EXPLAINING), KNOWN, "it")
+    if explaining:
+        there = "which is for a class of its own that derives from Explainer"
+        problems.append(f"it has {' and '.join(explaining)}, {there}: name it, explainer = … (docs/plugins.md)")
     return problems
 
 
-def _signature_problems(plugin_class: type[Plugin], method: str) -> list[str]:
+def _own(some_class: type, base: type) -> set[str]:
+    """The public attributes that a class adds to a base class, or overrides."""
+    names = {name for each in some_class.__mro__ if each not in base.__mro__ for name in vars(each)}
+    return {name for name in names if not name.startswith("_")}
+
+
+def _misspelt(names: set[str], known: Sequence[str], whose: str) -> list[str]:
+    near = [(name, get_close_matches(name, known, n=1, cutoff=_NEAR)) for name in sorted(names - {*known})]
+    return [
+        f"{whose} has {name}, which means nothing: did you mean {meant[0]}? (else begin it with _)"
+        for name, meant in near
+        if meant
+    ]
+
+
+def _signature_problems(some_class: type, method: str, base: type = Plugin, whose: str = "its") -> list[str]:
     """Whether a method can be called as it will be."""
-    found: Any = getattr(plugin_class, method)
+    found: Any = getattr(some_class, method)
     if not callable(found):
-        return [f"its {method} is {shown(found)}, should be a method"]
+        return [f"{whose} {method} is {shown(found)}, should be a method"]
     coroutine = inspect.iscoroutinefunction(found)
     if coroutine and method not in ASYNC_POINTS:
         return [f"{method} can't be a coroutine function, only {', '.join(ASYNC_POINTS)} can"]
-    arguments = _ARGUMENTS.get(method) or tuple(inspect.signature(getattr(Plugin, method)).parameters)[1:]
+    arguments = _ARGUMENTS.get(method) or tuple(inspect.signature(getattr(base, method)).parameters)[1:]
     if coroutine:
         arguments = arguments[:1]
     if method == "pre_enqueue" and _takes_cluster(found):
@@ -216,14 +210,25 @@ def _signature_problems(plugin_class: type[Plugin], method: str) -> list[str]:
         signature = inspect.signature(found)
     except (TypeError, ValueError):
         return []  # not written in Python, so its signature can't be read
-    is_static = isinstance(inspect.getattr_static(plugin_class, method), staticmethod)
+    is_static = isinstance(inspect.getattr_static(some_class, method), staticmethod)
     given = arguments if is_static else ("self", *arguments)
     try:
         signature.bind(*given)
     except TypeError:
         has = ", ".join(name for i, name in enumerate(signature.parameters) if i or is_static)
-        return [f"its {method} takes ({has}), should take ({', '.join(arguments)})"]
+        return [f"{whose} {method} takes ({has}), should take ({', '.join(arguments)})"]
     return []
+
+
+def _explainer_problems(explainer: Any) -> list[str]:
+    if explainer is None:
+        return []
+    if not (isinstance(explainer, type) and issubclass(explainer, Explainer)):
+        return [f"its explainer is {shown(explainer)}, should be a class that derives from Explainer"]
+    problems = _misspelt(_own(explainer, Explainer), _EXPLAINING, "its explainer")
+    for method in ("__init__", *_EXPLAINING):
+        problems += _signature_problems(explainer, method, Explainer, "its explainer's")
+    return problems
 
 
 def _takes_cluster(method: Any) -> bool:
@@ -292,12 +297,8 @@ def _missing(plugin_class: type[Plugin], methods: frozenset[str]) -> list[str]:
             for method in ("looks_elsewhere", "affected_by")
             if method in methods
         )
-    if not methods & {"pre_filter", "filter"}:
-        problems += (
-            f"it has {method}, and neither pre_filter nor filter: it rejects no node"
-            for method in _EXPLAINING
-            if method in methods
-        )
+    if plugin_class.explainer is not None and not methods & {"pre_filter", "filter"}:
+        problems.append("it has explainer, and neither pre_filter nor filter: it rejects no node")
     if 0 < len(methods & set(_COUNTING)) < len(_COUNTING):
         problems.append(f"of needs, free and takes it has only {', '.join(sorted(methods & set(_COUNTING)))}")
     if "counted" in methods and "takes" not in methods:

@@ -1,10 +1,12 @@
-"""What a plugin gets to explain its rejections (`Plugin.explain`, `Plugin.fixes`), and phrases for its texts."""
+"""An `Explainer` says why a plugin rejected a node or a pod. With it: what it is asked, and phrases for its texts."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
+from scheduler.framework.changes import Fix
+from scheduler.framework.status import Reason
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector, Requirement
@@ -51,6 +53,41 @@ class Inquiry(Struct, frozen=True):
             self._found[key] = find()
         found: Found = self._found[key]
         return found
+
+
+class Explainer:
+    """Says for `berth explain` why a plugin rejected a node or a pod, and what would help. Override what you know.
+
+    A plugin from outside names its explainer's class as `explainer`. An explainer is made anew for each question.
+    """
+
+    plugin: Any
+
+    def __init__(self, plugin: Any) -> None:
+        """`plugin`: the profile's own instance, with its arguments and what it has found."""
+        self.plugin = plugin
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """The numbers behind one of its reasons against one row: a text for people, and the same as data for JSON.
+
+        Numbers named `needed` and `free` also say how much the node lacks: the node that lacks least is shown first.
+        """
+        return reason.text, {}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
+        """Small changes after which it should accept one row, given all its reasons against that row.
+
+        Each is an alternative. It is tried with all plugins before it is shown.
+        """
+        return ()
+
+    def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
+        """The same as `explain`, for a pod that `pre_filter` rejected: no node was looked at."""
+        return reason.text, {}
+
+    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> Sequence[Fix]:
+        """The same as `fixes`, for a pod that `pre_filter` rejected."""
+        return ()
 
 
 def said(requirement: Requirement) -> str:

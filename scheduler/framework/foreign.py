@@ -7,10 +7,8 @@ plugins are checked by tests instead, and cost nothing here.
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from scheduler.framework.changes import Change, Fix
 from scheduler.framework.declaration import Declaration, declaration_of
 from scheduler.framework.guard import Guard
 from scheduler.framework.normalize import MAX_SCORE, Normalizer
@@ -32,35 +30,38 @@ class Foreign:
         self.declaration = declaration_of(type(plugin))
         self.guard = Guard()
         """The guard of its profile, which sets it."""
-        self._plugin = plugin
+        self.own = plugin
         checks = dict(_CHECKS)
         if self.declaration.normalizes:
             checks["score"] = _raw
             if not isinstance(plugin.normalize, Normalizer):
-                self.normalize = self._checked("normalize", plugin.normalize, _normalized)
+                self.normalize = checked("normalize", plugin.normalize, _normalized)
         for point in self.declaration.methods & checks.keys():
-            ask = self._checked(point, getattr(plugin, point), checks[point])
+            ask = checked(point, getattr(plugin, point), checks[point])
             setattr(self, point, self._guarded(ask) if point in _ABOUT_SHAPES else ask)
-
-    def _checked(self, point: str, method: Callable[..., Any], check: Check) -> Callable[..., Any]:
-        def ask(*args: Any) -> Any:
-            answer = method(*args)
-            problem = check(answer, args)
-            if problem:
-                raise TypeError(problem)
-            return answer
-
-        ask.__name__ = point
-        # The line that is told when an answer is refused.
-        ask.__wrapped__ = method  # type: ignore[attr-defined]
-        return ask
 
     def _guarded(self, ask: Callable[..., Any]) -> Callable[..., Any]:
         """Ask under the guard. Callers ask without one, since in-tree plugins answer this at once."""
         return lambda *args: self.guard(self, ask, *args)
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(self._plugin, attribute)
+        return getattr(self.own, attribute)
+
+
+def checked(point: str, method: Callable[..., Any], check: Check) -> Callable[..., Any]:
+    """A method that is named like the point, and raises TypeError for an answer that the check refuses."""
+
+    def ask(*args: Any) -> Any:
+        answer = method(*args)
+        problem = check(answer, args)
+        if problem:
+            raise TypeError(problem)
+        return answer
+
+    ask.__name__ = point
+    # The line that is told when an answer is refused.
+    ask.__wrapped__ = method  # type: ignore[attr-defined]
+    return ask
 
 
 def declared(plugin: Any) -> Declaration:
@@ -117,19 +118,6 @@ def _hashable(answer: Any, args: tuple[Any, ...]) -> str:
     return ""
 
 
-def _detail(answer: Any, args: tuple[Any, ...]) -> str:
-    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], str)):
-        return f"want (text, data), got {shown(answer)}"
-    msgspec.convert(msgspec.json.decode(msgspec.json.encode(answer[1])), dict[str, Any])
-    return ""
-
-
-def _fixes(answer: Any, args: tuple[Any, ...]) -> str:
-    msgspec.convert(msgspec.to_builtins(answer), Sequence[Fix])
-    strange = [change for fix in answer for change in fix if not isinstance(change, Change)]
-    return f"want changes, got {shown(strange[0])}" if strange else ""
-
-
 def _raw(answer: Any, args: tuple[Any, ...]) -> str:
     if answer is None or (isinstance(answer, int) and not isinstance(answer, bool)):
         return ""
@@ -179,9 +167,5 @@ _CHECKS: dict[str, Check] = {
     "signature": _hashable,
     "looks_elsewhere": _one_of(bool, np.bool_),
     "affected_by": _one_of(bool, np.bool_),
-    "explain": _detail,
-    "fixes": _fixes,
-    "explain_pod": _detail,
-    "fixes_of_pod": _fixes,
 }
 """Answers from Reserve on are checked where plugins are asked (`BindingPlugins`)."""

@@ -14,15 +14,14 @@ from msgspec import Struct
 
 from scheduler.framework.binding import AssumedPod, Write
 from scheduler.framework.binding_plugins import TIME_LIMIT
-from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Decision, Rejected, Rows
 from scheduler.framework.events import ANY, ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
+from scheduler.framework.explaining import Explainer
 from scheduler.framework.placement import Assignment, Placement, Running
 from scheduler.framework.reads import NOTHING, Reads
 from scheduler.framework.reservation import Reservation
 from scheduler.framework.spare import Spare
-from scheduler.framework.status import Narrow, Reason, Reject, Rejections
+from scheduler.framework.status import Narrow, Reject, Rejections
 from scheduler.model.annotated import Mode
 from scheduler.model.devices import DeviceKind
 from scheduler.model.node import Node
@@ -195,6 +194,8 @@ class Plugin:
     only_preempts: ClassVar[bool] = False
     """Its `post_filter` only removes pods of lower priority. Then waiting pods are not woken for a node that would be
     too small for them even without all pods of lower priority."""
+    explainer: ClassVar[type[Explainer] | None] = None
+    """Tells `berth explain` more about its rejections than the texts of its reasons."""
 
     def __init__(self, args: Any = None) -> None:
         """`args`: an instance of `Args`."""
@@ -337,14 +338,6 @@ class Plugin:
 
     # -- queueing hints: a closer look at a change of `events` ---------------------------------------------------------
 
-    def events_for(self, shape: PodShape) -> ClusterEvent:
-        """The changes, out of `events`, that may reverse its rejection of pods of this shape.
-
-        Asked instead of the hints where these would cost too much: about pods with very many terms, and about pods
-        whose terms are not read. So it may not look at terms, only at what of the shape stays known.
-        """
-        return self.events
-
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """Whether a node that was added (old is None) or changed may now take the pod."""
         raise NotImplementedError
@@ -356,30 +349,6 @@ class Plugin:
     def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
         """Whether another object's change from `old` (None: it is new) to `new` (None: deleted) may help `pod`."""
         raise NotImplementedError
-
-    # -- for `berth explain`: why it rejected a node, and what would help ----------------------------------------------
-
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The numbers behind one of its reasons against one row: a text for people, and the same as data for JSON.
-
-        Numbers named `needed` and `free` also say how much the node lacks: the node that lacks least is shown first.
-        """
-        return reason.text, {}
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
-        """Small changes after which it should accept one row, given all its reasons against that row.
-
-        Each is an alternative. It is tried with all plugins before it is shown.
-        """
-        return ()
-
-    def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
-        """The same as `explain`, for a pod that `pre_filter` rejected: no node was looked at."""
-        return reason.text, {}
-
-    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> Sequence[Fix]:
-        """The same as `fixes`, for a pod that `pre_filter` rejected."""
-        return ()
 
 
 Registry = Mapping[str, type[Plugin]]

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework.ahead import Ahead, ahead
 from scheduler.framework.attempt_record import AGAIN
 from scheduler.framework.binding import Write
 from scheduler.framework.binding_plugins import BindingPlugins, PluginsByPoint, by_point, for_shape
@@ -31,7 +30,7 @@ from scheduler.model.limits import TOO_LARGE
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
-from scheduler.state.column import Bools, Ints
+from scheduler.state.column import Bools
 
 
 class Framework:
@@ -52,7 +51,8 @@ class Framework:
             (plugin, profile.weights.get(plugin.name, 1), plugin.normalize) for plugin in profile.plugins("score")
         ]
         self.filters = FilterPlugins(profile, self.guard)
-        self._classes = EquivalenceClasses(self._pre_filters, self.filters.plugins, self._scorers, self.guard)
+        self.classes = EquivalenceClasses(self._pre_filters, self.filters.plugins, self._scorers, self.guard)
+        """Results that are kept from pod to pod."""
         self._named = NamedNode(self._pre_filters, self.guard)
         self._from_reserve = by_point(profile.points)
         self._from_reserve_by_shape: dict[PodShape, PluginsByPoint] = {}
@@ -87,11 +87,11 @@ class Framework:
     @property
     def computed(self) -> int:
         """How many decisions computed results for all nodes, since none were kept or too many nodes had changed."""
-        return self._classes.computed
+        return self.classes.computed
 
     def kept(self) -> KeptResults:
         """How many results are kept from pod to pod."""
-        return self._classes.kept()
+        return self.classes.kept()
 
     def plugin(self, name: str) -> Plugin | None:
         """A plugin of this profile by name."""
@@ -104,15 +104,6 @@ class Framework:
     def hint(self, plugin: Plugin, hint: str, *args: Any) -> bool:
         """The answer of a plugin's queueing hint; True if the plugin does not have this hint. Raises PluginError."""
         return hint not in self._methods[plugin.name] or bool(self.guard(plugin, getattr(plugin, hint), *args))
-
-    def may_help(self, plugin: Plugin, shape: PodShape, event: ClusterEvent) -> bool:
-        """Whether an event may reverse a plugin's rejection, by what is known of a shape without its terms.
-
-        Raises PluginError.
-        """
-        return "events_for" not in self._methods[plugin.name] or bool(
-            self.guard(plugin, plugin.events_for, shape) & event
-        )
 
     def looks_at_one_node(self, plugin: str) -> bool:
         """Whether a plugin rejects a pod only by its filter, node by node, by the pod's shape and that node alone.
@@ -163,22 +154,15 @@ class Framework:
             self._reached(AGAIN, "")
         return self.decide(pod, cluster, rotation, within=within)
 
-    def ahead(self, pod: Pod, cluster: Cluster, most: Ints | None = None) -> Ahead | None:
-        """What a pod's equals find, one after the other; None where each has to be decided. Raises PluginError.
-
-        `most`: int64[rows], how many of them a row takes at most.
-        """
-        return ahead(pod, cluster, self._classes, self.guard, most)
-
     def _decide_by_class(self, pod: Pod, cluster: Cluster, within: Bools | None) -> Decision | None:
         """The best rows for a pod; None if the decision has to be taken in full, for example as no node is left."""
         ask, nodes = self.guard, cluster.nodes
         yields = bool(cluster.nominations)
-        if within is None and not yields and pod.shape not in self._classes.by_shape:
+        if within is None and not yields and pod.shape not in self.classes.by_shape:
             named = self._on_named_node(pod, cluster)
             if named is not None:
                 return named
-        kept = self._classes.of(pod, cluster)
+        kept = self.classes.of(pod, cluster)
         asked, count = kept.asked, nodes.count if within is None else int(np.count_nonzero(within))
         left = kept.passes if within is None else kept.passes & within
         if yields:

@@ -8,7 +8,7 @@ from scheduler.framework.binding import AssumedPod, BindResult, Hold, Patch, Wai
 from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Decision, Rows
 from scheduler.framework.events import ANY, ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
+from scheduler.framework.explaining import Detail, Explainer, Inquiry
 from scheduler.framework.normalize import MAX_SCORE, MAXIMUM, MAXIMUM_REVERSED, MIN_MAX
 from scheduler.framework.placement import Assignment, Placement, Running
 from scheduler.framework.plugin import (
@@ -67,6 +67,7 @@ __all__ = [
     "Decision",
     "DependsOn",
     "Detail",
+    "Explainer",
     "FailedGroup",
     "Filters",
     "Fix",

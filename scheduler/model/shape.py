@@ -31,7 +31,6 @@ class PodShape:
         "containers",
         "features",
         "has_preferred_node_affinity",
-        "has_required_pod_affinity",
         "host_ports",
         "images",
         "in_group",
@@ -72,7 +71,6 @@ class PodShape:
     """The pod lists preferred terms, if only ones that count for nothing."""
     preferred_error: str | None
     """A preferred term that did not parse fails the pod when it is scored."""
-    has_required_pod_affinity: bool
     affinity_terms: Terms
     anti_affinity_terms: Terms
     preferred_pod_terms: WeightedTerms

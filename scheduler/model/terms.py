@@ -77,7 +77,6 @@ def read_terms(shape: PodShape, affinity: bytes, spread: bytes, problem: str | N
             apart = _constraints(constraints, count)
     except SelectorError as mistake:
         problem = str(mistake)
-    shape.has_required_pod_affinity = bool(attracts)
     shape.affinity_terms, shape.anti_affinity_terms, shape.preferred_pod_terms = attracts, repels, rather
     shape.spread = apart
     shape.problem = problem

@@ -83,10 +83,6 @@ class GangScheduling(Plugin):
             return _NOT_ENOUGH
         return None
 
-    def events_for(self, shape: PodShape) -> ClusterEvent:
-        """Only pods without a group wait for room that is kept for others: a group waits for anything to happen."""
-        return ClusterEvent.NOTHING if shape.in_group else self.events
-
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A new node is not kept for anybody."""
         return pod.scheduling_group is None

@@ -6,20 +6,15 @@ from typing import Any, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
-from scheduler.framework.following import Followed, Following
 from scheduler.framework.normalize import MIN_MAX
 from scheduler.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
-from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
+from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.affinity import AffinityTerm, Terms, WeightedTerms
 from scheduler.model.node import Node
 from scheduler.model.once import Once
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
-from scheduler.plugins import inter_pod_affinity_explained as explained
-from scheduler.plugins.inter_pod_affinity_following import TermsFollowing
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints, at
 from scheduler.state.existing_term_sums import ExistingTermSums
@@ -38,7 +33,7 @@ class InterPodAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", f
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
-class InterPodAffinity(Plugin, Followed):
+class InterPodAffinity(Plugin):
     """Place pods near or away from other pods, by the values of a node label."""
 
     name = "InterPodAffinity"
@@ -59,7 +54,7 @@ class InterPodAffinity(Plugin, Followed):
     repelled = Unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
 
     def __init__(self, args: InterPodAffinityArgs) -> None:
-        self._hard_weight = args.hard_pod_affinity_weight
+        self.hard_weight = args.hard_pod_affinity_weight
         self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
 
     @staticmethod
@@ -130,24 +125,10 @@ class InterPodAffinity(Plugin, Followed):
             # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
             for by_key in preferred.by_sign:
                 sums += [cluster.incidence.preferred(*of_key) for of_key in _on_nodes(by_key, cluster)]
-        if self._hard_weight:
-            sums += [hard.times(self._hard_weight) for hard in existing.hard.values()]
+        if self.hard_weight:
+            sums += [hard.times(self.hard_weight) for hard in existing.hard.values()]
         total = summed(sums, cluster.nodes.rows)
         return None if total is None else at(total, feasible)
-
-    def events_for(self, shape: PodShape) -> ClusterEvent:
-        """A pod that is placed helps only those that have to be near others."""
-        return self.events if shape.has_required_pod_affinity else self.events & ~ClusterEvent.POD_PLACED
-
-    def following(self, pod: Pod, cluster: Cluster) -> Following | None:
-        """The terms may mean the pod's equals, too. Where the first of them goes decides for the rest: not followed."""
-        terms, incidence = pod.shape.affinity_terms, cluster.incidence
-        itself = bool(terms) and all(incidence.selects(term, pod) for term in terms)
-        if itself and not any(incidence.selected(terms, key).total for key in terms.by_key):
-            return None
-        rows = cluster.nodes.rows
-        rejects = _any([where for _, where in self.filter(pod, cluster)], rows)
-        return TermsFollowing(pod, cluster, rejects, self.score(pod, cluster, np.arange(rows)), self._hard_weight)
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that joined or moved to another domain of one of the pod's terms."""
@@ -183,16 +164,6 @@ class InterPodAffinity(Plugin, Followed):
             if code >= 0 and selected.by_code().item(code) > cluster.incidence.share(pod, selected):
                 found.append((terms, selected))
         return found
-
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The terms that fail in the node's domains: how many pods are there, which, and where else."""
-        if reason == self.not_near:
-            return explained.not_near(inquiry, row)
-        return explained.not_apart(inquiry, row) if reason == self.not_apart else explained.repelled(inquiry, row)
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Turn the terms that fail here into preferences, or have the pods in the way leave."""
-        return explained.fixes(inquiry, row)
 
     def _passed_over(self, pod: Pod, cluster: Cluster, existing: ExistingTermSums) -> bool:
         """Whether PreFilter would have skipped the plugin: it saw the cluster before a dry run changed it."""

@@ -1,17 +1,15 @@
 """Upstream: plugins/nodeaffinity and component-helpers scheduling/corev1/nodeaffinity."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAXIMUM
 from scheduler.framework.plugin import NODE, Plugin
-from scheduler.framework.status import Narrow, PluginError, Reason, Reject, Rejections, Unresolvable
+from scheduler.framework.status import Narrow, PluginError, Reject, Rejections, Unresolvable
 from scheduler.model import wire
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -26,7 +24,6 @@ from scheduler.model.selectors import (
 )
 from scheduler.model.shape import PodShape
 from scheduler.model.terms import parse_preferred_node_terms
-from scheduler.plugins import node_affinity_explained as explained
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Column, Ints, at
 from scheduler.state.nodes import Nodes
@@ -51,7 +48,7 @@ class NodeAffinity(Plugin):
     conflict = Unresolvable("pod affinity terms conflict")
 
     def __init__(self, args: NodeAffinityArgs) -> None:
-        self._added: NodeSelector | None = None
+        self.added: NodeSelector | None = None
         self._added_preferences: tuple[tuple[int, NodeSelectorTerm], ...] = ()
         self._prefers = False
         added = args.added_affinity
@@ -63,7 +60,7 @@ class NodeAffinity(Plugin):
                 error = parse_node_selector_term(term, f"{where}.nodeSelectorTerms[{i}]").error
                 if error is not None:
                     raise SelectorError(error)
-            self._added = parse_node_selector(added.required, where)
+            self.added = parse_node_selector(added.required, where)
         preferred, error = parse_preferred_node_terms(
             added.preferred or [], "addedAffinity.preferredDuringSchedulingIgnoredDuringExecution"
         )
@@ -94,8 +91,8 @@ class NodeAffinity(Plugin):
         nodes = cluster.nodes
         found = []
         enforced = None
-        if self._added is not None:
-            enforced = ~matches(self._added, nodes)
+        if self.added is not None:
+            enforced = ~matches(self.added, nodes)
             found.append((self.enforced, enforced))
         fits = wanted_nodes(pod, nodes)
         if fits is not None:
@@ -119,20 +116,9 @@ class NodeAffinity(Plugin):
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that matches now and did not before."""
-        if self._added is not None and not node_matches(self._added, new):
+        if self.added is not None and not node_matches(self.added, new):
             return False
         return pod_matches(pod, new) and (old is None or not pod_matches(pod, old))
-
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The requirements that failed, and what the node has instead."""
-        node, shape = inquiry.node(row), inquiry.pod.shape
-        if reason == self.enforced:
-            return explained.explain(node, (), self._added, by="by the profile's addedAffinity: ")
-        return explained.explain(node, shape.node_selector, shape.required_node_affinity)
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Write what was perhaps meant, drop what the node does not meet, or label the node."""
-        return explained.fixes(inquiry.node(row), inquiry)
 
 
 def wanted_nodes(pod: Pod, nodes: Nodes) -> Bools | None:

@@ -5,9 +5,8 @@ from collections.abc import Collection, Hashable
 import numpy as np
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, Plugin
-from scheduler.framework.status import Reason, Rejections, Unresolvable
+from scheduler.framework.status import Rejections, Unresolvable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -41,8 +40,3 @@ class NodeDeclaredFeatures(Plugin):
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that declares other features than before."""
         return old is None or old.features != new.features
-
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Which features it does not declare."""
-        lacking = sorted(inquiry.pod.shape.features - inquiry.node(row).features)
-        return f"the node does not declare {', '.join(lacking)}", {"lacking": lacking}

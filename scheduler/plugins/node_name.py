@@ -3,9 +3,8 @@
 import numpy as np
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NODE, Plugin
-from scheduler.framework.status import Narrow, Reason, Rejections, Unresolvable
+from scheduler.framework.status import Narrow, Rejections, Unresolvable
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
@@ -35,8 +34,3 @@ class NodeName(Plugin):
         if row is not None:
             others[row] = False
         return ((self.mismatch, others),)
-
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The name that the pod's spec asks for."""
-        wanted = inquiry.pod.node_name
-        return f"the pod's spec.nodeName is {wanted}", {"nodeName": wanted}

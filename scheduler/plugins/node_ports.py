@@ -1,17 +1,15 @@
 """Upstream: plugins/nodeports."""
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable
 
 import numpy as np
 
-from scheduler.framework.changes import DropHostPort, Fix, MovePod
 from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, Plugin
-from scheduler.framework.status import Reason, Rejections, Unschedulable
+from scheduler.framework.status import Rejections, Unschedulable
 from scheduler.model.pod import Pod
-from scheduler.model.shape import HostPort, PodShape
+from scheduler.model.shape import PodShape
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Ints
 from scheduler.state.nodes import Nodes
@@ -65,29 +63,3 @@ class NodePorts(Plugin):
     def pod_hint(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
         """A pod that went and held a port this one wants."""
         return conflicts(pod.shape.host_ports, other.shape.host_ports) > 0
-
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Each port that is taken, and the pod that has it."""
-        taken = _holders(inquiry, row)
-        ports = [{"ip": ip, "protocol": protocol, "port": port, "pod": pod.key} for (ip, protocol, port), pod in taken]
-        text = ", ".join(f"{port['protocol']} {port['port']} is taken by {port['pod']}" for port in ports)
-        return text, {"ports": ports}
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Do without the ports, or have the pods that hold them leave."""
-        taken, node = _holders(inquiry, row), inquiry.node(row).name
-        ports = tuple(dict.fromkeys(DropHostPort(*port) for port, _ in taken))
-        pods = tuple(dict.fromkeys(MovePod(pod.key, node) for _, pod in taken))
-        return [found for found in (ports, pods) if found]
-
-
-def _holders(inquiry: Inquiry, row: int) -> list[tuple[HostPort, Pod]]:
-    """The pod's host ports that are taken on a node, and by whom."""
-    wanted = inquiry.pod.shape.host_ports
-    return [
-        (mine, other)
-        for other in inquiry.cluster.pods_on(row)
-        if conflicts(wanted, other.shape.host_ports)
-        for mine in wanted
-        if conflicts((mine,), other.shape.host_ports)
-    ]

@@ -1,12 +1,10 @@
 """Upstream: plugins/nodeunschedulable."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
-from scheduler.framework.changes import Fix, Uncordon
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NODE, Plugin
-from scheduler.framework.status import Reason, Rejections, Unresolvable
+from scheduler.framework.status import Rejections, Unresolvable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.shape import PodShape
@@ -37,11 +35,3 @@ class NodeUnschedulable(Plugin):
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that is schedulable and was not, or was not there."""
         return not new.unschedulable and (old is None or old.unschedulable)
-
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The mark that `kubectl cordon` sets."""
-        return "cordoned", {}
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Uncordon the node."""
-        return [(Uncordon(inquiry.node(row).name),)]

@@ -1,13 +1,10 @@
 """Upstream: plugins/nodevolumelimits (csi.go). What is attached where is counted in `scheduler.state.attachments`."""
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection
 
 import numpy as np
 
-from scheduler.framework.changes import Fix, MovePod
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
 from scheduler.model.pod import Pod
@@ -17,9 +14,6 @@ from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.attachments import NOT_INSTALLED, of_translated
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools
-
-_MOVES = 4
-"""Pods that are offered to leave, of which the first that helps is told."""
 
 
 class NodeVolumeLimits(Plugin):
@@ -45,7 +39,7 @@ class NodeVolumeLimits(Plugin):
         attached = cluster.storage.attached
         # In-tree volumes count only on nodes that have a CSINode.
         known = attached.with_csi_node()
-        wanted = self._wanted(pod, cluster)
+        wanted = self.wanted(pod, cluster)
         untranslated = _untranslated(pod)
         if untranslated is not None:
             # Upstream fails the whole attempt when it comes to such a node.
@@ -85,48 +79,7 @@ class NodeVolumeLimits(Plugin):
                 return bool(volumes.claims) or attachment.attacher in drivers
         return False
 
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """How many volumes of which driver the node has attached, of how many, and how many more the pod brings."""
-        if reason != self.too_many:
-            return reason.text, {}
-        short = list(self._short(inquiry, row))
-        text = "; ".join(
-            f"{s.attached} of {s.limit} volumes of {s.driver} are attached, the pod needs {s.more} more" for s in short
-        )
-        worst = max(short, key=lambda s: s.attached + s.more - s.limit)
-        numbers = {"needed": worst.more, "free": worst.limit - worst.attached}
-        return text, {"drivers": [s._asdict() for s in short], **numbers}
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Have a pod go whose volumes make enough room: one of those that matter least."""
-        if list(reasons) != [self.too_many]:
-            return []
-        short = list(self._short(inquiry, row))
-        attached = inquiry.cluster.storage.attached
-        known = bool(attached.with_csi_node()[row])
-        pods = inquiry.cluster.pods_on(row)
-        volumes = {pod.uid: attached.of_pod(pod, with_csi_node=known) for pod in pods}
-        users = [volume for found in volumes.values() for volume in found]
-        leaving = []
-        for pod in inquiry.movable(row):
-            own = [driver for volume, driver in volumes[pod.uid].items() if users.count(volume) == 1]
-            if all(own.count(s.driver) >= s.attached + s.more - s.limit for s in short):
-                leaving.append(pod)
-        leaving.sort(key=lambda pod: (not pod.terminating, pod.priority, len(volumes[pod.uid])))
-        return [(MovePod(pod.key, inquiry.node(row).name),) for pod in leaving[:_MOVES]]
-
-    def _short(self, inquiry: Inquiry, row: int) -> "Iterator[_Short]":
-        """Drivers of which the pod brings more volumes than the node can attach."""
-        attached = inquiry.cluster.storage.attached
-        wanted = inquiry.once("volumes to attach", lambda: self._wanted(inquiry.pod, inquiry.cluster))
-        for driver, its_volumes in wanted.with_csi_node.items():
-            limit = int(attached.limits(driver)[row])
-            count = int(attached.counts(driver)[row])
-            more = sum(row not in attached.holders(volume) for volume in its_volumes)
-            if limit >= 0 and more and count + more > limit:
-                yield _Short(driver, count, limit, more)
-
-    def _wanted(self, pod: Pod, cluster: Cluster) -> "_Wanted":
+    def wanted(self, pod: Pod, cluster: Cluster) -> "_Wanted":
         """What the pod would attach."""
         storage, volumes = cluster.storage, pod.shape.volumes
         wanted = _Wanted()
@@ -153,15 +106,6 @@ class NodeVolumeLimits(Plugin):
             found.append((Unschedulable(f"{driver} CSI driver is not installed on the node"), rows))
             left &= ~rows
         return found
-
-
-class _Short(NamedTuple):
-    """A driver of which a node can't attach as many volumes as a pod needs."""
-
-    driver: str
-    attached: int
-    limit: int
-    more: int
 
 
 class _Wanted:

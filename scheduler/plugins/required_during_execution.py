@@ -5,9 +5,8 @@ from collections.abc import Hashable
 from msgspec import Struct
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NODE, Plugin
-from scheduler.framework.status import Reason, Rejections, Unresolvable
+from scheduler.framework.status import Rejections, Unresolvable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.promise import ANNOTATION, NodeRequirement
@@ -60,15 +59,6 @@ class RequiredDuringExecution(Plugin):
         if wanted is None:
             return False
         return wanted.holds(new.name, new.labels) and (old is None or not wanted.holds(old.name, old.labels))
-
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """What of it the node does not meet."""
-        node, wanted = inquiry.node(row), self.wanted(inquiry.pod)
-        if wanted is None:
-            return reason.text, {}
-        failed = wanted.broken(node.name, node.labels)
-        parts = [f"{r}: node has {node.labels.get(r.key, 'no such label') or 'an empty value'}" for r in failed]
-        return "; ".join(parts), {"failed": [{"requirement": str(r), "has": node.labels.get(r.key)} for r in failed]}
 
 
 def meeting(wanted: NodeRequirement, nodes: Nodes) -> Bools:

@@ -10,9 +10,8 @@ import numpy as np
 from msgspec import field
 
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.plugin import NODE, PODS_ELSEWHERE
-from scheduler.framework.status import Reason, Rejections, Unschedulable
+from scheduler.framework.status import Rejections, Unschedulable
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector, Requirement
@@ -86,13 +85,6 @@ class ServiceAffinity(ServiceAntiAffinity):
         if other.namespace != pod.namespace:
             return False
         return event is ClusterEvent.POD_LABELS or _alike(pod).matches(other.labels)
-
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """The labels that differ: what the pod's Service (or its nodeSelector) has, and what the node has."""
-        labels, wanted = inquiry.node(row).labels, self.wanted(inquiry.pod, inquiry.cluster)
-        differ = {label: value for label, value in wanted.items() if labels.get(label) != value}
-        parts = [f"{label}={value}: node has {labels.get(label) or 'no such label'}" for label, value in differ.items()]
-        return "; ".join(parts), {"wanted": wanted, "has": {label: labels.get(label) for label in wanted}}
 
     def _asked_for(self, pod: Pod) -> dict[str, str]:
         """A ∩ B: affinity labels that the pod's nodeSelector names."""

@@ -1,25 +1,20 @@
 """Upstream: plugins/volumerestrictions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from scheduler.framework.changes import Fix, FreeClaim, MovePod
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
-from scheduler.framework.plugin import PODS_ELSEWHERE, PODS_HERE, VOLUMES, OtherObject
-from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
+from scheduler.framework.plugin import NO_POINTS, PODS_ELSEWHERE, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject, Plugin
+from scheduler.framework.status import Reject, Rejections, Unresolvable, Unschedulable
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.model.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from scheduler.model.volumes import NO_VOLUMES
-from scheduler.plugins.claims_explained import ClaimsExplained, users_of
 from scheduler.state.cluster import Cluster
 
-_HOLDERS = 2
-"""Pods that are offered to go together, at most."""
 
-
-class VolumeRestrictions(ClaimsExplained):
+class VolumeRestrictions(Plugin):
     """Keep a pod off nodes where its inline disks are in use, and off all while its ReadWriteOncePod claim is."""
 
     name = "VolumeRestrictions"
@@ -30,6 +25,10 @@ class VolumeRestrictions(ClaimsExplained):
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use "
         "by another pod"
     )
+
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods without volumes."""
+        return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
 
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose claim does not exist: its access modes have to be known."""
@@ -45,7 +44,7 @@ class VolumeRestrictions(ClaimsExplained):
         if volumes is NO_VOLUMES:
             return ()
         storage = cluster.storage
-        exclusive = _exclusive_claims(pod, cluster)
+        exclusive = exclusive_claims(pod, cluster)
         users = sum(storage.in_use((pod.namespace, claim)) for claim in exclusive)
         if not volumes.restricted and not users:
             return ()
@@ -58,7 +57,7 @@ class VolumeRestrictions(ClaimsExplained):
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """A claim for one pod only is taken or free for all nodes at once."""
-        exclusive = _exclusive_claims(pod, cluster)
+        exclusive = exclusive_claims(pod, cluster)
         return bool(exclusive) and any(exclusive & _claims(other) for other in others)
 
     def pod_hint(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
@@ -73,54 +72,13 @@ class VolumeRestrictions(ClaimsExplained):
         """A claim that the pod names was created."""
         return isinstance(new, PersistentVolumeClaim) and new.namespace == pod.namespace and new.name in _claims(pod)
 
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Who holds the claim, or the disk, and where."""
-        if reason != self.claim_in_use:
-            held = _disk_holders(inquiry, row)
-            text = "; ".join(f"the disk {disk} is used by {pod.key} here" for pod, disk in held)
-            return text, {"disks": [{"disk": disk, "pod": pod.key} for pod, disk in held]}
-        users = [
-            (claim, user)
-            for claim in sorted(_exclusive_claims(inquiry.pod, inquiry.cluster))
-            for user in users_of(inquiry, claim)
-        ]
-        text = "; ".join(
-            f"claim {claim} may be used by one pod only ({READ_WRITE_ONCE_POD}): {pod.key} on {node} holds it"
-            for claim, (pod, node) in users
-        )
-        return text, {"claims": [{"claim": claim, "pod": pod.key, "node": node} for claim, (pod, node) in users]}
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Have those go that hold the claim or the disk."""
-        free: dict[str, MovePod] = {}
-        if self.no_disk in reasons:
-            node = inquiry.node(row).name
-            free |= {pod.key: MovePod(pod.key, node) for pod, _ in _disk_holders(inquiry, row)}
-        if self.claim_in_use in reasons:
-            for claim in sorted(_exclusive_claims(inquiry.pod, inquiry.cluster)):
-                users = users_of(inquiry, claim)
-                free |= {pod.key: FreeClaim(pod.key, node, claim) for pod, node in users}
-        return [tuple(free.values())] if 0 < len(free) <= _HOLDERS else []
-
-
-def _disk_holders(inquiry: Inquiry, row: int) -> list[tuple[Pod, str]]:
-    """The pods on a node that use a disk of the pod so that it can't be shared, and the disk."""
-    found = []
-    for pod in inquiry.cluster.pods_on(row):
-        theirs = {disk.key: disk for disk in pod.shape.volumes.disks}
-        for disk in inquiry.pod.shape.volumes.disks:
-            other = theirs.get(disk.key)
-            if other is not None and (disk.exclusive or other.exclusive):
-                found.append((pod, " ".join(disk.key)))
-    return found
-
 
 def _claims(pod: Pod) -> frozenset[str]:
     """The names of the claims that a pod names itself."""
     return frozenset(used.name for used in pod.shape.volumes.claims if not used.ephemeral)
 
 
-def _exclusive_claims(pod: Pod, cluster: Cluster) -> set[str]:
+def exclusive_claims(pod: Pod, cluster: Cluster) -> set[str]:
     """The claims of a pod that only one pod may use."""
     found = set()
     for used in pod.shape.volumes.claims:

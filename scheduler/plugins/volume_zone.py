@@ -1,37 +1,34 @@
 """Upstream: plugins/volumezone."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Collection
 
 import numpy as np
 
-from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry, domain
-from scheduler.framework.plugin import NODE, VOLUMES, OtherObject
-from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable
-from scheduler.framework.storage_changes import ReplaceVolume
+from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
+from scheduler.framework.status import Reject, Rejections, Unresolvable
 from scheduler.model.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.model.storage import (
     WAIT_FOR_FIRST_CONSUMER,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
 )
-from scheduler.plugins.claims_explained import ClaimsExplained, class_for_new_volume
+from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import ABSENT, Bools
 from scheduler.state.nodes import Nodes
 
 _LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
-_TODAY = {BETA_ZONE: ZONE, BETA_REGION: REGION}
+TODAY = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 
 Topology = tuple[str, frozenset[str]]
 """(label of a volume, values of which a node must have one)."""
 
 
-class VolumeZone(ClaimsExplained):
+class VolumeZone(Plugin):
     """Keep a pod off nodes outside the zones and regions that its bound volumes are labelled with."""
 
     name = "VolumeZone"
@@ -45,14 +42,20 @@ class VolumeZone(ClaimsExplained):
     )
     elsewhere = Unresolvable("node(s) had no available volume zone")
 
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods without volumes."""
+        return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
+
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose volumes can't be looked at: a claim, class or volume is missing."""
-        volumes = _volumes(pod, cluster)
+        volumes = volumes_of(pod, cluster)
         return Reject(Unresolvable(volumes[-1][1])) if volumes and volumes[-1][1] else None
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes that have any zone or region label, and not one that a volume asks for."""
-        wanted = {found for volume, _ in _volumes(pod, cluster) if volume is not None for found in _topologies(volume)}
+        wanted = {
+            found for volume, _ in volumes_of(pod, cluster) if volume is not None for found in topologies_of(volume)
+        }
         if not wanted:
             return ()
         nodes = cluster.nodes
@@ -61,7 +64,7 @@ class VolumeZone(ClaimsExplained):
             constrained |= nodes.label(label).codes[: nodes.rows] != ABSENT
         fits = np.ones(nodes.rows, dtype=np.bool_)
         for topology in wanted:
-            fits &= _within(topology, nodes)
+            fits &= within(topology, nodes)
         return ((self.elsewhere, constrained & ~fits),)
 
     def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
@@ -73,52 +76,11 @@ class VolumeZone(ClaimsExplained):
                 named = any(not used.ephemeral and used.name == new.name for used in pod.shape.volumes.claims)
                 return named and new.namespace == pod.namespace
             case PersistentVolume():
-                return not isinstance(old, PersistentVolume) or _topologies(old) != _topologies(new)
+                return not isinstance(old, PersistentVolume) or topologies_of(old) != topologies_of(new)
         return False
 
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Which volume of which claim is where, and where the node is."""
-        labels = inquiry.node(row).labels
-        parts, data = [], []
-        for volume, topologies in self._elsewhere(inquiry, row):
-            claim = volume.claim.name if volume.claim is not None else ""
-            for key, values in topologies:
-                key = _TODAY.get(key, key)
-                where = " or ".join(domain(key, value) for value in sorted(values))
-                has = labels.get(key)
-                here = f"is in {domain(key, has)}" if has else f"has no label {key}"
-                parts.append(f"claim {claim} has the volume {volume.name} in {where}: the node {here}")
-                data.append({"claim": claim, "volume": volume.name, "key": key, "values": sorted(values), "has": has})
-        return "; ".join(parts), {"volumes": data}
 
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Give up the volumes that are elsewhere."""
-        plan = []
-        for volume, _ in self._elsewhere(inquiry, row):
-            if volume.claim is not None:
-                of_class = class_for_new_volume(inquiry.cluster.storage, volume.storage_class)
-                if of_class is None:
-                    return []
-                plan.append(ReplaceVolume(volume.claim.namespace, volume.claim.name, of_class, volume.name))
-        return [tuple(plan)] if plan else []
-
-    def _elsewhere(self, inquiry: Inquiry, row: int) -> list[tuple[PersistentVolume, list[Topology]]]:
-        """The bound volumes that are not where the node is."""
-        found = []
-        nodes = inquiry.cluster.nodes
-        for volume, _ in _volumes(inquiry.pod, inquiry.cluster):
-            if volume is not None:
-                missed = [
-                    topology
-                    for topology in _topologies(volume)
-                    if not inquiry.once(topology, partial(_within, topology, nodes))[row]
-                ]
-                if missed:
-                    found.append((volume, missed))
-        return found
-
-
-def _volumes(pod: Pod, cluster: Cluster) -> list[tuple[PersistentVolume | None, str]]:
+def volumes_of(pod: Pod, cluster: Cluster) -> list[tuple[PersistentVolume | None, str]]:
     """(bound volume, or None for one that is still to be chosen; what is wrong) of each claim, up to the first fault.
 
     Claims made for the pod are left out, as upstream does (getPVbyPod).
@@ -158,7 +120,7 @@ def _unbound(claim: PersistentVolumeClaim, classes: dict[str, StorageClass]) -> 
     return "" if found.binding_mode == WAIT_FOR_FIRST_CONSUMER else "PersistentVolume had no name"
 
 
-def _topologies(volume: PersistentVolume) -> list[Topology]:
+def topologies_of(volume: PersistentVolume) -> list[Topology]:
     """The zones and regions of a volume; a label with an empty part is passed over."""
     found = []
     for label in _LABELS:
@@ -170,13 +132,13 @@ def _topologies(volume: PersistentVolume) -> list[Topology]:
     return found
 
 
-def _within(topology: Topology, nodes: Nodes) -> Bools:
+def within(topology: Topology, nodes: Nodes) -> Bools:
     """Nodes with one of the values; an old label of a volume is also met by today's label of a node without the old."""
     label, values = topology
     column = nodes.label(label)
     found = column.where(nodes.rows, topology, lambda value: value is not None and value in values)
-    if label in _TODAY:
-        today = nodes.label(_TODAY[label])
+    if label in TODAY:
+        today = nodes.label(TODAY[label])
         otherwise = today.where(nodes.rows, topology, lambda value: value is not None and value in values)
         found = np.where(column.codes[: nodes.rows] == ABSENT, otherwise, found)
     return found

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from scheduler.framework.decision import Decision
 from scheduler.framework.explaining import domain
 from scheduler.model.migration import REGION, ZONE
-from scheduler.plugins.claims_explained import where_volumes_are
 from scheduler.whatif.asking import Asking
+from scheduler.whatif.plugins.volume_claims import where_volumes_are
 from scheduler.whatif.stuck import KEPT_FOR, Stuck
 
 _REASONS = 3

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from scheduler.framework.ahead import Ahead
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
 from scheduler.model.devices import ResourceClaim
@@ -21,6 +20,7 @@ from scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.claimed_room import claimed_room, without_claims
 from scheduler.whatif.claims import KIND, held, made
+from scheduler.whatif.crowd.ahead import Ahead, ahead
 from scheduler.whatif.ranking import Ranking
 from scheduler.whatif.simulation import Simulation
 
@@ -119,7 +119,7 @@ def _ahead(pod: Pod, simulation: Simulation, framework: Framework, batch: Batch)
             return None
         bare = without_claims(pod.shape)
         bare.requests = {name: amount for name, amount in bare.requests.items() if name not in resources}
-        return framework.ahead(replace(pod, shape=bare), cluster, room.counts)
+        return ahead(replace(pod, shape=bare), cluster, framework, room.counts)
     except PluginError:
         return None  # the engine says so of the pod when it comes to it
 

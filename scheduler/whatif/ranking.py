@@ -7,9 +7,9 @@ from itertools import compress
 
 import numpy as np
 
-from scheduler.framework.ahead import Ahead
-from scheduler.framework.following import Kinds
 from scheduler.model.pod import Pod
+from scheduler.whatif.crowd.ahead import Ahead
+from scheduler.whatif.crowd.following import Kinds
 
 _Kind = tuple[int, int]
 """The kind of a row while it had none of the pods, and how many it has, where that matters."""

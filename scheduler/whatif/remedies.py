@@ -1,6 +1,6 @@
 """What would free a pending pod: small changes, each tried with the whole pipeline before it is offered.
 
-For every rejected node the plugins' fixes (`Plugin.fixes`) are put together to plans that would open it;
+For every rejected node the plugins' fixes (`Explainer.fixes`) are put together to plans that would open it;
 the cheapest plans are tried first. A plan that the pipeline does not confirm is not shown.
 """
 
@@ -26,10 +26,10 @@ from scheduler.framework.explaining import Inquiry
 from scheduler.framework.status import PluginError, Reason
 from scheduler.framework.storage_changes import OnStorage
 from scheduler.model.node import Node
-from scheduler.plugins.claims_explained import where_volumes_are
 from scheduler.whatif import explanation as shown
 from scheduler.whatif.asking import Asking
 from scheduler.whatif.leaving import awaited, instead_of_moves
+from scheduler.whatif.plugins.volume_claims import where_volumes_are
 from scheduler.whatif.stuck import Stuck, stuck_at
 from scheduler.whatif.trial import Trial, applied, edited
 

@@ -21,7 +21,6 @@ from scheduler.engine.instructions import (
     SetGroupCondition,
 )
 from scheduler.engine.stimuli import Bound, Cycle, Follows, Gone, PreBindWritten, Put, Stimulus, Tick
-from scheduler.framework.ahead import Ahead
 from scheduler.framework.binding import Delete, Write, next_version
 from scheduler.framework.runtime import Framework
 from scheduler.framework.status import PluginError
@@ -30,6 +29,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.pod_group import GroupKey, PodGroup
 from scheduler.state.cluster import Cluster
 from scheduler.whatif.claims import KIND, ClaimWrites, left_by
+from scheduler.whatif.crowd.ahead import Ahead, ahead
 from scheduler.whatif.ranking import Ranking
 
 SINGLY = 20_000
@@ -142,7 +142,7 @@ class Simulation:
         if first is None:
             return 0
         try:
-            found = framework.ahead(first, self.cluster)
+            found = ahead(first, self.cluster, framework)
         except PluginError:
             return 0  # the engine tells it of the next pod
         if found is not None:

@@ -31,7 +31,7 @@ ANSWERS = (
 )
 QUEUE = ("heaps", "nominator", "queue", "queued", "unschedulable_pods", "waves")
 ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "plugins": (("plugins",), ANSWERS),
+    "plugins": (("plugins", "whatif/plugins", "whatif/crowd"), ANSWERS),
     "policy": (("policy/*.py", "policy/native"), ("tests/unit/policy/test_*.py",)),
     "framework": (("framework",), ANSWERS),
     "queue": (tuple(f"engine/{name}.py" for name in QUEUE), ("tests/unit/engine/test_*.py",)),

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 
 from scheduler.framework.binding import AssumedPod, Wait, Write
-from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Decision
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAXIMUM
 from scheduler.framework.plugin import (
     DEVICES,
@@ -39,8 +37,6 @@ from scheduler.plugins.dynamic_resources.claims import (
     keys_of,
     problem_of,
 )
-from scheduler.plugins.dynamic_resources.explained import unallocatable
-from scheduler.plugins.dynamic_resources.fixes import Fixes, free, named_devices
 from scheduler.plugins.dynamic_resources.giving_back import give_back
 from scheduler.plugins.dynamic_resources.group_claims import group_of, is_idle, peers_of, unreserved
 from scheduler.plugins.dynamic_resources.requested import AllocationError
@@ -98,9 +94,9 @@ class DynamicResources(Plugin):
     def __init__(self, args: DynamicResourcesArgs) -> None:
         self._timeout = args.binding_seconds
         self._group_claims = args.group_claims
-        self._programs = Programs()
+        self.programs = Programs()
         further = args.further_search_steps or 0
-        self._requests = AllocationRequests(self._programs.selects, further, thousandths=args.thousandths)
+        self.requests = AllocationRequests(self.programs.selects, further, thousandths=args.thousandths)
 
     @staticmethod
     def check(args: DynamicResourcesArgs, path: str) -> list[str]:
@@ -155,7 +151,7 @@ class DynamicResources(Plugin):
             ]
             if (codes == FAILED).any():
                 found.append(self._broken(pod, wants, wants.results))
-        unusable = (self._unusable(claim, cluster) for claim in wants.claims)
+        unusable = (self.unusable(claim, cluster) for claim in wants.claims)
         failed = [where for where in unusable if where is not None]
         if failed:
             unavailable = np.any(np.stack(failed), axis=0)
@@ -185,7 +181,7 @@ class DynamicResources(Plugin):
                 [where for rejected in mine for reason, where in rejected.reasons if reason == self.unavailable], axis=0
             )
             for claim in claims_of(pod, devices, self._claiming(pod, cluster)):
-                unusable = self._unusable(claim, cluster)
+                unusable = self.unusable(claim, cluster)
                 if unusable is not None and (unusable & where).any() and not set(claim.reserved_for) - {pod.uid}:
                     if may_be_used(claim, pod, devices):
                         return PostFilterResult(_MAY_BE_USED, writes=over)
@@ -239,7 +235,7 @@ class DynamicResources(Plugin):
         for claim in self._claims(pod, cluster):
             if set(claim.reserved_for) - own or devices.is_unseen(claim.uid):
                 continue
-            unusable = self._unusable(claim, cluster)
+            unusable = self.unusable(claim, cluster)
             if unusable is not None and (unusable & cluster.nodes.alive[: cluster.nodes.rows]).any():
                 return claim
         return None
@@ -293,52 +289,17 @@ class DynamicResources(Plugin):
             return True
         return new.key in own and (before is None or before.raw_status != new.raw_status or before.uid != new.uid)
 
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Device by device, why none can be given; or which claim can't be used on the node."""
-        pod, cluster, node = inquiry.pod, inquiry.cluster, inquiry.node(row)
-        wants = inquiry.once((self.name, "wants"), lambda: self.wants(pod, cluster))
-        if wants is None:
-            return reason.text, {}
-        if reason == self.unavailable:
-            names = [str(claim) for claim in self._unusable_on(row, wants, cluster)]
-            return f"{', '.join(names)}: the devices that it was given can't be used there", {"claims": names}
-        if reason == self.refused:
-            lacking = sorted(name for name in pod.shape.requests if name not in node.allocatable and "/" in name)
-            return f"has no {', '.join(lacking)}, neither as devices nor otherwise", {"lacking": lacking}
-        if reason in (self.unallocatable, self.invalid, self.no_other, self.given_up) and wants.request is not None:
-            pools = self._requests.pools(row, node, cluster.devices)
-            wanted = wants.request.of(node) or ()
-            return unallocatable(inquiry, node, wants, pools, wanted, self._programs.selects)
-        return reason.text, {}
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
-        """Claim less or otherwise, tolerate a taint, or have those leave who have the devices."""
-        pod, cluster, node = inquiry.pod, inquiry.cluster, inquiry.node(row)
-        wants = inquiry.once((self.name, "wants"), lambda: self.wants(pod, cluster))
-        if wants is None:
-            return ()
-        found: list[Fix] = []
-        for reason in reasons:
-            if reason == self.unavailable:
-                elsewhere = self._unusable_on(row, wants, cluster)
-                found.append(tuple(free(claim, named_devices(claim)) for claim in elsewhere))
-            elif reason in (self.unallocatable, self.no_other, self.given_up) and wants.request is not None:
-                pools = self._requests.pools(row, node, cluster.devices)
-                wanted = wants.request.of(node) or ()
-                found += Fixes(inquiry, wants, pools, self._programs.selects).found(wanted)
-        return found
-
     def wants(self, pod: Pod, cluster: Cluster) -> PodDevices | None:
         """What the pod wants, with answers for all nodes; None: nothing. Raises SearchCapError."""
         try:
             claims = claims_of(pod, cluster.devices, self._claiming(pod, cluster))
         except ClaimError as error:  # PreFilter has rejected the pod then
             raise PluginError(self.name, str(error)) from None
-        wants = self._requests.about(pod, claims, cluster)
+        wants = self.requests.about(pod, claims, cluster)
         if not claims and not wants.resources:
             return None
         if wants.results is not None:
-            programs, steps = self._programs, cluster.search_steps.capped("devices", MOST_STEPS)
+            programs, steps = self.programs, cluster.search_steps.capped("devices", MOST_STEPS)
             programs.owner, programs.search = pod.namespace, steps
             try:
                 wants.results.renew(cluster, steps)
@@ -396,12 +357,8 @@ class DynamicResources(Plugin):
         """The pod's group, if it has claims of its own and these are heeded."""
         return group_of(pod, cluster) if self._group_claims and pod.scheduling_group is not None else None
 
-    def _unusable(self, claim: ResourceClaim, cluster: Cluster) -> Bools | None:
+    def unusable(self, claim: ResourceClaim, cluster: Cluster) -> Bools | None:
         return unusable_rows(claim, cluster, self._timeout)
-
-    def _unusable_on(self, row: int, wants: PodDevices, cluster: Cluster) -> list[ResourceClaim]:
-        """The pod's claims with devices that can't be used on a node."""
-        return [c for c in wants.claims if (where := self._unusable(c, cluster)) is not None and where[row]]
 
     def _broken(self, pod: Pod, wants: PodDevices, results: AllocationsByNode) -> tuple[Reason, Bools]:
         """One reason for all nodes: each of thousands may have an error of its own, which names its devices."""

@@ -1,16 +1,14 @@
 """Upstream: plugins/noderesources/fit.go."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any, Self
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from scheduler.framework.changes import Fix
 from scheduler.framework.decision import Rows
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.placement import Assignment
 from scheduler.framework.plugin import NODE, PODS_HERE, OtherObject, Plugin
 from scheduler.framework.status import Reason, Rejections, Unresolvable, Unschedulable
@@ -20,7 +18,6 @@ from scheduler.model.pod import Pod
 from scheduler.model.resources import is_extended
 from scheduler.model.selectors import is_qualified_name
 from scheduler.model.shape import PodShape
-from scheduler.plugins.node_resources import fit_explained as explained
 from scheduler.plugins.node_resources.amounts import score_row, score_rows
 from scheduler.plugins.node_resources.arguments import ResourceWeight, ScoringStrategy
 from scheduler.plugins.node_resources.by_devices import ByDevices
@@ -205,14 +202,6 @@ class NodeResourcesFit(Plugin):
         if not isinstance(old, DeviceClass):
             return f"{IMPLICIT_PREFIX}{new.name}" in requests or new.extended_resource in requests
         return old.extended_resource != new.extended_resource and new.extended_resource in requests
-
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """What the pod needs, what is free, of how much."""
-        return explained.explain(inquiry, row, reason)
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Ask for what is free, or have the smallest pod leave that makes enough room."""
-        return explained.fixes(inquiry, row, reasons)
 
     def _ignores(self, resource: str) -> bool:
         return (

@@ -1,16 +1,14 @@
 """Upstream: plugins/podtopologyspread (filtering.go, scoring.go, common.go)."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from scheduler.framework import feature_gates
-from scheduler.framework.changes import HOSTNAME, Fix, HonorPolicy, RaiseMaxSkew, SoftenSpread
+from scheduler.framework.changes import HOSTNAME
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
-from scheduler.framework.following import Followed, Following
 from scheduler.framework.normalize import MAX_SCORE
 from scheduler.framework.plugin import NODE, PODS_ELSEWHERE, Plugin
 from scheduler.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
@@ -23,8 +21,6 @@ from scheduler.model.spread import SpreadConstraint, parse_spread_constraint
 from scheduler.plugins.pod_topology_spread.arguments import PodTopologySpreadArgs, errors
 from scheduler.plugins.pod_topology_spread.default_selector import default_selector
 from scheduler.plugins.pod_topology_spread.domains import Spread, Spreads
-from scheduler.plugins.pod_topology_spread.explained import uneven
-from scheduler.plugins.pod_topology_spread.following import SpreadFollowing
 from scheduler.plugins.pod_topology_spread.weights import distinct, rounded, weighted
 from scheduler.plugins.taint_toleration import COMPARING
 from scheduler.state.cluster import Cluster
@@ -46,7 +42,7 @@ _Owned = tuple[Mapping[str, str], list[SpreadConstraint]]
 """The labels of some pods, and their own constraints of one kind."""
 
 
-class PodTopologySpread(Plugin, Followed):
+class PodTopologySpread(Plugin):
     """Spread matching pods evenly over the values of a node label."""
 
     name = "PodTopologySpread"
@@ -106,7 +102,7 @@ class PodTopologySpread(Plugin, Followed):
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
         """Reject nodes without a topology key, and nodes where the pod would make the skew larger than allowed."""
-        spread = self._spread(pod, cluster, hard=True)
+        spread = self.spread(pod, cluster, hard=True)
         if spread is None:
             return ()
         left: Bools | None = None
@@ -132,21 +128,21 @@ class PodTopologySpread(Plugin, Followed):
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
         """When the pod has constraints that must hold."""
-        return bool(self._constraints(pod, cluster, hard=True))
+        return bool(self.constraints(pod, cluster, hard=True))
 
     def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
         """When a constraint that must hold counts one of `others`."""
         beside = [other for other in others if other.namespace == pod.namespace]
         if not beside:
             return False
-        constraints = self._constraints(pod, cluster, hard=True)
+        constraints = self.constraints(pod, cluster, hard=True)
         if len(constraints) * len(beside) > _LOOKS:
             return True
         return any(constraint.selector.matches(other.labels) for constraint in constraints for other in beside)
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
         """Matching pods in the node's domains, weighted by how many domains there are: less is better."""
-        spread = self._spread(pod, cluster, hard=False)
+        spread = self.spread(pod, cluster, hard=False)
         if spread is None:
             return None
         counted = None if spread.whole else at(spread.labelled, feasible)
@@ -178,7 +174,7 @@ class PodTopologySpread(Plugin, Followed):
         """Turn fewest into best; nodes without the topology keys get nothing."""
         counted = None
         if self._needs_all_keys(pod):
-            spread = self._spread(pod, cluster, hard=False)
+            spread = self.spread(pod, cluster, hard=False)
             counted = None if spread is None or spread.whole else at(spread.labelled, feasible)
         taking_part = scores if counted is None else scores[counted]
         if not len(taking_part):
@@ -188,11 +184,6 @@ class PodTopologySpread(Plugin, Followed):
             return np.full_like(scores, MAX_SCORE) if counted is None else np.where(counted, MAX_SCORE, 0)
         stretched: Ints = MAX_SCORE * (highest + lowest - scores) // highest
         return stretched if counted is None else np.where(counted, stretched, 0)
-
-    def following(self, pod: Pod, cluster: Cluster) -> Following:
-        """The pod's equals count in each other's domains."""
-        hard, soft = self._spread(pod, cluster, hard=True), self._spread(pod, cluster, hard=False)
-        return SpreadFollowing(pod, cluster, hard, soft)
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """A node that gained or lost a topology key, moved, or changed while inclusion policies look at it."""
@@ -221,7 +212,7 @@ class PodTopologySpread(Plugin, Followed):
 
         Only those that say DoNotSchedule.
         """
-        spread = self._spread(pod, cluster, hard=True)
+        spread = self.spread(pod, cluster, hard=True)
         found = []
         for domains in () if spread is None else spread.domains:
             code = int(domains.codes[row])
@@ -231,43 +222,12 @@ class PodTopologySpread(Plugin, Followed):
                 found.append((domains.constraint, excess))
         return found
 
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """How many matching pods the node's domains have, against the emptiest ones and the skew that is allowed."""
-        found = [detail for _, detail in self._uneven(inquiry, row)]
-        return "; ".join(text for text, _ in found), {"constraints": [numbers for _, numbers in found]}
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Count no nodes where the pod can't go, allow the skew that there would be, or make a preference of it."""
-        if not inquiry.pod.shape.spread:
-            return [()]
-        skews: dict[str, int | None] = {}
-        for key, (_, numbers) in self._uneven(inquiry, row):
-            skew = numbers.get("skew")
-            known = skews.get(key, 0)
-            skews[key] = None if skew is None or known is None else max(known, skew)
-        softened: Fix = tuple(map(SoftenSpread, skews))
-        raised: Fix = tuple(RaiseMaxSkew(key, skew) for key, skew in skews.items() if skew is not None)
-        loose = [c for c in inquiry.pod.shape.spread if c.hard and c.topology_key in skews]
-        honored: list[Fix] = [
-            tuple(HonorPolicy(key, policy) for key in dict.fromkeys(c.topology_key for c in without))
-            for policy, without in (
-                ("nodeTaintsPolicy", [c for c in loose if not c.honor_taints]),
-                ("nodeAffinityPolicy", [c for c in loose if not c.honor_affinity]),
-            )
-            if without
-        ]
-        return [*honored, *([raised] if len(raised) == len(skews) else []), softened]
-
-    def _uneven(self, inquiry: Inquiry, row: int) -> Iterator[tuple[str, Detail]]:
-        constraints = self._constraints(inquiry.pod, inquiry.cluster, hard=True)
-        return uneven(inquiry, row, constraints, self._spread(inquiry.pod, inquiry.cluster, hard=True))
-
     def _needs_all_keys(self, pod: Pod) -> bool:
         return bool(pod.shape.spread) or not self._system
 
-    def _spread(self, pod: Pod, cluster: Cluster, *, hard: bool) -> Spread | None:
+    def spread(self, pod: Pod, cluster: Cluster, *, hard: bool) -> Spread | None:
         shape = pod.shape
-        constraints = self._constraints(pod, cluster, hard=hard)
+        constraints = self.constraints(pod, cluster, hard=hard)
         if not constraints:
             return None
         # The constraints are the shape's own, or depend on the pod's labels or on what selects the pod.
@@ -279,7 +239,7 @@ class PodTopologySpread(Plugin, Followed):
             found = self._spreads.make(key, constraints, pod, cluster, all_keys=all_keys)
         return found
 
-    def _constraints(self, pod: Pod, cluster: Cluster, *, hard: bool) -> Sequence[SpreadConstraint]:
+    def constraints(self, pod: Pod, cluster: Cluster, *, hard: bool) -> Sequence[SpreadConstraint]:
         """The pod's constraints of one kind, or the defaults for a pod that belongs to a Service or controller."""
         if pod.shape.spread:
             return self._own(pod, cluster, hard=hard)

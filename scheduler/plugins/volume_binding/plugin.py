@@ -1,6 +1,6 @@
 """Upstream: plugins/volumebinding (volume_binding.go, scorer.go). The matching is in matching.py."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any, Self
 
 import numpy as np
@@ -8,13 +8,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from scheduler.framework.binding import AssumedPod, Wait
-from scheduler.framework.changes import Fix
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.explaining import Detail, Inquiry
 from scheduler.framework.normalize import MAX_SCORE
-from scheduler.framework.plugin import NODE, VOLUMES, OtherObject
-from scheduler.framework.status import PluginError, Reason, Reject, Rejections, Unresolvable
+from scheduler.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
+from scheduler.framework.status import PluginError, Reject, Rejections, Unresolvable
 from scheduler.model.pod import Pod
+from scheduler.model.shape import PodShape
 from scheduler.model.storage import (
     CSIDriver,
     CSINode,
@@ -22,11 +21,10 @@ from scheduler.model.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from scheduler.plugins.claims_explained import ClaimsExplained
+from scheduler.model.volumes import NO_VOLUMES
 from scheduler.plugins.node_resources.arguments import ShapePoint, check_shape
 from scheduler.plugins.node_resources.strategies import broken_linear
 from scheduler.plugins.node_volume_limits import not_owner
-from scheduler.plugins.volume_binding import explained
 from scheduler.plugins.volume_binding.assuming import AssumedVolumes, assume, restore, still_unbound
 from scheduler.plugins.volume_binding.matching import NONE, Claims, Found, MatchingError, claims_of, find
 from scheduler.state.assumed import OutOfSyncError
@@ -46,7 +44,7 @@ class VolumeBindingArgs(Struct, forbid_unknown_fields=True, rename="camel", froz
         return replace(self, shape=self.shape or [ShapePoint(0, 10), ShapePoint(100, 0)])
 
 
-class VolumeBinding(ClaimsExplained):
+class VolumeBinding(Plugin):
     """Keep a pod where its volumes can be: bound ones are reachable, others are there to bind or can be made."""
 
     name = "VolumeBinding"
@@ -85,6 +83,10 @@ class VolumeBinding(ClaimsExplained):
             )
         return errors
 
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods without volumes."""
+        return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
+
     def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
         """Reject a pod whose claims are not there, not its own, on their way out, or for others to bind."""
         if not pod.shape.volumes.claims:
@@ -98,7 +100,7 @@ class VolumeBinding(ClaimsExplained):
         """Reject nodes that can't reach a bound volume, and those where an unbound claim finds none."""
         if not pod.shape.volumes.claims:
             return ()
-        found = self._find(pod, cluster)
+        found = self.find(pod, cluster)
         return (
             (self.unreachable, found.unreachable),
             (self.unmatched, found.unmatched),
@@ -110,7 +112,7 @@ class VolumeBinding(ClaimsExplained):
         """By how much of the volumes, or of the room for them, the claims ask for: mean over storage classes."""
         if not pod.shape.volumes.claims:
             return None
-        found = self._find(pod, cluster)
+        found = self.find(pod, cluster)
         if not found.choices and not found.provisions:
             return 0
         usage = _Usage(len(feasible))
@@ -135,7 +137,7 @@ class VolumeBinding(ClaimsExplained):
         """Whether a pod may take a volume that is there, or room that is counted, so that others do not find it."""
         if not pod.shape.volumes.claims:
             return False
-        found = self._find(pod, cluster)
+        found = self.find(pod, cluster)
         taken = any((choice.chosen != NONE).any() for choice in found.choices)
         return taken or any((provision.room != NONE).any() for provision in found.provisions)
 
@@ -157,38 +159,12 @@ class VolumeBinding(ClaimsExplained):
                 return new.limit is not None and (old.limit is None or new.limit > old.limit)
         return True
 
-    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Which claim, which volume, and what keeps the two or the node apart."""
-        found = self._find(inquiry.pod, inquiry.cluster)
-        match reason:
-            case self.unreachable:
-                return explained.unreachable(inquiry, row, found)
-            case self.unmatched:
-                return explained.unmatched(inquiry, row, found)
-            case self.full:
-                return explained.full(inquiry, row, found)
-        return explained.lost(inquiry, found)
-
-    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
-        """Other classes, smaller claims, or new claims: what suits this one reason."""
-        if len(reasons) != 1:
-            return []
-        found = self._find(inquiry.pod, inquiry.cluster)
-        match reasons[0]:
-            case self.unreachable:
-                return explained.replacing(inquiry, row, found)
-            case self.unmatched:
-                return explained.matching(inquiry, row, found)
-            case self.full:
-                return explained.shrinking(inquiry, row, found)
-        return explained.restoring(inquiry, found)
-
     def reserve(self, pod: Pod, cluster: Cluster, row: int) -> AssumedVolumes | None:
         """Take the volumes, and the claims to provision for, before the next pod is decided."""
         if not pod.shape.volumes.claims:
             return None
         try:
-            found = self._find(pod, cluster)
+            found = self.find(pod, cluster)
             return assume(found, cluster, row) or None
         except OutOfSyncError as error:
             raise PluginError(self.name, str(error), "Reserve") from None
@@ -219,7 +195,7 @@ class VolumeBinding(ClaimsExplained):
         except MatchingError as error:
             raise PluginError(self.name, str(error)) from None
 
-    def _find(self, pod: Pod, cluster: Cluster) -> Found:
+    def find(self, pod: Pod, cluster: Cluster) -> Found:
         """What was found last, if it was for this pod and nothing has changed since: Filter, Score and Reserve ask."""
         storage, nodes = cluster.storage, cluster.nodes
         state = (storage, storage.version, nodes.label_changes, nodes.rows)

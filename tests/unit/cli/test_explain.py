@@ -211,7 +211,7 @@ def test_a_plugin_from_outside_explains_itself(berth: Berth, teams: Callable[[st
 FAILING = f"""
 def fail(*args):
     raise SystemExit("no idea")
-{CLASS}.explain = {CLASS}.fixes = fail
+{CLASS}.explainer.explain = {CLASS}.explainer.fixes = fail
 """
 
 

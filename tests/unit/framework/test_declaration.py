@@ -6,6 +6,7 @@ import pytest
 
 from scheduler.framework.declaration import declaration_of, problems_of
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.explaining import Explainer
 from scheduler.framework.normalize import MAXIMUM
 from scheduler.framework.plugin import ANYTHING, NODE, PODS_ELSEWHERE, PODS_HERE, VOLUMES, Plugin
 from scheduler.plugins.registry import IN_TREE
@@ -25,6 +26,10 @@ def score(self: Any, pod: Any, cluster: Any, feasible: Any) -> Any:
 
 async def coroutine(self: Any, assumed: Any) -> None:
     return None
+
+
+def explaining(**members: Any) -> Any:
+    return type("Explaining", (Explainer,), members)
 
 
 FILTER: dict[str, Any] = {"filter": filter_, "depends_on": NODE}
@@ -51,16 +56,6 @@ SCORE: dict[str, Any] = {"score": score, "depends_on": NODE}
             "depends for nothing",
             {"permit": filter_, "depends_on": NODE},
             "it has depends_on, and neither filter nor score",
-        ),
-        (
-            "an old name",
-            {**FILTER, "by_shape": True},
-            "it has by_shape, which means nothing any more: see depends_on in",
-        ),
-        (
-            "nearly an old name",
-            {**FILTER, "by_shapes": "yes"},
-            "it has by_shapes, which means nothing any more: see depends",
         ),
         (
             "nearly a name",
@@ -119,15 +114,35 @@ SCORE: dict[str, Any] = {"score": score, "depends_on": NODE}
         ("counts by halves", {**FILTER, "needs": lambda self, pod: ()}, "of needs, free and takes it has only needs"),
         (
             "explains what it never said",
-            {"permit": filter_, "explain": lambda self, inquiry, row, reason: ("", {})},
-            "it has explain, and neither pre_filter nor filter: it rejects no node",
+            {"permit": filter_, "explainer": Explainer},
+            "it has explainer, and neither pre_filter nor filter: it rejects no node",
         ),
         (
             "explains too little",
-            {**FILTER, "explain": lambda self, inquiry, row: ("", {})},
-            "its explain takes (inquiry, row), should take (inquiry, row, reason)",
+            {**FILTER, "explainer": explaining(explain=lambda self, inquiry, row: ("", {}))},
+            "its explainer's explain takes (inquiry, row), should take (inquiry, row, reason)",
         ),
-        ("nearly fixes", {**FILTER, "fixess": filter_}, "it has fixess, which means nothing: did you mean fixes?"),
+        (
+            "an explainer of nothing",
+            {**FILTER, "explainer": explaining(__init__=lambda self: None)},
+            "its explainer's __init__ takes (), should take (plugin)",
+        ),
+        (
+            "nearly fixes",
+            {**FILTER, "explainer": explaining(fixess=filter_)},
+            "its explainer has fixess, which means nothing: did you mean fixes?",
+        ),
+        (
+            "no class",
+            {**FILTER, "explainer": "mine"},
+            'its explainer is "mine", should be a class that derives from Explainer',
+        ),
+        (
+            "explains itself",
+            {**FILTER, "fixes": filter_, "explain": filter_},
+            "it has explain and fixes, which is for a class of its own that derives from Explainer: name it, explainer",
+        ),
+        ("nearly an explainer", {**FILTER, "explainers": 7}, "it has explainers, which means nothing: did you mean"),
         (
             "one row alone",
             {**SCORE, "filter_one": lambda self, pod, nodes, row: True},

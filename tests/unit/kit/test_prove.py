@@ -17,6 +17,7 @@ from scheduler.kit import (
     PODS_HERE,
     SOURCES,
     ClusterEvent,
+    Explainer,
     Hold,
     Plugin,
     Reads,
@@ -65,14 +66,22 @@ class Deaf(Crowded):
     events = ClusterEvent.NODE_TAINTS
 
 
-class Wordless(Crowded):
+class OneWord(Explainer):
     def explain(self, inquiry: Any, row: int, reason: Any) -> Any:
         return "crowded"
 
 
-class NoSuchFix(Crowded):
+class Wordless(Crowded):
+    explainer = OneWord
+
+
+class Less(Explainer):
     def fixes(self, inquiry: Any, row: int, reasons: Any) -> Any:
         return ["less"]
+
+
+class NoSuchFix(Crowded):
+    explainer = Less
 
 
 class DeafHint(Crowded):
@@ -204,9 +213,9 @@ def test_a_declaration() -> None:
     """Said before anything is tried."""
 
     class Slip(Crowded):
-        by_shape = True
+        depend_on = NODE
 
-    with pytest.raises(AssertionError, match="Slip: it has by_shape, which means nothing any more: see depends_on in"):
+    with pytest.raises(AssertionError, match="Slip: it has depend_on, which means nothing: did you mean depends_on"):
         prove(Slip, nodes=NODES, pods=PODS)
 
 

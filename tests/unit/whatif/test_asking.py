@@ -9,13 +9,18 @@ import pytest
 from scheduler.framework import changes
 from scheduler.framework.changes import Change, Request
 from scheduler.framework.config import decode
+from scheduler.framework.declaration import declaration_of, problems_of
 from scheduler.framework.profiles import build
-from scheduler.kit import NODE, Fix, Plugin, Unschedulable
+from scheduler.kit import NODE, Explainer, Fix, Plugin, Unschedulable
 from scheduler.model.pod import Pod
+from scheduler.plugins.node_unschedulable import NodeUnschedulable
 from scheduler.plugins.registry import IN_TREE
 from scheduler.whatif.explain import explain
 from scheduler.whatif.explanation import Explanation
+from scheduler.whatif.plugins import EXPLAINERS, explainer_of
+from scheduler.whatif.plugins.node_unschedulable import NodeUnschedulableExplainer
 from tests.builders import configuration, namespace, node, pod, profile
+from tests.messages import without_place
 from tests.unit.whatif.story import why, world
 
 ODD = "node(s) were odd"
@@ -43,20 +48,29 @@ def asked(plugin: Any, *names: str) -> Explanation:
     return explain(incoming, framework, there.cluster)
 
 
+def explained_by(explaining: type[Explainer]) -> Any:
+    """A plugin with this explainer."""
+
+    class Explained(Outside):
+        explainer = explaining
+
+    return Explained
+
+
 def saying(detail: Any = ("", {}), fixes: Any = ()) -> Any:
     """A plugin with these answers, each either the answer or what returns it for a node's name."""
 
     def of(answer: Any, inquiry: Any, row: int) -> Any:
         return answer(inquiry.node(row).name) if callable(answer) else answer
 
-    class Saying(Outside):
+    class Saying(Explainer):
         def explain(self, inquiry: Any, row: int, reason: Any) -> Any:
             return of(detail, inquiry, row)
 
         def fixes(self, inquiry: Any, row: int, reasons: Sequence[Any]) -> Any:
             return of(fixes, inquiry, row)
 
-    return Saying
+    return explained_by(Saying)
 
 
 def test_nothing_to_say() -> None:
@@ -143,15 +157,62 @@ def test_the_nearest_first() -> None:
     assert [each.node for each in answer.rejected] == ["most", "half", "huge", "text", "less"]
 
 
+def test_an_explainer_that_can_not_be_made() -> None:
+    """It is told once for each thing that is asked, as if its methods failed."""
+
+    class Broken(Explainer):
+        def __init__(self, plugin: Any) -> None:
+            raise RuntimeError("no idea")
+
+    answer = asked(explained_by(Broken), "n", "m")
+    assert why(answer, "n") == [ODD]
+    assert [without_place(note) for note in answer.notes] == [
+        'plugin "Outside" could not explain its rejections: no idea',
+        'plugin "Outside" could not say what would help: no idea',
+    ]
+
+
+def test_it_knows_its_plugin() -> None:
+    """The instance of the profile, not a wrapper: an explainer may use all that the plugin has."""
+
+    class Knowing(Explainer):
+        def explain(self, inquiry: Any, row: int, reason: Any) -> Any:
+            return type(self.plugin).__name__, {}
+
+    assert why(asked(explained_by(Knowing), "n"), "n") == ["Explained"]
+
+
+def test_what_derives_from_a_plugin_of_ours_is_explained_like_it() -> None:
+    """Under its own name, unless it names an explainer."""
+
+    class Cordoned(NodeUnschedulable):
+        name = "Cordoned"
+
+    class Silent(Cordoned):
+        explainer = Explainer
+
+    assert explainer_of(Cordoned) is explainer_of(NodeUnschedulable) is NodeUnschedulableExplainer
+    assert explainer_of(Silent) is explainer_of(Outside) is Explainer
+
+
+@pytest.mark.parametrize("name", EXPLAINERS)
+def test_ours_explain_what_they_reject(name: str) -> None:
+    """Each has a plugin of its name that rejects something, and methods that can be called."""
+    methods = declaration_of(IN_TREE[name]).methods
+    assert methods & {"pre_filter", "filter"}
+    own = type("Own", (IN_TREE[name],), {"name": "Own", "explainer": EXPLAINERS[name]})
+    assert problems_of(own, "Own") == []
+
+
 def test_asked_once() -> None:
     """What is the same for all nodes is found once."""
     found = []
 
-    class Counting(Outside):
+    class Counting(Explainer):
         def explain(self, inquiry: Any, row: int, reason: Any) -> Any:
             return inquiry.once("Outside", lambda: found.append(row) or "looked up"), {}  # type: ignore[func-returns-value]
 
-    answer = asked(Counting, "n", "m")
+    answer = asked(explained_by(Counting), "n", "m")
     assert (why(answer, "n"), why(answer, "m"), len(found)) == (["looked up"], ["looked up"], 1)
 
 

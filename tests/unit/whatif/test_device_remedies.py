@@ -290,7 +290,7 @@ def test_a_value_that_is_not_selected_is_told(model: str) -> None:
 
 def test_who_has_devices_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many nodes are asked about: claims are not gone through for each device."""
-    from scheduler.plugins.dynamic_resources import explained as module
+    from scheduler.whatif.plugins import dynamic_resources as module
 
     made = []
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.plugins import inter_pod_affinity_explained, node_affinity_explained
 from scheduler.whatif.arrivals import Batch
 from scheduler.whatif.documents import read
 from scheduler.whatif.explain import explain
 from scheduler.whatif.manifest import Workload
 from scheduler.whatif.mask import Masks
 from scheduler.whatif.plan import plan
+from scheduler.whatif.plugins import inter_pod_affinity, node_affinity
 from scheduler.whatif.smallest import smallest
 from tests.builders import namespace, node, pod
 from tests.storage import claim, csi_node, storage_class, using, volume
@@ -46,8 +46,8 @@ STORAGE = [
 def nothing_is_misspelt() -> Iterator[None]:
     """Masks are spelt nearly alike, whatever the names were."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_affinity_explained, "near_labels", lambda *_: ())
-        for module in (node_affinity_explained, inter_pod_affinity_explained):
+        patch.setattr(node_affinity, "near_labels", lambda *_: ())
+        for module in (node_affinity, inter_pod_affinity):
             patch.setattr(module, "near_names", lambda *_: ())
         yield
 

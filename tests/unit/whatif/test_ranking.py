@@ -12,6 +12,7 @@ from scheduler.framework.profiles import build
 from scheduler.model.pod import Pod
 from scheduler.plugins.registry import IN_TREE
 from scheduler.state.validate import validate
+from scheduler.whatif.crowd.ahead import ahead
 from scheduler.whatif.simulation import Simulation
 from tests.builders import namespace, node, pod
 from tests.unit.whatif.story import world
@@ -204,7 +205,7 @@ def test_what_is_decided_in_one_go(made: Object, wanted: bool) -> None:
     there = world([node(name, "4", zone=name) for name in ("n", "m")])
     first = there.decode(made)
     assert isinstance(first, Pod)
-    assert (framework.ahead(first, there.cluster) is not None) is wanted
+    assert (ahead(first, there.cluster, framework) is not None) is wanted
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_totals_are_all_that_counts(near: Object, plain: bool) -> None:
     there = world([namespace("default"), *hosts, pod("db", on="n", **near)])
     first = there.decode(pod("web", "1", labels={"app": "web"}))
     assert isinstance(first, Pod)
-    found = framework.ahead(first, there.cluster)
+    found = ahead(first, there.cluster, framework)
     assert found is not None
     assert found.plain is plain
     simulation = Simulation({"berth": framework}, there.cluster)

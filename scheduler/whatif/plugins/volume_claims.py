@@ -4,25 +4,23 @@ For pods that PreFilter of a volume plugin rejected. These plugins share it: whi
 rejects the pod, and all that is wrong with its claims is told at once.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import islice, product
 from typing import NamedTuple
 
 from scheduler.framework.changes import HOSTNAME, Change, Fix, FreeClaim
-from scheduler.framework.explaining import Detail, Inquiry
-from scheduler.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
+from scheduler.framework.explaining import Detail, Explainer, Inquiry
 from scheduler.framework.status import Reason
 from scheduler.framework.storage_changes import CreateClaim, CreateClass, RecreateClaim, ReplaceVolume
 from scheduler.model.migration import REGION, ZONE, ZONE_DELIMITER
 from scheduler.model.pod import Pod
-from scheduler.model.shape import PodShape
 from scheduler.model.storage import (
     WAIT_FOR_FIRST_CONSUMER,
     PersistentVolumeClaim,
     StorageClass,
 )
-from scheduler.model.volumes import NO_VOLUMES, ClaimVolume
+from scheduler.model.volumes import ClaimVolume
 from scheduler.state.storage import Storage
 
 _CLASSES = 2
@@ -41,12 +39,8 @@ class Fault(NamedTuple):
     fixes: Sequence[Fix]
 
 
-class ClaimsExplained(Plugin):
-    """A plugin for pods with volumes, whose PreFilter rejects pods for what their claims are."""
-
-    def skips(self, shape: PodShape) -> Collection[str]:
-        """All of it, for pods without volumes."""
-        return SKIPPABLE if shape.volumes is NO_VOLUMES else NO_POINTS
+class ClaimsExplainer(Explainer):
+    """Says what is wrong with the claims of a pod that PreFilter of a volume plugin has rejected for them."""
 
     def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
         """Every claim of the pod that can't be used, with what is wrong with it."""

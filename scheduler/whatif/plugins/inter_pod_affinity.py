@@ -1,15 +1,17 @@
 """What InterPodAffinity says of a node that it rejects: which pods are where, and what would help."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from scheduler.framework.changes import Change, DropPodTerm, Fix, MovePod, RespellPodTerm
-from scheduler.framework.explaining import Detail, Inquiry, domain, pods_with
+from scheduler.framework.explaining import Detail, Explainer, Inquiry, domain, pods_with
 from scheduler.framework.spelling import near_names
+from scheduler.framework.status import Reason
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.selectors import LabelSelector
+from scheduler.plugins.inter_pod_affinity import InterPodAffinity
 
 _FEW = 3
 _MOST_MOVES = 2
@@ -18,7 +20,44 @@ Domains = dict[str, list[str]]
 """Value of a topology key → keys of the pods there."""
 
 
-def not_near(inquiry: Inquiry, row: int) -> Detail:
+class InterPodAffinityExplainer(Explainer):
+    """Says of a node that InterPodAffinity rejects: which pods are where, and what would help."""
+
+    plugin: InterPodAffinity
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """The terms that fail in the node's domains: how many pods are there, which, and where else."""
+        if reason == self.plugin.not_near:
+            return _not_near(inquiry, row)
+        return _not_apart(inquiry, row) if reason == self.plugin.not_apart else _repelled(inquiry, row)
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Write what was perhaps meant, prefer what is required and fails here, or have the pods in the way leave."""
+        labels, shape = inquiry.node(row).labels, inquiry.pod.shape
+
+        def here(domains: Domains, term: AffinityTerm) -> list[str]:
+            return domains.get(labels.get(term.topology_key, ""), [])
+
+        near = [term for term in shape.affinity_terms if not here(_selected(inquiry, term), term)]
+        crowded = {term: pods for term in shape.anti_affinity_terms if (pods := here(_selected(inquiry, term), term))}
+        repelling = inquiry.cluster.incidence.repelling(inquiry.pod)
+        repellers = {pod for term in repelling for pod in here(_carriers(inquiry, term), term)}
+        apart: list[Change] = [_drop(term, anti=True) for term in crowded]
+        moves = _moves(inquiry, repellers)
+        found: list[Fix] = []
+        if len(moves) == len(repellers):
+            meant = [
+                change for term in near if (change := _meant(inquiry, term)) and here(*_then(inquiry, change, term))
+            ]
+            found += [(*meant, *apart, *moves)] if near and len(meant) == len(near) else []
+            found.append((*(_drop(term, anti=False) for term in near), *apart, *moves))
+        in_the_way = repellers.union(*crowded.values())
+        if crowded and not near and len(in_the_way) == 1:
+            found.append(_moves(inquiry, in_the_way))
+        return [fix for fix in found if fix]
+
+
+def _not_near(inquiry: Inquiry, row: int) -> Detail:
     """Required affinity: the terms for which the node's domain has no pod, and the domains that have some."""
     node = inquiry.node(row)
     parts, data = [], []
@@ -34,40 +73,16 @@ def not_near(inquiry: Inquiry, row: int) -> Detail:
     return "; ".join(parts) or "no pod here meets all of the required terms at once", {"terms": data}
 
 
-def not_apart(inquiry: Inquiry, row: int) -> Detail:
+def _not_apart(inquiry: Inquiry, row: int) -> Detail:
     """Required anti-affinity: the pods in the node's domains that the incoming pod does not want there."""
     terms = inquiry.pod.shape.anti_affinity_terms
     return _crowded(inquiry.node(row), [(t, _selected(inquiry, t)) for t in terms], "{pods}: wants no {what} there")
 
 
-def repelled(inquiry: Inquiry, row: int) -> Detail:
+def _repelled(inquiry: Inquiry, row: int) -> Detail:
     """Required anti-affinity of placed pods: those in the node's domains that keep the incoming pod away."""
     terms = sorted(inquiry.cluster.incidence.repelling(inquiry.pod), key=str)
     return _crowded(inquiry.node(row), [(t, _carriers(inquiry, t)) for t in terms], "{pods}: keeps away {what}")
-
-
-def fixes(inquiry: Inquiry, row: int) -> list[Fix]:
-    """Write what was perhaps meant, prefer what is required and fails here, or have the pods in the way leave."""
-    labels, shape = inquiry.node(row).labels, inquiry.pod.shape
-
-    def here(domains: Domains, term: AffinityTerm) -> list[str]:
-        return domains.get(labels.get(term.topology_key, ""), [])
-
-    near = [term for term in shape.affinity_terms if not here(_selected(inquiry, term), term)]
-    crowded = {term: pods for term in shape.anti_affinity_terms if (pods := here(_selected(inquiry, term), term))}
-    repelling = inquiry.cluster.incidence.repelling(inquiry.pod)
-    repellers = {pod for term in repelling for pod in here(_carriers(inquiry, term), term)}
-    apart: list[Change] = [_drop(term, anti=True) for term in crowded]
-    moves = _moves(inquiry, repellers)
-    found: list[Fix] = []
-    if len(moves) == len(repellers):
-        meant = [change for term in near if (change := _meant(inquiry, term)) and here(*_then(inquiry, change, term))]
-        found += [(*meant, *apart, *moves)] if near and len(meant) == len(near) else []
-        found.append((*(_drop(term, anti=False) for term in near), *apart, *moves))
-    in_the_way = repellers.union(*crowded.values())
-    if crowded and not near and len(in_the_way) == 1:
-        found.append(_moves(inquiry, in_the_way))
-    return [fix for fix in found if fix]
 
 
 def _meant(inquiry: Inquiry, term: AffinityTerm) -> RespellPodTerm | None:

@@ -2,11 +2,25 @@
 
 import numpy as np
 
-from scheduler.framework.following import Following, Kinds, columns_of
 from scheduler.model.affinity import AffinityTerm
 from scheduler.model.pod import Pod
+from scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Codes, Ints
+from scheduler.whatif.crowd.following import Following, Kinds, columns_of
+
+
+def following(plugin: InterPodAffinity, pod: Pod, cluster: Cluster) -> Following | None:
+    """The terms may mean the pod's equals, too. Where the first of them goes decides for the rest: not followed."""
+    terms, incidence = pod.shape.affinity_terms, cluster.incidence
+    itself = bool(terms) and all(incidence.selects(term, pod) for term in terms)
+    if itself and not any(incidence.selected(terms, key).total for key in terms.by_key):
+        return None
+    rows = cluster.nodes.rows
+    rejects = np.zeros(rows, dtype=np.bool_)
+    for _, where in plugin.filter(pod, cluster):
+        rejects |= where
+    return TermsFollowing(pod, cluster, rejects, plugin.score(pod, cluster, np.arange(rows)), plugin.hard_weight)
 
 
 class TermsFollowing(Following):

@@ -4,7 +4,7 @@ A plugin that looks at more than one node (affinity, spread) says what each plac
 asked about kinds of rows instead of rows: rows of one kind agree in all `columns`, and where that matters, they have
 taken equally many of the pods. So the plugin's answer is the same for all of them.
 
-Next stage: `scheduler.framework.ahead` puts the answers of all plugins together.
+Next stage: `scheduler.whatif.crowd.ahead` puts the answers of all plugins together.
 """
 
 from abc import ABC, abstractmethod
@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.model.pod import Pod
-from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Codes, Ints
 
 
@@ -54,14 +52,6 @@ class Following(ABC):
     @abstractmethod
     def placed(self, row: int) -> None:
         """One of the equals was placed."""
-
-
-class Followed(ABC):
-    """A plugin that looks at more than one node, and can say what a placed pod changes for its equals."""
-
-    @abstractmethod
-    def following(self, pod: Pod, cluster: Cluster) -> Following | None:
-        """What it answers about nodes while equals of the pod are placed; None: each pod has to be decided."""
 
 
 def columns_of(codes: Codes, labelled: Bools) -> tuple[list[Ints], bool]:

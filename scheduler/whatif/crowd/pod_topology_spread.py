@@ -5,12 +5,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scheduler.framework.changes import HOSTNAME
-from scheduler.framework.following import Following, Kinds, columns_of
 from scheduler.model.pod import Pod
 from scheduler.plugins.pod_topology_spread.domains import Domains, Spread
+from scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.plugins.pod_topology_spread.weights import distinct, rounded, weighted
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
+from scheduler.whatif.crowd.following import Following, Kinds, columns_of
+
+
+def following(plugin: PodTopologySpread, pod: Pod, cluster: Cluster) -> Following:
+    """The pod's equals count in each other's domains."""
+    hard, soft = plugin.spread(pod, cluster, hard=True), plugin.spread(pod, cluster, hard=False)
+    return SpreadFollowing(pod, cluster, hard, soft)
 
 
 class SpreadFollowing(Following):

@@ -1,6 +1,6 @@
 """What NodeAffinity says of a node that it rejects: which requirements the node misses, and what would help."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from scheduler.framework.changes import (
@@ -12,17 +12,58 @@ from scheduler.framework.changes import (
     RespellNodeAffinity,
     RespellNodeSelector,
 )
-from scheduler.framework.explaining import Detail, Inquiry, said
+from scheduler.framework.explaining import Detail, Explainer, Inquiry, said
 from scheduler.framework.spelling import label_values, near_labels, near_names
+from scheduler.framework.status import Reason
 from scheduler.model.node import Node
 from scheduler.model.selectors import NOTHING_MISSED, FieldRequirement, NodeSelector, Requirement
+from scheduler.plugins.node_affinity import NodeAffinity
 
 _TERMS = 8
 _FIXED_LABELS = ("kubernetes.io/", "topology.kubernetes.io/", "node.kubernetes.io/", "beta.kubernetes.io/")
 """Labels that are not people's to choose."""
 
 
-def explain(node: Node, selector: tuple[Requirement, ...], required: NodeSelector | None, by: str = "") -> Detail:
+class NodeAffinityExplainer(Explainer):
+    """Says of a node that NodeAffinity rejects: the requirements that failed, and what the node has instead."""
+
+    plugin: NodeAffinity
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """The requirements that failed, of the profile or of the pod."""
+        node, shape = inquiry.node(row), inquiry.pod.shape
+        if reason == self.plugin.enforced:
+            return missed_requirements(node, (), self.plugin.added, by="by the profile's addedAffinity: ")
+        return missed_requirements(node, shape.node_selector, shape.required_node_affinity)
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Write what was perhaps meant, drop what the node does not meet, or label the node so that it does.
+
+        No node is given a label that is perhaps misspelt.
+        """
+        node = inquiry.node(row)
+        selector, required = inquiry.pod.shape.node_selector, inquiry.pod.shape.required_node_affinity
+        own = [r for r in selector if not r.accepts(node.labels.get(r.key))]
+        term, of_labels, of_fields = required.missed(node.name, node.labels) if required is not None else NOTHING_MISSED
+        drop: list[Change] = [DropNodeSelector(r.key, next(iter(r.values))) for r in own]
+        drop += [DropRequirement(term, str(each)) for each in (*of_labels, *of_fields)]
+        wanted = (*own, *of_labels)
+        labels = tuple(
+            Label(node.name, r.key, min(r.values))
+            for r in wanted
+            if r.operator == "In" and r.values and not r.key.startswith(_FIXED_LABELS) and _nearest(r, inquiry) is None
+        )
+        respelt = _respelt(node, own, inquiry)
+        in_term = _in_a_term(node, required, inquiry) if of_labels or of_fields else []
+        meant = (*respelt, *in_term) if bool(respelt) == bool(own) and (in_term or not (of_labels or of_fields)) else ()
+        return [
+            fix for fix in (meant, tuple(drop), labels if len(labels) == len(wanted) and not of_fields else ()) if fix
+        ]
+
+
+def missed_requirements(
+    node: Node, selector: tuple[Requirement, ...], required: NodeSelector | None, by: str = ""
+) -> Detail:
     """The requirements that failed, and what the node has instead. `by`: who requires it, if not the pod."""
     own = [r for r in selector if not r.accepts(node.labels.get(r.key))]
     _, of_labels, of_fields = required.missed(node.name, node.labels) if required is not None else NOTHING_MISSED
@@ -39,28 +80,6 @@ def explain(node: Node, selector: tuple[Requirement, ...], required: NodeSelecto
         return "no term of the required node affinity can match a node", {"failed": failed, "terms": terms}
     nearest = f"none of {terms} terms, nearest: " if terms > 1 and (of_labels or of_fields) else ""
     return f"{by}{nearest}{'; '.join(parts)}", {"failed": failed, "terms": terms}
-
-
-def fixes(node: Node, inquiry: Inquiry) -> list[Fix]:
-    """Write what was perhaps meant, drop what the node does not meet, or label the node so that it does.
-
-    No node is given a label that is perhaps misspelt.
-    """
-    selector, required = inquiry.pod.shape.node_selector, inquiry.pod.shape.required_node_affinity
-    own = [r for r in selector if not r.accepts(node.labels.get(r.key))]
-    term, of_labels, of_fields = required.missed(node.name, node.labels) if required is not None else NOTHING_MISSED
-    drop: list[Change] = [DropNodeSelector(r.key, next(iter(r.values))) for r in own]
-    drop += [DropRequirement(term, str(each)) for each in (*of_labels, *of_fields)]
-    wanted = (*own, *of_labels)
-    labels = tuple(
-        Label(node.name, r.key, min(r.values))
-        for r in wanted
-        if r.operator == "In" and r.values and not r.key.startswith(_FIXED_LABELS) and _nearest(r, inquiry) is None
-    )
-    respelt = _respelt(node, own, inquiry)
-    in_term = _in_a_term(node, required, inquiry) if of_labels or of_fields else []
-    meant = (*respelt, *in_term) if bool(respelt) == bool(own) and (in_term or not (of_labels or of_fields)) else ()
-    return [fix for fix in (meant, tuple(drop), labels if len(labels) == len(wanted) and not of_fields else ()) if fix]
 
 
 def _respelt(node: Node, missed: list[Requirement], inquiry: Inquiry) -> list[Change]:

@@ -2,25 +2,32 @@
 
 The total score of a row depends on how many of these pods it has already. So totals are computed for all rows at once:
 for rows with none of the pods, with one, with two (`Level`), as far as anybody asks. Plugins that look at other nodes,
-too, say what each placed pod changes for whole kinds of rows (`scheduler.framework.following`).
+too, say what each placed pod changes for whole kinds of rows (`scheduler.whatif.crowd.following`).
 
 Next stage: `scheduler.whatif.ranking` places pods by these levels.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from scheduler.framework.equivalence import EquivalenceClasses
-from scheduler.framework.following import Followed, Following, Kinds
 from scheduler.framework.foreign import declared
 from scheduler.framework.kept_results import Ask, OnNodeResults, Scorer, every_row
 from scheduler.framework.plugin import NODE, OTHER_NODES
+from scheduler.framework.runtime import Framework
 from scheduler.model.pod import Pod
 from scheduler.model.volumes import NO_VOLUMES
 from scheduler.state.cluster import Cluster
 from scheduler.state.column import Bools, Ints
+from scheduler.whatif.crowd import inter_pod_affinity, pod_topology_spread
+from scheduler.whatif.crowd.following import Following, Kinds
 
+_FOLLOWING: dict[str, Callable[[Any, Pod, Cluster], Following | None]] = {
+    "InterPodAffinity": inter_pod_affinity.following,
+    "PodTopologySpread": pod_topology_spread.following,
+}
+"""Plugin → what it answers about nodes while equals of a pod are placed; None: each of these pods has to be decided."""
 _KINDS = 64
 """With more kinds of rows, the pods are decided one by one."""
 
@@ -119,27 +126,27 @@ class Ahead:
             following.placed(row)
 
 
-def ahead(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask, most: Ints | None = None) -> Ahead | None:
+def ahead(pod: Pod, cluster: Cluster, framework: Framework, most: Ints | None = None) -> Ahead | None:
     """The levels for a pod and its equals; None: what a pod changes for the others is not known, so each is decided.
 
     `most`: int64[rows], how many of the pods a row takes at most. Raises PluginError.
     """
-    shape, nodes = pod.shape, cluster.nodes
+    shape, nodes, classes = pod.shape, cluster.nodes, framework.classes
     one_by_one = shape.volumes is not NO_VOLUMES or shape.claims or pod.scheduling_group is not None
     if one_by_one or cluster.nominations or cluster.supposed:
         return None
     if any(nodes.resources.get(name) is None for name in shape.requests) or classes.asks_foreign:
         return None
-    beyond = _beyond(pod, cluster, classes, ask)
+    beyond = _beyond(pod, cluster, framework)
     if beyond is None:
         return None
-    found = Ahead(pod, cluster, classes.fresh_on_node(shape), beyond, ask, most)
+    found = Ahead(pod, cluster, classes.fresh_on_node(shape), beyond, framework.guard, most)
     return found if found.number <= _KINDS else None
 
 
-def _beyond(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask) -> Beyond | None:
+def _beyond(pod: Pod, cluster: Cluster, framework: Framework) -> Beyond | None:
     rows = cluster.nodes.rows
-    kept = classes.of(pod, cluster)
+    kept = framework.classes.of(pod, cluster)
     asked = kept.asked
     if asked.pre_filters:
         return None
@@ -148,7 +155,8 @@ def _beyond(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask) -
     for plugin in dict.fromkeys((*asked.filters, *(scorer[0] for scorer in asked.scorers))):
         if plugin not in asked.filters and not declared(plugin).depends_on & ~(NODE | OTHER_NODES):
             continue  # it looks at all nodes, and at no pod but this one
-        following = plugin.following(pod, cluster) if isinstance(plugin, Followed) else None
+        follow = _FOLLOWING.get(plugin.name)
+        following = None if follow is None else follow(plugin, pod, cluster)
         if following is None:
             return None
         rejects = following.settled()
@@ -168,7 +176,7 @@ def _beyond(pod: Pod, cluster: Cluster, classes: EquivalenceClasses, ask: Ask) -
         elif normalize is not None:
             return None
         else:
-            raw = ask(plugin, plugin.score, pod, cluster, every_row(rows))
+            raw = framework.guard(plugin, plugin.score, pod, cluster, every_row(rows))
             if raw is not None and not isinstance(raw, int):
                 more += raw * weight
     fixed = [(scorer, raw) for scorer, raw in kept.static.raw if not isinstance(raw, int)]

@@ -1,35 +1,71 @@
 """What VolumeBinding says of a node that it rejects: which claim, which volume, and what would help."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from scheduler.framework.changes import Fix
 from scheduler.framework.explaining import Detail, Inquiry, domain
+from scheduler.framework.status import Reason
 from scheduler.framework.storage_changes import ForgetClaim, ForgetNode, RecreateClaim, ReplaceVolume, ShrinkClaim
 from scheduler.model.quantity import show, units
 from scheduler.model.selectors import NodeSelector, Requirement
 from scheduler.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from scheduler.plugins.claims_explained import class_for_new_volume, usable_classes
-from scheduler.plugins.node_affinity_explained import explain as missed
 from scheduler.plugins.volume_binding.matching import Found, allowed_nodes, free_for, may_serve, reached_by
+from scheduler.plugins.volume_binding.plugin import VolumeBinding
 from scheduler.state.storage import Storage
+from scheduler.whatif.plugins.node_affinity import missed_requirements
+from scheduler.whatif.plugins.volume_claims import ClaimsExplainer, class_for_new_volume, usable_classes
 
 _MEBI = 1 << 20
 _OTHERS = 2
 
 
-def unreachable(inquiry: Inquiry, row: int, found: Found) -> Detail:
+class VolumeBindingExplainer(ClaimsExplainer):
+    """Says of a node that VolumeBinding rejects: which claim, which volume, and what would help."""
+
+    plugin: VolumeBinding
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Which claim, which volume, and what keeps the two or the node apart."""
+        found = self.plugin.find(inquiry.pod, inquiry.cluster)
+        match reason:
+            case self.plugin.unreachable:
+                return _say_unreachable(inquiry, row, found)
+            case self.plugin.unmatched:
+                return _say_unmatched(inquiry, row, found)
+            case self.plugin.full:
+                return _say_full(inquiry, row, found)
+        return _say_lost(inquiry, found)
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Other classes, smaller claims, or new claims: what suits this one reason."""
+        if len(reasons) != 1:
+            return []
+        found = self.plugin.find(inquiry.pod, inquiry.cluster)
+        match reasons[0]:
+            case self.plugin.unreachable:
+                return _replacing(inquiry, row, found)
+            case self.plugin.unmatched:
+                return _matching(inquiry, row, found)
+            case self.plugin.full:
+                return _shrinking(inquiry, row, found)
+        return _restoring(inquiry, found)
+
+
+def _say_unreachable(inquiry: Inquiry, row: int, found: Found) -> Detail:
     """The bound volumes that the node does not reach, and which nodes do."""
     node = inquiry.node(row)
     parts, data = [], []
     for claim, volume in _unreached(inquiry, row, found):
-        text, numbers = missed(node, (), _affinity(volume), f"claim {claim.name} has the volume {volume.name}: ")
+        text, numbers = missed_requirements(
+            node, (), _affinity(volume), f"claim {claim.name} has the volume {volume.name}: "
+        )
         parts.append(text)
         data.append({"claim": claim.name, "volume": volume.name, **numbers})
     return "; ".join(parts), {"claims": data}
 
 
-def replacing(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
+def _replacing(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
     """Give up the volumes that the node does not reach."""
     storage = inquiry.cluster.storage
     plan = []
@@ -41,14 +77,14 @@ def replacing(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
     return [tuple(plan)] if plan else []
 
 
-def lost(inquiry: Inquiry, found: Found) -> Detail:
+def _say_lost(inquiry: Inquiry, found: Found) -> Detail:
     """The bound claims whose volume is gone."""
     gone = [c for c in found.claims.bound if inquiry.cluster.storage.volumes.get(c.volume_name) is None]
     text = "; ".join(f"claim {c.name} is bound to the volume {c.volume_name}, which does not exist" for c in gone)
     return text, {"claims": [{"claim": c.name, "volume": c.volume_name} for c in gone]}
 
 
-def restoring(inquiry: Inquiry, found: Found) -> list[Fix]:
+def _restoring(inquiry: Inquiry, found: Found) -> list[Fix]:
     """Make the claims whose volume is gone anew."""
     storage = inquiry.cluster.storage
     gone = [c for c in found.claims.bound if storage.volumes.get(c.volume_name) is None]
@@ -60,7 +96,7 @@ def restoring(inquiry: Inquiry, found: Found) -> list[Fix]:
     return [tuple(plan)] if plan and len(plan) == len(gone) else []
 
 
-def unmatched(inquiry: Inquiry, row: int, found: Found) -> Detail:
+def _say_unmatched(inquiry: Inquiry, row: int, found: Found) -> Detail:
     """The claims for which there is no volume here and none is made, and why."""
     parts, data = [], []
     for claim in _unmatched(inquiry, row, found):
@@ -69,7 +105,7 @@ def unmatched(inquiry: Inquiry, row: int, found: Found) -> Detail:
     return "; ".join(parts), {"claims": data}
 
 
-def matching(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
+def _matching(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
     """Other classes that make volumes here, or no more word of another node."""
     storage = inquiry.cluster.storage
     plans: list[list[Fix]] = []
@@ -98,7 +134,7 @@ def _released(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> Itera
                 yield (change,)
 
 
-def full(inquiry: Inquiry, row: int, found: Found) -> Detail:
+def _say_full(inquiry: Inquiry, row: int, found: Found) -> Detail:
     """How much room a driver has published for the node, against what the claims ask for."""
     parts, data = [], []
     needed = free = 0
@@ -115,7 +151,7 @@ def full(inquiry: Inquiry, row: int, found: Found) -> Detail:
     return "; ".join(parts), {"claims": data, "needed": needed, "free": free}
 
 
-def shrinking(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
+def _shrinking(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
     """Ask for as much as there is."""
     plan = []
     for claim, room in _full(inquiry, row, found):
