@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 from bench import history
 from bench.goals import Line, goals, lines
-from bench.table import tables
+from bench.table import costs
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "benchmarks.md"
@@ -26,7 +26,7 @@ _ROW, _BAR, _LEFT, _WIDE, _TOP = 44, 11, 190, 520, 44
 def write(record: history.Record) -> None:
     """The figures between the page's marks, and the chart. Devices and pod groups have tables of their own.
 
-    A table of which the run measured no workload stays as it is.
+    A table of which the run measured no workload stays as it is. How long pods wait, the terminal says and the record.
     """
     found = lines(record.rows)
     apart = {mark: [line for line in found if line.workload.startswith(names)] for mark, names in _APART.items()}
@@ -40,14 +40,14 @@ def write(record: history.Record) -> None:
         f"Python {record.python}, {record.seconds / 60:.0f} minutes{size}."
     )
     if record.ceiling:
-        replace_between(PAGE, "ceiling", f"{head}\n\n{tables(found, goals().of_ceiling())}")
+        replace_between(PAGE, "ceiling", f"{head}\n\n{costs(found, goals().of_ceiling())}")
         return
     if others:
-        replace_between(PAGE, "figures", f"{head}\n\n{tables(others, goals())}")
+        replace_between(PAGE, "figures", f"{head}\n\n{costs(others, goals())}")
         CHART.write_text(chart(others))
     for mark, some in apart.items():
         if some:
-            replace_between(PAGE, mark, f"{head}\n\n{tables(some, goals())}")
+            replace_between(PAGE, mark, f"{head}\n\n{costs(some, goals())}")
 
 
 def replace_between(page: Path, mark: str, text: str) -> None:

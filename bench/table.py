@@ -18,6 +18,24 @@ def tables(lines: Sequence[Line], goals: Goals) -> str:
     return "\n\n".join((_cost(lines, goals), _waits(lines, goals), _notes(lines, goals)))
 
 
+def costs(lines: Sequence[Line], goals: Goals) -> str:
+    """A shorter first table, for a page, and how many goals of both are met. A ratio without a goal is left out."""
+    columns: list[tuple[str, Cell]] = [
+        ("workload", _name),
+        ("kube-scheduler pods/s", _of("kube", _rate)),
+        ("Berth pods/s", _of("berth", _rate)),
+        ("binder pods/s", _binder(_rate)),
+        ("Berth / kube", _aimed("rate_to_kube", goals)),
+        ("Berth / binder", _aimed("rate_to_binder", goals)),
+        ("kube CPU ms/pod", _of("kube", _cpu)),
+        ("Berth CPU", _of("berth", _cpu)),
+        ("binder CPU", _binder(_cpu)),
+        ("CPU Berth / kube", _aimed("cpu_to_kube", goals)),
+        ("CPU Berth / binder", _aimed("cpu_to_binder", goals)),
+    ]
+    return f"{_table(lines, columns)}\n\n{_notes(lines, goals)}"
+
+
 def _cost(lines: Sequence[Line], goals: Goals) -> str:
     columns: list[tuple[str, Cell]] = [
         ("workload", _name),
@@ -122,6 +140,11 @@ def _held(name: str, goals: Goals) -> Cell:
         return shown if goal is None else f"{shown} {'✓' if goal.met(value) else '✗'} {goal}"
 
     return cell
+
+
+def _aimed(name: str, goals: Goals) -> Cell:
+    held = _held(name, goals)
+    return lambda line: held(line) if name in goals.of(line.workload, line.mode) else ""
 
 
 def _short(value: float) -> str:

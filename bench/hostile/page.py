@@ -12,11 +12,22 @@ PAGE = DOCS / "hostile.md"
 
 def tables(rows: Sequence[Row]) -> str:
     """A table for each part, and one line on what is held."""
-    parts = dict.fromkeys(row.part for row in rows)
-    shown = [f"### {part.capitalize()}\n\n{_table([row for row in rows if row.part == part])}" for part in parts]
-    broken = [row.name for row in rows if not row.held]
-    said = f"{len(rows) - len(broken)} of {len(rows)} rows held."
-    return "\n\n".join([*shown, said + (f" Broken: {', '.join(broken)}." if broken else "")])
+    shown = [f"### {part.capitalize()}\n\n{_table(some)}" for part, some in _parts(rows)]
+    return "\n\n".join([*shown, _said(rows)])
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """For the page: of each measure that is bounded, the row with most of it, and the rows that are broken."""
+    head = ["part", "rows", "measure", "most", "in row", "what it is"]
+    cells = []
+    for part, some in _parts(rows):
+        for name in dict.fromkeys(name for row in some for name in row.bounds):
+            bounded = [row for row in some if name in row.bounds and name in row.costs]
+            most = max(bounded, key=lambda row: (name in row.broken, row.costs[name]), default=None)
+            if most is not None:
+                cells.append([part, str(len(some)), _title(name), _figure(most, name), most.name, most.shape])
+    rule = ["---", "---:", "---", "---:", "---", "---"]
+    return "\n".join(map(_line, [head, rule, *cells])) + f"\n\n{_said(rows)}"
 
 
 def line(row: Row) -> str:
@@ -27,8 +38,17 @@ def line(row: Row) -> str:
 
 
 def record(rows: Sequence[Row], command: str) -> None:
-    """Write the tables into the page."""
-    replace_between(PAGE, "figures", f"{provenance(command)}\n\n{tables(rows)}")
+    """Write the summary into the page. The terminal has the tables of all rows."""
+    replace_between(PAGE, "figures", f"{provenance(command)}\n\n{summary(rows)}")
+
+
+def _parts(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    return [(part, [row for row in rows if row.part == part]) for part in dict.fromkeys(row.part for row in rows)]
+
+
+def _said(rows: Sequence[Row]) -> str:
+    broken = [row.name for row in rows if not row.held]
+    return f"{len(rows) - len(broken)} of {len(rows)} rows held." + (f" Broken: {', '.join(broken)}." if broken else "")
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -65,6 +65,17 @@ def test_the_table_holds_rows_to_their_bounds() -> None:
     assert said == "0 of 1 rows held. Broken: x."
 
 
+def test_the_page_has_the_worst_row_of_each_measure() -> None:
+    """A broken row before one that costs more and may; what is not bounded is left out."""
+    one = Row("scheduler", "Pod", "x", "one", 1, 1, {"turn_ms": 8.0, "total_ms": 99.0}, {"turn_ms": 5.0})
+    more = Row("scheduler", "Pod", "y", "two", 1, 1, {"turn_ms": 9.0, "total_ms": 98.0}, {"turn_ms": 20.0})
+    assert page.summary([more, one]).splitlines()[2:] == [
+        "| scheduler | 2 | turn ms | 8.0 ✗ ≤ 5 | x | one |",
+        "",
+        "1 of 2 rows held. Broken: x.",
+    ]
+
+
 def test_others_wait_for_the_turn_of_a_hostile_object() -> None:
     """The machine's clock goes on by what a turn takes: who comes meanwhile waits for the rest of it."""
 

@@ -12,12 +12,12 @@ from bench.goals import Goal, Goals, goals, lines
 from bench.history import Record
 from bench.page import chart, replace_between
 from bench.run import Row
-from bench.table import tables
+from bench.table import costs, tables
 from scheduler.workloads.figures import Figures
 from scheduler.workloads.workload import Mode
 
 FROZEN = "df382257e293aee9f29ceb56c366b0267be4d6e3cf17ba79c0cd502ce92e1bc8"
-FROZEN_CLAIMS = "54993ef18374d006e6601587dbd3e0b49b7342540f5c474b9aa0acdfc0bb03ce"
+FROZEN_CLAIMS = "deaab022655c88793014d37b1300f4415529b81df29a0e827480490dd189a573"
 GOALS = Goals(
     {"first_to_kube": Goal(at_most=1.0), "rate_to_kube": Goal(at_least=2.0)}, {"w": {"cpu_to_kube": Goal(at_most=0.5)}}
 )
@@ -158,6 +158,15 @@ def test_devices_in_turn() -> None:
         stock.take(("ns", "w"), one)
     stock.put_back(("ns", "y"))
     assert stock.take(("ns", "w"), one)[0] == "b"
+
+
+def test_a_page_leaves_out_ratios_without_a_goal() -> None:
+    """Rates and CPU are there all the same."""
+    found = lines([row("kube", 100, 8), row("berth", 300, 6)])
+    assert "Berth / kube" in costs(found, goals())
+    without = costs(found, Goals({}, {}))
+    assert "| 100 |" in " ".join(without.split())
+    assert "Berth / kube" not in without
 
 
 def test_chart() -> None:
