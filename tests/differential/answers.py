@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import patch
 
 from scheduler.framework.config import decode, default_configuration
 from scheduler.framework.decision import Decision
@@ -20,7 +21,7 @@ from scheduler.whatif.world import World
 from tests.conformance.comparison import Case
 from tests.registered import registry
 
-devices.MOST_STEPS = 50_000_000
+_MOST_STEPS = 50_000_000
 """kube-scheduler gives a search up after 10 s, which is about as far. What is compared is what they find."""
 
 
@@ -40,10 +41,11 @@ def answer(case: Case) -> Case:
         assert claim.allocation is not None
         world.cluster.devices.assume(claim.uid, claim.allocation, claim.key)
     try:
-        decision = framework.decide(pod, world.cluster, score_always=True)
-        found = cases.got(decision, framework, world)
-        if written := _written(decision, framework, world):
-            found["written"] = written
+        with patch.object(devices, "MOST_STEPS", _MOST_STEPS):
+            decision = framework.decide(pod, world.cluster, score_always=True)
+            found = cases.got(decision, framework, world)
+            if written := _written(decision, framework, world):
+                found["written"] = written
         return found
     except PluginError as error:
         return {"error": str(error)}

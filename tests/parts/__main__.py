@@ -33,7 +33,7 @@ BY_CHANCE = (
     "framework/test_quick_decisions.py::test_what_is_kept_agrees_with_a_cluster_made_anew",
     *(
         "plugins/test_kept_dry_runs.py::test_kept_trials_agree",
-        "plugins/test_sliced_dry_runs.py::test_the_end_is_that_of_one_go",
+        "plugins/test_dry_runs.py::test_what_is_kept_is_what_would_be_found_anew",
         "plugins/test_yielding.py::test_the_same_nodes_as_one_by_one",
     ),
     "policy/test_analysis_properties.py::test_two_passes",
