@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model import pod as pods
-from scheduler.model import shape as shapes
+from scheduler.model import shape_parse as shapes
 from scheduler.model.containers import FIELDS as OF_SPEC
 from scheduler.model.containers import read_spec
 from scheduler.model.kinds import Decoder
