@@ -104,7 +104,7 @@ class Bindings:
 
 
 def _refusal(pod: JsonObject) -> str:
-    """Why a pod may not be bound, or nothing."""
+    """Return why a pod may not be bound, or nothing."""
     name = pod["metadata"]["name"]
     if pod["metadata"].get("deletionTimestamp"):
         return f"pod {name} is being deleted, cannot be assigned to a host"

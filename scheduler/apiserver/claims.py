@@ -13,7 +13,7 @@ _FIELD = "status.reservedFor"
 
 
 def status_rules(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    """What a new status breaks."""
+    """Return what a new status breaks."""
     status, before = new.get("status") or {}, old.get("status") or {}
     users = status.get("reservedFor") or []
     errors = _users(users)

@@ -20,7 +20,7 @@ Schema = Mapping[str, Any]
 
 
 def resources_of(crd: JsonObject) -> list[Resource]:
-    """What a definition makes served: one resource for each served version, all in one place."""
+    """Return what a definition makes served: one resource for each served version, all in one place."""
     spec = crd["spec"]
     names = spec["names"]
     served = []
@@ -134,7 +134,7 @@ def default_and_prune(value: Any, schema: Schema, top: bool = True) -> None:
 
 
 def schema_errors(value: Any, schema: Schema, field: str = "") -> list[FieldError]:
-    """What breaks the schema."""
+    """Return what breaks the schema."""
     if schema.get("x-kubernetes-int-or-string"):
         return [] if isinstance(value, int | str) else [_wrong_type(field, value, "integer,string")]
     if value is None:

@@ -105,7 +105,7 @@ class Deletion:
 
 
 def lets_go(resource: Resource, obj: JsonObject) -> bool:
-    """Whether an update takes away the last thing that held an object which is being deleted."""
+    """Return whether an update takes away the last thing that held an object which is being deleted."""
     metadata = obj["metadata"]
     return bool(
         metadata.get("deletionTimestamp")
@@ -123,7 +123,7 @@ def check_preconditions(resource: Resource, stored: Stored, options: DeleteOptio
 
 
 def precondition_failed(stored: Stored, options: DeleteOptions) -> str:
-    """Why the object is not the one that was meant; empty when it is."""
+    """Return why the object is not the one that was meant; empty when it is."""
     for asked, found, what, might in (
         (options.uid, stored.uid, "UID", "deleted and then recreated"),
         (options.revision, str(stored.revision), "ResourceVersion", "modified"),

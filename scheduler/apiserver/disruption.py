@@ -24,7 +24,9 @@ class Evicted(NamedTuple):
 
     @property
     def guarded(self) -> bool:
-        """Whether budgets are asked: not about a pod that has ended, not begun, or is being deleted (canIgnorePDB)."""
+        """Return whether budgets are asked: not about a pod that has ended, not begun, or is being deleted
+        (canIgnorePDB).
+        """
         return self.phase not in {"Succeeded", "Failed", "Pending"} and not self.terminating
 
 

@@ -44,19 +44,19 @@ def _too_long(limit: int) -> str:
 
 
 def _errors(text: str, limit: int, pattern: re.Pattern[str], otherwise: str) -> tuple[str, ...]:
-    """What is wrong with a text that may have so many bytes and has to match a pattern."""
+    """Return what is wrong with a text that may have so many bytes and has to match a pattern."""
     too_long = (_too_long(limit),) if len(text) > limit else ()
     return too_long if pattern.fullmatch(text) else (*too_long, otherwise)
 
 
 @lru_cache(maxsize=4096)
 def dns_label_errors(name: str) -> tuple[str, ...]:
-    """What is wrong with a name as an RFC 1123 label."""
+    """Return what is wrong with a name as an RFC 1123 label."""
     return ("must not contain dots",) if "." in name else _errors(name, 63, DNS_LABEL, _LABEL_TEXT)
 
 
 def subdomain_errors(name: str) -> tuple[str, ...]:
-    """What is wrong with a name as an RFC 1123 subdomain."""
+    """Return what is wrong with a name as an RFC 1123 subdomain."""
     return _errors(name, 253, DNS_SUBDOMAIN, _SUBDOMAIN_TEXT)
 
 
@@ -64,7 +64,7 @@ node_name_errors = subdomain_errors
 
 
 def path_segment_errors(name: str) -> tuple[str, ...]:
-    """What is wrong with a name that only has to fit into a path (rbac, CSI)."""
+    """Return what is wrong with a name that only has to fit into a path (rbac, CSI)."""
     if name in {".", ".."}:
         return (f"may not be '{name}'",)
     return tuple(f"may not contain '{part}'" for part in ("/", "%") if part in name)
@@ -72,7 +72,7 @@ def path_segment_errors(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def qualified_name_errors(name: str) -> tuple[str, ...]:
-    """What is wrong with `name` or `prefix/name`."""
+    """Return what is wrong with `name` or `prefix/name`."""
     errors = []
     prefix, slash, part = name.rpartition("/")
     if "/" in prefix:
@@ -98,5 +98,5 @@ def qualified_name_errors(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16384)
 def label_value_errors(value: str) -> tuple[str, ...]:
-    """What is wrong with a label's value."""
+    """Return what is wrong with a label's value."""
     return _errors(value, 63, LABEL_VALUE, _LABEL_VALUE_TEXT)

@@ -171,7 +171,7 @@ def _merged(first: list[JsonObject], second: list[JsonObject]) -> list[JsonObjec
 
 
 def _covers(wide: JsonObject, narrow: JsonObject) -> bool:
-    """Whether a toleration tolerates all that another one does (isSuperset)."""
+    """Return whether a toleration tolerates all that another one does (isSuperset)."""
     if wide == narrow:
         return True
     key, operator, effect = wide.get("key", ""), wide.get("operator", ""), wide.get("effect", "")

@@ -114,7 +114,7 @@ def _one_of(union: JsonObject, field: str, members: tuple[str, ...]) -> list[Fie
 
 
 def changes(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    """What an update may not change: all of the spec but a gang's minimum."""
+    """Return what an update may not change: all of the spec but a gang's minimum."""
     after, before = new.get("spec") or {}, old.get("spec") or {}
     errors = []
     to, was = after.get("schedulingPolicy") or {}, before.get("schedulingPolicy") or {}

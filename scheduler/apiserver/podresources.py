@@ -21,17 +21,17 @@ def containers(spec: JsonObject) -> Iterator[JsonObject]:
 
 
 def overcommitted(name: str) -> bool:
-    """Whether more of a resource may be allowed than is asked for (helper.IsOvercommitAllowed)."""
+    """Return whether more of a resource may be allowed than is asked for (helper.IsOvercommitAllowed)."""
     return ("/" not in name or "kubernetes.io/" in name) and not name.startswith(HUGE_PAGES)
 
 
 def at_pod_level(name: str) -> bool:
-    """Whether a resource may be asked for by the pod as a whole (IsSupportedPodLevelResource)."""
+    """Return whether a resource may be asked for by the pod as a whole (IsSupportedPodLevelResource)."""
     return name in ("cpu", "memory") or name.startswith(HUGE_PAGES)
 
 
 def is_set(spec: JsonObject) -> bool:
-    """Whether the pod asks for anything as a whole (IsPodLevelResourcesSet)."""
+    """Return whether the pod asks for anything as a whole (IsPodLevelResourcesSet)."""
     resources = spec.get("resources") or {}
     return bool(resources.get("requests") or resources.get("limits"))
 

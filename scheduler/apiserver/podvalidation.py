@@ -242,7 +242,7 @@ def _amounts(resources: JsonObject, field: str) -> list[FieldError]:
 
 
 def amounts(spec: JsonObject) -> list[FieldError]:
-    """What is wrong with the amounts that a pod and its containers ask for."""
+    """Return what is wrong with the amounts that a pod and its containers ask for."""
     errors: list[FieldError] = []
     for part in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(part) or []):
@@ -251,7 +251,7 @@ def amounts(spec: JsonObject) -> list[FieldError]:
 
 
 def _whole_amounts(spec: JsonObject) -> list[FieldError]:
-    """What is wrong with what a pod asks for as a whole, also beside its containers (validatePodResources)."""
+    """Return what is wrong with what a pod asks for as a whole, also beside its containers (validatePodResources)."""
     whole = spec.get("resources") or {}
     errors = _amounts(whole, "spec.resources")
     if not whole:
@@ -316,7 +316,7 @@ def pod(obj: JsonObject) -> list[FieldError]:
 
 
 def pod_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    """What an update may change of a pod's spec: images, deadlines, added tolerations, removed gates."""
+    """Return what an update may change of a pod's spec: images, deadlines, added tolerations, removed gates."""
     new_spec, old_spec = new["spec"], old["spec"]
     errors: list[FieldError] = []
     for part in ("containers", "initContainers"):

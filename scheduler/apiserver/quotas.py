@@ -36,7 +36,7 @@ class Verdict(NamedTuple):
 
 
 def counted(pod: JsonObject) -> JsonObject:
-    """What a pod that has not ended counts for."""
+    """Return what a pod that has not ended counts for."""
     spec = pod["spec"]
     requests, limits = (_of_pod(spec, part) for part in ("requests", "limits"))
     return {"count/pods": "1", **_usage(requests, limits)}
@@ -104,7 +104,7 @@ def _matches(quota: JsonObject, pod: JsonObject) -> bool:
 
 
 def _of_pods(resource: str) -> bool:
-    """Whether a quota's entry is about pods."""
+    """Return whether a quota's entry is about pods."""
     if resource in _PODS or resource.startswith((HUGE_PAGES, f"requests.{HUGE_PAGES}")):
         return True
     return resource.startswith("requests.") and "/" in resource and "kubernetes.io/" not in resource
@@ -150,7 +150,7 @@ def _terms(spec: JsonObject) -> Iterable[JsonObject]:
 
 
 def _unsaid(spec: JsonObject, hard: JsonObject) -> str:
-    """What containers have to say and do not; empty where nothing is missing."""
+    """Return what containers have to say and do not; empty where nothing is missing."""
     if is_set(spec):
         return ""
     missing: dict[str, set[str]] = {}
@@ -163,7 +163,7 @@ def _unsaid(spec: JsonObject, hard: JsonObject) -> str:
 
 
 def _of_pod(spec: JsonObject, part: str) -> JsonObject:
-    """What a pod asks for, with what its RuntimeClass adds (PodRequests, PodLimits)."""
+    """Return what a pod asks for, with what its RuntimeClass adds (PodRequests, PodLimits)."""
     whole = (spec.get("resources") or {}).get(part) or {}
     found = aggregated(spec, part) | {name: amount for name, amount in whole.items() if at_pod_level(name)}
     for name, amount in (spec.get("overhead") or {}).items():

@@ -51,7 +51,7 @@ class Resource:
 
     @cached_property
     def prefix(self) -> bytes:
-        """How the JSON of an object in this version begins, before its metadata."""
+        """Return how the JSON of an object in this version begins, before its metadata."""
         return b'{"kind":%s,"apiVersion":%s,' % (
             msgspec.json.encode(self.kind),
             msgspec.json.encode(self.api_version),
@@ -59,12 +59,12 @@ class Resource:
 
     @cached_property
     def item_prefix(self) -> bytes:
-        """How the JSON of an object begins inside a list: built-in kinds leave kind and apiVersion out there."""
+        """Return how the JSON of an object begins inside a list: built-in kinds leave kind and apiVersion out there."""
         return self.prefix if self.custom else b"{"
 
     @cached_property
     def collection(self) -> str:
-        """Where the objects are kept; two served versions may share one place."""
+        """Return where the objects are kept; two served versions may share one place."""
         return self.storage or (f"{self.plural}.{self.group}" if self.group else self.plural)
 
     @cached_property
@@ -78,7 +78,7 @@ class Resource:
         return {**META_FIELDS, **self.fields}
 
     def is_a(self, kind: str) -> bool:
-        """Whether it is this kind of Kubernetes' own, and not a custom one of the same name."""
+        """Return whether it is this kind of Kubernetes' own, and not a custom one of the same name."""
         return self.kind == kind and not self.custom
 
     def key(self, namespace: str, name: str) -> str:
@@ -256,7 +256,7 @@ class Registry:
         self._groups = {served for served, _ in self._by_group}
 
     def serves(self, group: str) -> bool:
-        """Whether anything of a group is served."""
+        """Return whether anything of a group is served."""
         return group in self._groups
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:

@@ -319,7 +319,7 @@ class Writes:
         raise modified(resource.group, resource.plural, target.name)
 
     def _check_version(self, resource: Resource, new: JsonObject, old: Stored) -> bool:
-        """Whether the write names the version it is based on; refuses one that is based on another."""
+        """Return whether the write names the version it is based on; refuses one that is based on another."""
         metadata = new["metadata"]
         name = old.obj["metadata"]["name"]
         check_preconditions(resource, old, metadata.get("uid") or "", "")

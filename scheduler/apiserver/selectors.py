@@ -199,11 +199,11 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether only the namespace narrows the selection."""
+        """Return whether only the namespace narrows the selection."""
         return self._labels is None and not self._fields
 
     def accepts(self, key: str, obj: JsonObject) -> bool:
-        """Whether one object is selected."""
+        """Return whether one object is selected."""
         if self._prefix and not key.startswith(self._prefix):
             return False
         for path, equal, value in self._fields:

@@ -128,7 +128,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where clients find the server."""
+        """Return where clients find the server."""
         return f"http://{self._address}"
 
     def kubeconfig(self, path: str | Path) -> Path:

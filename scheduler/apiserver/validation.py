@@ -135,7 +135,7 @@ def _event(resource: Resource, obj: JsonObject) -> list[FieldError]:
 
 
 def _strict_event(obj: JsonObject) -> list[FieldError]:
-    """What events.k8s.io asks for beyond the core rules."""
+    """Return what events.k8s.io asks for beyond the core rules."""
     errors: list[FieldError] = []
     if not obj.get("eventTime"):
         errors.append(required("eventTime"))

@@ -71,7 +71,9 @@ class Watcher:
         self._wake.set()
 
     def _translate(self, change: Change) -> bytes | None:
-        """What a change looks like through the selection: an object leaving it is DELETED, one entering it ADDED."""
+        """Return what a change looks like through the selection: an object leaving it is DELETED, one entering it
+        ADDED.
+        """
         if self._selection.is_everything:
             if not self._selection.accepts(change.new.key, change.new.obj):
                 return None

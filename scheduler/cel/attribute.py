@@ -162,7 +162,7 @@ def _lookups(base: Code, qualifiers: tuple[Qualifier, ...]) -> Code:
 
 
 def _looked_up(frame: Frame, part: Qualifier, value: Value, optional: bool) -> Value:
-    """What one lookup gives, or MISSING; it costs 1 unless it was optional and there is nothing."""
+    """Return what one lookup gives, or MISSING; it costs 1 unless it was optional and there is nothing."""
     key = part.key
     try:
         if part.code is not None:
@@ -196,7 +196,7 @@ def missing(value: Value, key: Value) -> EvaluationError:
 
 
 def find(value: Value, key: Value, lenient: bool) -> Value:
-    """What is at the key or index, or MISSING."""
+    """Return what is at the key or index, or MISSING."""
     kind = type(value)
     if kind in MAPS:
         found: Value = value.find(key)

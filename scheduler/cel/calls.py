@@ -107,7 +107,7 @@ def _binary(left: Code, right: Code, function: Implementation, price: Price | No
 
 
 def _attempted(code: Code, frame: Frame) -> Value:
-    """What the other argument comes to after one failed: it is evaluated, and paid for."""
+    """Return what the other argument comes to after one failed: it is evaluated, and paid for."""
     try:
         return code(frame)
     except AbortError:
@@ -169,7 +169,7 @@ def logical(terms: Sequence[Code], until: bool) -> Code:
 
 
 def not_strictly_false(arg: Code) -> Code:
-    """Whether a loop goes on: an error doesn't stop it."""
+    """Return whether a loop goes on: an error doesn't stop it."""
 
     def run(frame: Frame) -> Value:
         try:

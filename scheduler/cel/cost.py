@@ -188,7 +188,7 @@ _BY_OVERLOAD: Final[dict[str, Price]] = {
 
 
 def price_of(function: str, overload: str) -> Price | None:
-    """What a call costs, or None when that is 1 always. `overload` is empty when several fit."""
+    """Return what a call costs, or None when that is 1 always. `overload` is empty when several fit."""
     if overload in _EXTENSIONS or overload.endswith("_sort"):
         return _BY_OVERLOAD.get(overload, _self_compared(0))
     if overload.endswith("_sortByAssociatedKeys"):

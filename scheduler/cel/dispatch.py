@@ -45,8 +45,8 @@ def implementation(function: str, overload: str, count: int) -> Implementation:
 
 
 def ends_early(function: str, overload: str) -> bool:
-    """Whether a call ends at the first argument that fails, though it has two: `format`, and what finds its overload
-    among several when it runs.
+    """Return whether a call ends at the first argument that fails, though it has two: `format`, and what finds its
+    overload among several when it runs.
     """
     if overload or function in _SINGLE:
         return overload == "string_format"
@@ -92,7 +92,7 @@ def refused(function: str, values: tuple[Value, ...]) -> EvaluationError:
 
 
 def takes(known: Type, value: Value) -> bool:
-    """Whether the value is of the type; of a list or a map, only the first item is looked at."""
+    """Return whether the value is of the type; of a list or a map, only the first item is looked at."""
     if known.kind == PARAMETER or is_dyn(known):
         return True
     if known.name != type_name(value):

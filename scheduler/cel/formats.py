@@ -38,7 +38,7 @@ def _too_long(text: str, most: int, unit: str = "characters") -> list[str]:
 
 
 def _prefix(text: str) -> str:
-    """What stands for a name of which only the beginning is known."""
+    """Return what stands for a name of which only the beginning is known."""
     return text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text
 
 

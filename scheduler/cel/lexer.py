@@ -62,7 +62,7 @@ def tokens_of(text: str) -> tuple[list[Token], list[Issue]]:
 
 
 def _wrong(text: str, position: int) -> int:
-    """Where text that begins no token ends: after the first character with which no token could go on."""
+    """Return where text that begins no token ends: after the first character with which no token could go on."""
     opening = _OPENING.match(text, position)
     if opening is not None:
         quote = opening[1]

@@ -44,7 +44,7 @@ def float_of(text: str, negative: bool) -> float:
 
 
 def string_of(text: str) -> str:
-    """What is between the quotes, with escapes replaced."""
+    """Return what is between the quotes, with escapes replaced."""
     raw, body = _body(text)
     return body if raw else _ESCAPE.sub(_character, body)
 

@@ -38,7 +38,7 @@ class Copies:
 
 
 def expand(position: int, function: str, args: list[Node], target: Node | None, copies: Copies) -> Node | None:
-    """What the call becomes, or None when it is an ordinary call. Raises MacroError."""
+    """Return what the call becomes, or None when it is an ordinary call. Raises MacroError."""
     if target is None:
         if function == "has" and len(args) == 1:
             return _has(position, args[0])

@@ -388,7 +388,7 @@ class _Parser:
 
 
 def _repeats(tree: Tree) -> int:
-    """How often counted repetitions within each other can repeat."""
+    """Return how often counted repetitions within each other can repeat."""
     if isinstance(tree, Repeat):
         many = max(tree.low, tree.high, 1) if tree.high >= 0 else max(tree.low, 1)
         return many * _repeats(tree.part)

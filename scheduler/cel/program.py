@@ -105,11 +105,12 @@ class Program:
         """What keeping it takes."""
 
     def matches(self, device: DeviceView) -> bool:
-        """Whether the device is selected. Raises EvaluationError, of which CostLimitError is one."""
+        """Return whether the device is selected. Raises EvaluationError, of which CostLimitError is one."""
         return self.evaluate(device).matches
 
     def evaluate(self, device: DeviceView, most: int | None = None) -> Evaluation:
-        """Whether the device is selected, and what the answer cost. An error that is raised has `cost` and `steps` too.
+        """Return whether the device is selected, and what the answer cost. An error that is raised has `cost` and
+        `steps` too.
 
         `most`: about how many steps it may take. One that would take more is ended by EffortError.
         """

@@ -32,7 +32,7 @@ class Pattern:
         self._program = compiler.program
 
     def matches(self, text: str) -> bool:
-        """Whether it matches anywhere in the text."""
+        """Return whether it matches anywhere in the text."""
         return self.find(text, 0, shortest=True) is not None
 
     def find(self, text: str, begin: int, shortest: bool = False) -> tuple[int, int] | None:

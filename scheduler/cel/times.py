@@ -112,7 +112,7 @@ def _on_the_calendar(seconds: int) -> tuple[datetime, int]:
 
 
 def _local(seconds: int, zone_name: str) -> tuple[datetime, int]:
-    """What clocks in the zone show, and by how many years it was moved. Raises EvaluationError."""
+    """Return what clocks in the zone show, and by how many years it was moved. Raises EvaluationError."""
     there = zones.zone(zone_name)
     if isinstance(there, int):
         return _on_the_calendar(seconds + there)
@@ -125,7 +125,7 @@ def _local(seconds: int, zone_name: str) -> tuple[datetime, int]:
 
 
 def part(when: Timestamp, zone_name: str = "UTC", *, function: str) -> int:
-    """What `getFullYear` and its like give in a time zone. Raises EvaluationError."""
+    """Return what `getFullYear` and its like give in a time zone. Raises EvaluationError."""
     seconds, nanos = divmod(when.nanos, SECOND)
     moment, years = _local(seconds, zone_name)
     if function == "getMilliseconds":
@@ -152,7 +152,7 @@ def part(when: Timestamp, zone_name: str = "UTC", *, function: str) -> int:
 
 
 def span_part(span: Duration, function: str) -> int:
-    """What `getHours` and its like give for a duration; fractions are cut."""
+    """Return what `getHours` and its like give for a duration; fractions are cut."""
     if function == "getMilliseconds":
         return _cut(span.nanos, 10**6)
     return _cut(span.nanos, {"getHours": 3600, "getMinutes": 60}.get(function, 1) * SECOND)

@@ -180,7 +180,7 @@ class Fold(Node):
         self.condition, self.step, self.result = loop
 
     def parts(self) -> Iterator[Node]:
-        """What it loops over, its initial value, its condition, its step and its result."""
+        """Yield what it loops over, its initial value, its condition, its step and its result."""
         yield from (self.over, self.initial, self.condition, self.step, self.result)
 
     def copied(self, part: Callable[[Node], Node]) -> Node:

@@ -59,12 +59,12 @@ def type_of(named: Type) -> Type:
 
 
 def is_dyn(known: Type) -> bool:
-    """Whether anything may be in its place."""
+    """Return whether anything may be in its place."""
     return known in (DYN, ANY)
 
 
 def unwrapped(known: Type) -> tuple[Type, bool]:
-    """What is in an optional type, and whether it is one."""
+    """Return what is in an optional type, and whether it is one."""
     wrapped = known.kind == OPAQUE and known.name == "optional_type"
     return known.args[0] if wrapped else known, wrapped
 

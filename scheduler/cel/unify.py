@@ -36,7 +36,7 @@ class Substitutions:
         return Type(PARAMETER, name)
 
     def assignable(self, pairs: "list[tuple[Type, Type]]") -> bool:
-        """Whether the first of each pair fits the second; what was learnt on the way is kept if all do."""
+        """Return whether the first of each pair fits the second; what was learnt on the way is kept if all do."""
         self._trail.clear()
         for left, right in pairs:
             if not self._fits(left, right):
@@ -91,7 +91,7 @@ class Substitutions:
         return left == right
 
     def _substitutes(self, known: Type, parameter: Type) -> tuple[bool, bool]:
-        """Whether the parameter can stand for the type, and whether it stood for something before."""
+        """Return whether the parameter can stand for the type, and whether it stood for something before."""
         if known == parameter:
             return True, True
         before = self._known.get(parameter.name)
@@ -110,7 +110,7 @@ class Substitutions:
         return False, False
 
     def _independent(self, parameter: Type, within: Type) -> bool:
-        """Whether the parameter is not part of the type."""
+        """Return whether the parameter is not part of the type."""
         if parameter == within:
             return False
         if within.kind == PARAMETER:
@@ -143,7 +143,7 @@ def _no_more_specific(one: Type, other: Type) -> bool:
 
 
 def equivalent(one: Type, other: Type) -> bool:
-    """Whether two types are the same, whatever their type parameters are called."""
+    """Return whether two types are the same, whatever their type parameters are called."""
     return (
         one.kind == other.kind
         and len(one.args) == len(other.args)

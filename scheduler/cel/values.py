@@ -103,7 +103,7 @@ FAILED: Final = _Missing()
 
 
 def key_of(value: Value) -> Value:
-    """What a map key is kept as: numbers that are equal are one key, and a bool is no number."""
+    """Return what a map key is kept as: numbers that are equal are one key, and a bool is no number."""
     kind = type(value)
     if kind is str or kind is int:
         return value
@@ -253,7 +253,9 @@ OWN: Final = frozenset({Quantity, Version, Address, Prefix, Url, Format})
 
 
 def equal(left: Value, right: Value) -> bool | None:
-    """Whether two values are equal; None where cel-go has an error for it: a Kubernetes type and another type."""
+    """Return whether two values are equal; None where cel-go has an error for it: a Kubernetes type
+    and another type.
+    """
     kind, other = type(left), type(right)
     if kind is other:
         if kind in LISTS or kind in MAPS or kind is Optional:

@@ -78,7 +78,7 @@ def _named(name: str) -> tzinfo | str:
 
 
 def _read(name: str) -> tzinfo | str:
-    """What comes of opening a file of that name, as Go does: it may be a directory, or no zone's."""
+    """Return what comes of opening a file of that name, as Go does: it may be a directory, or no zone's."""
     METER.spend(_READ)
     why = ""
     for root in zoneinfo.TZPATH:

@@ -33,7 +33,7 @@ class Asked:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing of which a simulation would show anything."""
+        """Return whether there is nothing of which a simulation would show anything."""
         return not self.batches and all(isinstance(each, SelectingObject | Namespace) for each in self.added)
 
     def add(self, file: str, held: list[Document]) -> None:

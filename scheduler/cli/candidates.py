@@ -33,7 +33,7 @@ _FILES = frozenset(
 
 
 def lines(words: Sequence[str]) -> list[str]:
-    """What is printed for the words after the program's name; the last of them is not complete yet."""
+    """Return what is printed for the words after the program's name; the last of them is not complete yet."""
     from scheduler.cli.commands import COMMANDS, app
 
     root: Any = typer.main.get_command(app)

@@ -20,7 +20,7 @@ from scheduler.whatif.world import World
 
 
 def about_gangs(held: Sequence[Document], asked: PodName | Owner | Group | None) -> bool:
-    """Whether a question is about a gang: the file has a pod group, and no other thing is named."""
+    """Return whether a question is about a gang: the file has a pod group, and no other thing is named."""
     names = [str((plain(each).get("metadata") or {}).get("name")) for each in held if each.kind in POD_GROUP_KINDS]
     names += [str((plain(each).get("metadata") or {}).get("name")) for each in groups_made(held).groups]
     if isinstance(asked, Group):
@@ -36,7 +36,7 @@ def capacity_of_gangs(
     namespace: str | None,
     usual: str,
 ) -> GangCapacity:
-    """How many more gangs fit of the pod group in a file. Raises ObjectError."""
+    """Return how many more gangs fit of the pod group in a file. Raises ObjectError."""
     made = groups_made(held)
     keys = add_groups([*held, *made.groups], namespace, there, usual)
     keys = [key for key in keys if asked is None or key.name == asked.name]

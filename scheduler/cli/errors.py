@@ -36,7 +36,9 @@ class InputError(Exception):
 
 
 def misused(option: str, what: str) -> Exception:
-    """What typer raises for a wrong value of an option. It imports typer, which a good start of a service does not."""
+    """Return what typer raises for a wrong value of an option. It imports typer, which a good start of a service does
+    not.
+    """
     import typer
 
     return typer.BadParameter(what, param_hint=option)
@@ -61,7 +63,7 @@ class Faults:
 
     @property
     def noted(self) -> bool:
-        """Whether there is anything."""
+        """Return whether there is anything."""
         return bool(self._lines)
 
     def tell(self, most: int | None = _TOLD) -> None:
@@ -116,7 +118,7 @@ def guard(command: Callable[[], int | None]) -> int:
 
 
 def _given(error: BaseException) -> str:
-    """What was given instead, as far as the error or what it came from knows."""
+    """Return what was given instead, as far as the error or what it came from knows."""
     found: BaseException | None = error
     while found is not None:
         details = getattr(found, "errors", None)

@@ -77,7 +77,7 @@ def given(
 
 
 def unfetched(frameworks: Mapping[str, Framework]) -> list[str]:
-    """Which sources of plugins have no value here, where nothing is fetched, and what counts instead."""
+    """Return which sources of plugins have no value here, where nothing is fetched, and what counts instead."""
     sources = {key: one for framework in frameworks.values() for key, one in framework.profile.sources.items()}
     return [
         f"source {name} of plugin {plugin} is not fetched here, its default counts: {as_shown(one.default)}"

@@ -30,7 +30,7 @@ _PODGROUP = "PodGroup"
 
 
 def holds_group(held: Iterable[Document]) -> bool:
-    """Whether a file holds a PodGroup."""
+    """Return whether a file holds a PodGroup."""
     return any(document.kind == _PODGROUP for document in held)
 
 
@@ -115,7 +115,7 @@ def add_members(batch: Batch, world: World) -> list[str]:
 
 
 def member_note(pod: Pod, world: World, framework: Framework) -> str:
-    """Which group a pod belongs to, and what that lacks; empty for a pod of none."""
+    """Return which group a pod belongs to, and what that lacks; empty for a pod of none."""
     key = world.cluster.pod_groups.of(pod)
     if key is None:
         return ""

@@ -55,7 +55,7 @@ def explain_values(command: Any) -> Any:
 
 
 def _given(word: str, ctx: Any) -> str:
-    """What typer asks an argument for, to show it."""
+    """Return what typer asks an argument for, to show it."""
     return word
 
 
@@ -74,7 +74,7 @@ def _help(command: Any, context: Any) -> str:
 
 
 def _word(parameter: Any) -> str:
-    """What stands for a value; nothing for a switch, and for an argument, which is called by its name."""
+    """Return what stands for a value; nothing for a switch, and for an argument, which is called by its name."""
     descriptor = parameter.type_descriptor
     if descriptor.is_choice:
         return "|".join(str(getattr(choice, "value", choice)) for choice in descriptor.choices)

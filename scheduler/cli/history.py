@@ -23,7 +23,9 @@ def past(
     timeout: str = "30s",
     taken: str = "",
 ) -> tuple[Past, list[str]]:
-    """What is known of earlier evictions, and what kept us from knowing. `taken`: a pod that was taken off its node."""
+    """Return what is known of earlier evictions, and what kept us from knowing. `taken`: a pod that was taken off its
+    node.
+    """
 
     def there(uid: str) -> bool:
         placement = world.cluster.placement(uid)

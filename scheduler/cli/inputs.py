@@ -55,7 +55,7 @@ def content(path: str) -> bytes:
 
 
 def standard_input() -> BinaryIO:
-    """What `-` stands for, for one reader: there is nothing left for a second. Raises InputError."""
+    """Return what `-` stands for, for one reader: there is nothing left for a second. Raises InputError."""
     if _taken[-1:] == [sys.stdin]:
         raise InputError(f"{named(STDIN)}: is given for two things, and can be read once")
     _taken[:] = [sys.stdin]

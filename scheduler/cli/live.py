@@ -45,7 +45,7 @@ def listed(
     groups: bool = True,
     timeout: str = "30s",
 ) -> tuple[World, str, str]:
-    """What the API server has, how to call it in messages, and the namespace that the context names.
+    """Return what the API server has, how to call it in messages, and the namespace that the context names.
 
     `classes`: list what pods are made with too, which only a pod from a file needs. `groups`: list PodGroups too, which
     only waiting pods need. `timeout`: of each request.
@@ -60,7 +60,8 @@ def listed(
 
 
 def listed_evictions(kubeconfig: str | None, context: str | None, timeout: str) -> tuple[list[PastEviction], list[str]]:
-    """What evictors did lately, as far as the API server still has their Events; and what kept us from reading them.
+    """Return what evictors did lately, as far as the API server still has their Events; and what kept us from reading
+    them.
 
     Raises kube.ConfigError for unusable settings.
     """
@@ -76,7 +77,7 @@ def listed_evictions(kubeconfig: str | None, context: str | None, timeout: str) 
 
 
 def fetched(kubeconfig: str | None, context: str | None, timeout: str) -> list[tuple[Resource, list[msgspec.Raw]]]:
-    """What the API server has of each kind that a decision reads, as it came.
+    """Return what the API server has of each kind that a decision reads, as it came.
 
     Raises kube.ConfigError for unusable settings, InputError when nodes and pods can't be listed.
     """
@@ -101,7 +102,7 @@ async def _world(connection: Connection, decoder: Decoder, kinds: Sequence[Resou
 
 
 def not_answered(host: str, limit: float) -> str:
-    """What is said of a server after `SILENCE`. `limit`: seconds."""
+    """Return what is said of a server after `SILENCE`. `limit`: seconds."""
     until = "" if limit == NO_LIMIT else f"; --request-timeout ends it after {limit:g} s"
     return f"{host} has not answered yet{until}"
 

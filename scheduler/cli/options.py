@@ -60,7 +60,7 @@ def selector(text: str | None) -> str | None:
 
 
 def labels(text: str) -> "Matches":
-    """What a selector says of labels. Raises InputError."""
+    """Return what a selector says of labels. Raises InputError."""
     from scheduler.apiserver.selectors import parse_labels
     from scheduler.apiserver.status import StatusError
 

@@ -50,7 +50,7 @@ def private(path: str) -> BinaryIO:
 
 
 def replaceable(path: str) -> Path:
-    """Where a file is that may be written anew, behind any link. Raises InputError, OSError."""
+    """Return where a file is that may be written anew, behind any link. Raises InputError, OSError."""
     if path == "-":
         raise InputError(f"{path}: expected the name of a file: standard output has the answer")
     target = Path(path).resolve()

@@ -117,7 +117,7 @@ def test_files(directory: str) -> Iterator[Path]:
 
 
 def run_tests(path: Path, faults: Faults) -> Iterator[dict[str, Any]]:
-    """What came of each case of a file; `faults` gets what is wrong with the others, and with its policies."""
+    """Yield what came of each case of a file; `faults` gets what is wrong with the others, and with its policies."""
     with faults.noting(), about(str(path)):
         suite = documents.parse(content(str(path)))
         if not isinstance(suite, dict) or not isinstance(suite.get("cases"), list):

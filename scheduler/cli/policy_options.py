@@ -45,7 +45,7 @@ def chosen(
     reserved: list[str] | None,
     reserve_known: bool,
 ) -> Options:
-    """What these options come to. Raises InputError."""
+    """Return what these options come to. Raises InputError."""
     return Options(
         namespace=namespace or "",
         own_namespace=own_namespace,

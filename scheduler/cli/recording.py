@@ -85,7 +85,9 @@ class Recorder:
 
 
 def recording(path: str) -> tuple[Recording, Iterator[Change]]:
-    """What a file says of itself, and its changes as they are read; - is standard input. Both raise InputError."""
+    """Return what a file says of itself, and its changes as they are read; - is standard input.
+    Both raise InputError.
+    """
     with _told(named(path)):
         lines = _all_lines(standard_input() if path == STDIN else opened(path), named(path))
         try:

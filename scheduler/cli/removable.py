@@ -14,7 +14,7 @@ from scheduler.whatif.world import World
 
 
 def chosen_by(selector: str | None) -> Callable[[Node], bool]:
-    """Whether a node has these labels. Raises InputError."""
+    """Return whether a node has these labels. Raises InputError."""
     if selector is None:
         return lambda node: True
     matches = labels(selector)

@@ -93,7 +93,7 @@ def log_at(level: str, *, quiet: bool = False) -> None:
 
 
 def address(component: str, options: Mapping[str, Any]) -> "Address | None":
-    """Where a component with these options is to serve, None for nowhere.
+    """Return where a component with these options is to serve, None for nowhere.
 
     Raises BadParameter.
     """

@@ -61,7 +61,7 @@ def story(
         bool, typer.Option("--points", help="Show how long each extension point took in each attempt.")
     ] = False,
 ) -> int:
-    """What has happened to a pod in the scheduler that is running: a line for each thing, with its time.
+    """Return what has happened to a pod in the scheduler that is running: a line for each thing, with its time.
 
     Exit code: 0 when there is a story, 1 when the scheduler knows nothing of the pod, 2 when the input is wrong or the
     scheduler can't be asked.
@@ -113,7 +113,7 @@ async def _asked(connection: Connection, query: str, limit: float) -> bytes:
 
 
 def _hint(said: str) -> str:
-    """What to do about it, where that is known."""
+    """Return what to do about it, where that is known."""
     if "certificate verify failed" in said.lower():
         return (
             "; give --certificate-authority FILE, or --insecure-skip-tls-verify where you trust the way there, "

@@ -61,7 +61,7 @@ class Group(NamedTuple):
 
 
 def subject(argument: str, wanted: str = _ANY) -> PodName | Owner | Group:
-    """What an argument names. `wanted`: what to say was expected. Raises InputError for what has no name."""
+    """Return what an argument names. `wanted`: what to say was expected. Raises InputError for what has no name."""
     parts = argument.split("/")
     if len(parts) > 2 or not all(part.strip() for part in parts):
         raise InputError(f"{shown(argument)}: expected {wanted}")
@@ -102,7 +102,7 @@ def chosen(found: Iterable[Workload], asked: PodName | Owner | Group | None) -> 
 
 
 def namespace_of(asked: PodName | Owner | Group | None, workload: Workload, namespace: str | None) -> str | None:
-    """What `shop/web` says of the namespace, else what -n says. Raises InputError where they differ."""
+    """Return what `shop/web` says of the namespace, else what -n says. Raises InputError where they differ."""
     if not isinstance(asked, PodName) or asked.space is None or _is_kind(asked.space, workload):
         return namespace
     return _one(asked, namespace)
@@ -114,13 +114,13 @@ def place_of(asked: PodName, namespace: str | None) -> str | None:
 
 
 def called(asked: PodName | Owner | Group) -> str:
-    """What is asked for, in messages."""
+    """Return what is asked for, in messages."""
     kind = asked.kind if isinstance(asked, Owner) else "pod group" if isinstance(asked, Group) else "pod"
     return f"{kind} named {asked.name}"
 
 
 def unknown(space: str | None, namespaces: Collection[str]) -> str:
-    """What to say of a word before a name that is neither; nothing where it is a namespace, or none is known."""
+    """Return what to say of a word before a name that is neither; nothing where it is a namespace, or none is known."""
     if space is None or not namespaces or space in namespaces:
         return ""
     return f": {space} is no namespace there, and no kind whose pods are known (deploy, rs, sts, ds, job, cj, rc)"

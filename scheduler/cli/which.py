@@ -39,7 +39,7 @@ def waiting(world: World, *, namespace: str | None, of: Owner | None, selector: 
 
 
 def _meant(world: World, of: Owner) -> str:
-    """Where else it is, or how it is perhaps spelt."""
+    """Return where else it is, or how it is perhaps spelt."""
     elsewhere = sorted({pod.namespace for pod in _all(world) if _owned(pod, of)})
     if elsewhere:
         return f"; there is one in {some(elsewhere, _LISTED)}"
@@ -51,7 +51,7 @@ def _meant(world: World, of: Owner) -> str:
 
 
 def why_none(world: World, namespace: str | None, of: Owner | None, selector: str | None) -> Iterator[str]:
-    """What to say where none of the pods that are asked about waits."""
+    """Yield what to say where none of the pods that are asked about waits."""
     if of is not None and selector is None:
         yield f"{of.kind} {f'{namespace}/' if namespace else ''}{of.name}: all its pods have nodes"
     if of is None and namespace is not None:
@@ -63,7 +63,7 @@ def why_none(world: World, namespace: str | None, of: Owner | None, selector: st
 
 
 def _no_namespace(world: World, name: str) -> str:
-    """What to say of a namespace that is not there; nothing where it is, or where namespaces are not known."""
+    """Return what to say of a namespace that is not there; nothing where it is, or where namespaces are not known."""
     known = world.cluster.namespaces
     if not known or name in known:
         return ""

@@ -81,11 +81,11 @@ class View(Protocol):
 
     @property
     def relisting(self) -> bool:
-        """Whether what is known is in part of before the last such backup."""
+        """Return whether what is known is in part of before the last such backup."""
 
     @property
     def clear(self) -> bool:
-        """Whether anything may be decided now."""
+        """Return whether anything may be decided now."""
 
 
 class Everything:
@@ -123,7 +123,7 @@ class _Posting(Struct):
         self.sent_at = self.clock()
 
     def objects(self) -> str:
-        """Why it must not be sent (again), by what is known now."""
+        """Return why it must not be sent (again), by what is known now."""
         if not self.objection and (self.view.relisting or self.view.histories != self.history):
             self.objection = _OF_BACKUP
         return self.objection
@@ -274,7 +274,9 @@ class Bindings:
         return None
 
     async def _ask(self, bind: Bind) -> _Failure | _Unknown | None:
-        """Where the pod is by the API server's word; None: on our node. Unknown, and not silent: it is unbound."""
+        """Return where the pod is by the API server's word; None: on our node. Unknown, and not
+        silent: it is unbound.
+        """
         pod = bind.pod
         try:
             body = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2, timeout=ASK_SECONDS)

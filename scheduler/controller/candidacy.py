@@ -47,5 +47,5 @@ def candidacy(client: Client, config: SchedulerConfiguration) -> Candidate | Non
 
 
 def lease_annotations(config: SchedulerConfiguration) -> dict[str, str]:
-    """What the Lease says of its holder."""
+    """Return what the Lease says of its holder."""
     return {SCHEDULERS: ",".join(profile.scheduler_name or "" for profile in config.profiles)}

@@ -75,7 +75,7 @@ class ClusterWatch:
         self.freshness = Freshness(self.reflectors, NEEDED, wake)
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
-        """What has to run for this: it goes on until it is cancelled, or until something breaks."""
+        """Return what has to run for this: it goes on until it is cancelled, or until something breaks."""
         return [*(reflector.run() for reflector in self.reflectors), self._tell_troubles()]
 
     def awaited(self) -> list[str]:

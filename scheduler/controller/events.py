@@ -62,7 +62,7 @@ class _Waiting:
         return self._count
 
     def crowds(self, namespace: str) -> bool:
-        """Whether no more of a namespace may wait once there are too many in all."""
+        """Return whether no more of a namespace may wait once there are too many in all."""
         return len(self._by_namespace.get(namespace, ())) >= share(len(self._by_namespace))
 
     def add(self, event: Event) -> None:

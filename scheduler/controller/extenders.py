@@ -334,7 +334,7 @@ def _key(extender: Extender) -> tuple[str, TLSConfig | None, bool]:
 
 
 def _tls_context(extender: Extender, index: int) -> ssl.SSLContext | None:
-    """What to connect with; None where nothing is configured (makeTransport).
+    """Return what to connect with; None where nothing is configured (makeTransport).
 
     Raises ConfigError.
     """

@@ -26,7 +26,7 @@ log = structlog.get_logger("sight")
 
 
 def check_seconds(resource: Resource) -> float:
-    """How often a kind is compared with a list, less or more a quarter."""
+    """Return how often a kind is compared with a list, less or more a quarter."""
     return CHECK_NEEDED_SECONDS if resource in NEEDED else CHECK_OTHERS_SECONDS
 
 
@@ -70,11 +70,11 @@ class Freshness:
 
     @property
     def clear(self) -> bool:
-        """Whether anything may be decided now."""
+        """Return whether anything may be decided now."""
         return all(reflector.trusted for reflector in self._needed) and not self.gap()
 
     def gap(self) -> str:
-        """What can't be seen, and why; empty when all is well, and before the first list."""
+        """Return what can't be seen, and why; empty when all is well, and before the first list."""
         for reflector in self._needed:
             kind = reflector.resource.called
             if not reflector.has_synced:
@@ -91,7 +91,7 @@ class Freshness:
 
     @property
     def relisting(self) -> bool:
-        """Whether what is known is in part of before the last backup that was restored."""
+        """Return whether what is known is in part of before the last backup that was restored."""
         return next(self._of_before(), None) is not None
 
     def _of_before(self) -> Iterator[Reflector[Any]]:

@@ -155,7 +155,9 @@ class GroupStatuses:
             self._workers -= 1
 
     async def _next(self) -> list[_Wanted]:
-        """What is written next: several together, which have had their turn; or one, which waits for it when sent."""
+        """Return what is written next: several together, which have had their turn; or one, which waits for it when
+        sent.
+        """
         turns = 1
         if len(self._waiting) > 1 and self._unanswered < TRUST:
             turns = await self._client.turns(STATUS, min(len(self._waiting), TOGETHER))
@@ -307,7 +309,7 @@ def _status_patch(group: PodGroup, change: Mapping[str, Any]) -> tuple[str, byte
 
 
 def _takes_back(there: tuple[str, ...] | None, said: tuple[str, ...], kind: str) -> bool:
-    """Whether this would turn a condition back that is final."""
+    """Return whether this would turn a condition back that is final."""
     return kind == INITIALLY_SCHEDULED and there is not None and there[0] == "True" and said[0] != "True"
 
 

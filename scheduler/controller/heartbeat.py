@@ -24,7 +24,7 @@ log = structlog.get_logger("heartbeat")
 
 
 def heartbeat(client: Client, config: SchedulerConfiguration) -> Elector | None:
-    """Who keeps the Lease; None where a scheduler is elected, whose own Lease says the same."""
+    """Return who keeps the Lease; None where a scheduler is elected, whose own Lease says the same."""
     wanted = config.leader_election
     if wanted.leader_elect:
         return None

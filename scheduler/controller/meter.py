@@ -161,7 +161,7 @@ class Meter:
         return sum(len(values) for by_label in kept for values in by_label.values())
 
     def verified(self) -> dict[str, int]:
-        """How many decisions were verified, how many differed; nothing if none was."""
+        """Return how many decisions were verified, how many differed; nothing if none was."""
         found = self._verifications.read().values
         differing = sum(int(count) for (result, _), count in found.items() if result == "differs")
         if not found:

@@ -129,7 +129,7 @@ async def write_object(client: Client, write: Write, wall: Callable[[], float], 
 
 
 def _over_any(write: Write) -> bool:
-    """Whether it says the same over any version of the object."""
+    """Return whether it says the same over any version of the object."""
     return isinstance(write, Patch) and write.strategic and bool(write.resource_version)
 
 

@@ -106,7 +106,7 @@ class Reloader:
         return {"configuration": f"not reloaded: {'; '.join(self.error.splitlines())}"} if self.error else {}
 
     def instruments(self) -> list[Instrument]:
-        """How reloads went."""
+        """Return how reloads went."""
         return [self._reloads, Asked(families.RELOAD_OK, lambda: {(): float(not self.error)})]
 
     def _signature(self) -> tuple[int, int, int] | None:

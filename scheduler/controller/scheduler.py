@@ -203,7 +203,7 @@ class Scheduler:
 
     @property
     def leading(self) -> bool:
-        """Whether it may act at this very moment."""
+        """Return whether it may act at this very moment."""
         return self._elector is None or self._elector.leading
 
     @property
@@ -213,12 +213,12 @@ class Scheduler:
 
     @property
     def led(self) -> bool:
-        """Whether it has ever been the leader."""
+        """Return whether it has ever been the leader."""
         return self._led
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop."""
+        """Return whether it was told to stop."""
         return self._stopping
 
     def reconfigure(self, config: SchedulerConfiguration, frameworks: Mapping[str, Framework]) -> None:

@@ -130,7 +130,7 @@ class Statuses:
         return self._conditions < (BESIDE_BINDINGS if self._binding() else AT_ONCE)
 
     def _binding(self) -> bool:
-        """Whether pods are being bound, now or until a moment ago."""
+        """Return whether pods are being bound, now or until a moment ago."""
         return bool(self._bindings) or self._clock() - self._bound_at < LATELY_SECONDS
 
     def drop(self, pod: Pod) -> None:
@@ -179,7 +179,7 @@ class Statuses:
         self._start_worker()
 
     async def _write(self, wanted: _Wanted) -> bool:
-        """Whether it is written, or need not be any more."""
+        """Return whether it is written, or need not be any more."""
         pod, version = wanted.pod, wanted.pod.resource_version
         for _ in range(TRIES):
             path, body = _patch(wanted, version, self._wall())

@@ -11,8 +11,9 @@ Wanted = TypeVar("Wanted")
 
 
 def share(namespaces: int) -> int:
-    """How many of each of so many namespaces may wait when `MOST` wait in all. So there are never twice as many, and
-    one of each namespace."""
+    """Return how many of each of so many namespaces may wait when `MOST` wait in all. So there are never twice as many,
+    and one of each namespace.
+    """
     return max(min(FEW, MOST // max(namespaces, 1)), 1)
 
 
@@ -27,11 +28,11 @@ class WaitingWrites(Generic[Wanted]):
         return self._count
 
     def of(self, namespace: str) -> int:
-        """How many of a namespace."""
+        """Return how many of a namespace."""
         return len(self._by_namespace.get(namespace, ()))
 
     def crowds(self, namespace: str) -> bool:
-        """Whether no more of a namespace may wait once there are too many in all."""
+        """Return whether no more of a namespace may wait once there are too many in all."""
         return self.of(namespace) >= share(len(self._by_namespace))
 
     def put(self, namespace: str, uid: str, wanted: Wanted) -> None:
@@ -41,7 +42,7 @@ class WaitingWrites(Generic[Wanted]):
         objects[uid] = wanted
 
     def get(self, namespace: str, uid: str) -> Wanted | None:
-        """What waits to be written of an object."""
+        """Return what waits to be written of an object."""
         return self._by_namespace.get(namespace, {}).get(uid)
 
     def take(self, namespace: str, uid: str) -> Wanted | None:

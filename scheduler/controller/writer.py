@@ -218,7 +218,7 @@ class Writer:
             self._preempted(instruction, victim)
 
     async def _remove(self, preemptor: Pod, kind: str, victim: Pod, told: dict[str, str]) -> bool:
-        """Whether we have deleted this very pod; False: it is gone, or going, without us.
+        """Return whether we have deleted this very pod; False: it is gone, or going, without us.
 
         `kind`: of who needs the room, a pod or its group. Raises ApiError, Unreachable.
         """
@@ -250,7 +250,7 @@ class Writer:
         return True
 
     async def _is_leaving(self, pod: Pod) -> bool:
-        """Whether this very pod is gone, or being deleted. Raises ApiError, Unreachable."""
+        """Return whether this very pod is gone, or being deleted. Raises ApiError, Unreachable."""
         try:
             answer = await self._client.get(pod_path(ref(pod)), lane=CONFIRM, tries=2)
             live = read_answer(answer, live_pod.decode).metadata

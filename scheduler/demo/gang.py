@@ -114,6 +114,6 @@ def _node(play: Play, name: str) -> Node:
 
 
 def _waits(play: Play, name: str) -> bool:
-    """Whether the API server says of a pod that it was tried in vain."""
+    """Return whether the API server says of a pod that it was tried in vain."""
     found = play.mirror.pod(play.setting.namespace, name)
     return found is not None and found.condition is not None and found.condition[:2] == ("False", "Unschedulable")

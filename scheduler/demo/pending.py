@@ -98,7 +98,7 @@ def _goes(play: Play, remedy: Remedy) -> str:
 
 
 def _node_lines(nodes: list[tuple[str, str]]) -> Iterable[str]:
-    """What stands in the way on each node, the closest to fitting first."""
+    """Return what stands in the way on each node, the closest to fitting first."""
     shown = nodes[:SHOWN_NODES]
     wide = max((len(node) for node, _ in shown), default=0)
     yield from (f"{node:<{wide}}  {text}" for node, text in shown)

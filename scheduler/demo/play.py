@@ -181,7 +181,7 @@ class Play:
     # --- cards ----------------------------------------------------------------------------------------------------
 
     def explain(self, name: str) -> Explanation:
-        """What `berth explain` says of a pod of ours, asked of the running scheduler's cache."""
+        """Return what `berth explain` says of a pod of ours, asked of the running scheduler's cache."""
         return self._explain(self._there(name))
 
     def shorten(self, text: str) -> str:

@@ -89,7 +89,7 @@ class Tidy:
         return True
 
     async def _gone(self, seconds: float) -> bool:
-        """Whether the namespace goes away in time."""
+        """Return whether the namespace goes away in time."""
         deadline = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < deadline:
             if not await self._exists(NAMESPACES.path(name=self._setting.namespace)):
@@ -107,7 +107,7 @@ class Tidy:
         return True
 
     async def _finish_by_hand(self) -> bool:
-        """Where no controllers run (envtest), do the namespace controller's part; False where they do.
+        """Return where no controllers run (envtest), do the namespace controller's part; False where they do.
 
         All that ever was in such a namespace is ours: pods, deleted before, their events, and a pod group.
         """

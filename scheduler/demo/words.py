@@ -37,7 +37,9 @@ def took(seconds: float) -> str:
 
 
 def ruled_out(verdict: SeenDecision) -> str:
-    """Who could not take the pod, by reason; empty when everybody could. Each node counts once, for its commonest."""
+    """Return who could not take the pod, by reason; empty when everybody could. Each node counts once, for its
+    commonest.
+    """
     common = Counter(refusal.reason for refusal in verdict.refusals)
     reasons: dict[str, str] = {}
     for refusal in verdict.refusals:
@@ -79,7 +81,7 @@ def differences(verdict: SeenDecision) -> list[tuple[str, int]]:
 
 
 def plugin_words(name: str) -> str:
-    """What a scoring plugin looks at."""
+    """Return what a scoring plugin looks at."""
     return PLUGIN_WORDS.get(name, name)
 
 

@@ -97,11 +97,11 @@ class Attempts:
             decision.settle(None)
 
     def asks_extenders(self, pod: Pod) -> bool:
-        """Whether extenders have a say in the nodes for a pod."""
+        """Return whether extenders have a say in the nodes for a pod."""
         return bool(self._extender_calls.on_nodes(pod))
 
     def extenders_about(self, pods: Iterable[Pod]) -> ExtenderCalls | None:
-        """Whose extenders have a say in the nodes for some of these pods; None: there are none."""
+        """Return whose extenders have a say in the nodes for some of these pods; None: there are none."""
         return self._extender_calls if any(map(self.asks_extenders, pods)) else None
 
     @property
@@ -110,7 +110,7 @@ class Attempts:
         return self._extender_calls
 
     def _found(self, answer: CallAnswer, within: Bools | None) -> Decision | AskExtenders:
-        """What follows from the answer of extenders about nodes."""
+        """Return what follows from the answer of extenders about nodes."""
         step = self._applied(*answer, within)
         assert not isinstance(step, PostFilterResult)
         return step

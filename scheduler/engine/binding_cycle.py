@@ -101,7 +101,7 @@ class BindingCycles:
         return None if cycle is None else cycle.queued
 
     def entries(self) -> int:
-        """How much is kept here, for tests of what a tenant can make grow."""
+        """Return how much is kept here, for tests of what a tenant can make grow."""
         return len(self._cycles) + len(self.waiting_pods) + len(self._deadlines) + self.gathering.entries()
 
     def state(self, uid: str) -> State | None:
@@ -111,12 +111,12 @@ class BindingCycles:
 
     @property
     def unsettled(self) -> bool:
-        """Whether `settle` has something to do."""
+        """Return whether `settle` has something to do."""
         return bool(self.spoken_for) or (bool(self.gathering.released) and self._may_go > 0)
 
     @property
     def _may_go(self) -> int:
-        """How many of the pods that their groups let go may be bound now."""
+        """Return how many of the pods that their groups let go may be bound now."""
         if self._went_ahead < AT_ONCE:
             return min(len(self.gathering.released), AT_ONCE, self.let_go_beside - self.writing)
         return min(len(self.gathering.released), AT_ONCE)
@@ -361,7 +361,7 @@ class BindingCycles:
         self._take(cycle, event_of(answer), answer, now)
 
     def _stops(self, cycle: BindingCycle) -> bool:
-        """Whether a pod has to wait for the others of its group here."""
+        """Return whether a pod has to wait for the others of its group here."""
         if cycle.stop is State.PERMITTING:
             cycle.stop = State.BINDING
             return True

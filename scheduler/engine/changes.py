@@ -83,7 +83,7 @@ def _shape_changes(old: PodShape, new: PodShape) -> ClusterEvent:
 
 
 def _same_wants(one: PodShape, other: PodShape) -> bool:
-    """Whether two shapes ask for the same affinity, and say the same to plugins by annotation."""
+    """Return whether two shapes ask for the same affinity, and say the same to plugins by annotation."""
     if (one.node_selector, one.annotation_problem) != (other.node_selector, other.annotation_problem):
         return False
     if one.annotations != other.annotations:
@@ -102,7 +102,9 @@ def storage_changes(old: StorageKind | None, new: StorageKind) -> ClusterEvent:
 
 
 def device_changes(old: DeviceKind | None, new: DeviceKind | None) -> ClusterEvent:
-    """What the coming, changing or going (new is None) of a claim, slice, device class or taint rule may help."""
+    """Return what the coming, changing or going (new is None) of a claim, slice, device class or
+    taint rule may help.
+    """
     match new:
         case ResourceClaim():
             return ClusterEvent.DEVICE_CLAIM_ADDED if old is None else ClusterEvent.DEVICE_CLAIM_UPDATED
@@ -127,7 +129,7 @@ def key_of(thing: Modelled) -> ObjectKey:
 
 
 def named(about: EventObject) -> str:
-    """How a pod's story calls the object that an event was about: "Node n4", "Pod default/web"."""
+    """Return how a pod's story calls the object that an event was about: "Node n4", "Pod default/web"."""
     kind, namespace, name = (about.kind, about.namespace, about.name) if isinstance(about, Gone) else key_of(about)
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 

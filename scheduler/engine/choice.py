@@ -17,5 +17,5 @@ class Choice:
         return best.item(self.pick(decision.pod.uid, len(best)))
 
     def pick(self, uid: str, equals: int) -> int:
-        """Which of so many equally good ones a pod takes."""
+        """Return which of so many equally good ones a pod takes."""
         return zlib.crc32(f"{self._seed}/{uid}".encode()) % equals if equals > 1 else 0

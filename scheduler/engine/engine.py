@@ -166,7 +166,7 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        """Whether a Cycle would schedule a pod."""
+        """Return whether a Cycle would schedule a pod."""
         return self.queue.has_active or self._scheduling.has_work
 
     def next_tick(self) -> float | None:
@@ -283,7 +283,9 @@ class Engine:
         return self._outbox.take()
 
     def take_undone(self) -> bool:
-        """Whether a placed pod was shown without its node since this was asked last: other data is a backup's, too."""
+        """Return whether a placed pod was shown without its node since this was asked last: other data is a backup's,
+        too.
+        """
         undone, self._pods.undone = self._pods.undone, False
         return undone
 

@@ -84,7 +84,7 @@ class ExtenderCalls:
         return tuple(e for e in self.extenders if (e.filter_verb or e.prioritize_verb) and interested(e, pod))
 
     def any_for(self, pod: Pod) -> bool:
-        """Whether any extender is asked anything about a pod."""
+        """Return whether any extender is asked anything about a pod."""
         return bool(self.on_nodes(pod) or self.on_victims(pod))
 
     def on_victims(self, pod: Pod) -> tuple[Extender, ...]:
@@ -123,7 +123,7 @@ class ExtenderCalls:
     def apply_answer(
         self, call: ExtenderCall, answer: NodesAnswer | VictimsAnswer, within: Bools | None = None
     ) -> Decision | AskExtenders | PostFilterResult:
-        """What follows from an answer: a decision, another question, or victims to preempt.
+        """Return what follows from an answer: a decision, another question, or victims to preempt.
 
         `within`: as for `ask_about_nodes`. Raises PluginError.
         """

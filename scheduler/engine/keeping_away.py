@@ -34,7 +34,7 @@ class Away:
 
 
 def away_from(pod: Pod, cluster: Cluster, within: Bools | None) -> Away:
-    """Where a pod may go. `within`: the only nodes that count before."""
+    """Return where a pod may go. `within`: the only nodes that count before."""
     nodes, wall = cluster.nodes, cluster.devices.wall
     left = nodes.alive[: nodes.rows] if within is None else within & nodes.alive[: nodes.rows]
     kept: list[tuple[str, str, Bools]] = []
@@ -49,7 +49,7 @@ def away_from(pod: Pod, cluster: Cluster, within: Bools | None) -> Away:
 
 
 def _text(room: KeptRoom, pod: Pod) -> str:
-    """What is said to a pod; pods of other namespaces are not told the group's name."""
+    """Return what is said to a pod; pods of other namespaces are not told the group's name."""
     group = room.group
     whom = f"podgroup {group}" if pod.namespace == group.namespace else "a podgroup of another namespace"
     return f"node(s) whose room is kept for {whom} until {room.expires_text}"

@@ -30,7 +30,9 @@ class LastLook:
         self._left = _STEPS
 
     def objection(self, pod: Pod, going: Sequence[Pod] = ()) -> str:
-        """Why the node takes an assumed pod no longer; empty: it does. `going`: pods of the node that do not count."""
+        """Return why the node takes an assumed pod no longer; empty: it does. `going`: pods of the node that do not
+        count.
+        """
         cluster = self._cluster
         row = cluster.nodes.live_row(self._node)
         if row is None:

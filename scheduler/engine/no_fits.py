@@ -38,7 +38,7 @@ class NoFit:
 
     @property
     def taken_over(self) -> bool:
-        """Whether this is what an equal pod has found."""
+        """Return whether this is what an equal pod has found."""
         return self.points is not None
 
     def of(self, pod: Pod) -> "NoFit":
@@ -61,7 +61,7 @@ class NoFits:
         """How often a pod was told what an equal one had found."""
 
     def find(self, pod: Pod, framework: Framework, record: AttemptRecord) -> NoFit | None:
-        """What an equal pod found; None: the pod has to be decided. `record`: of its attempt."""
+        """Return what an equal pod found; None: the pod has to be decided. `record`: of its attempt."""
         kept = self.known(pod, framework)
         if kept is None or kept.points is None:
             return None
@@ -71,7 +71,9 @@ class NoFits:
         return kept.of(pod)
 
     def known(self, pod: Pod, framework: Framework) -> NoFit | None:
-        """What an equal pod found, with that pod's decision; None: it is not known, or does not hold any more."""
+        """Return what an equal pod found, with that pod's decision; None: it is not known, or does
+        not hold any more.
+        """
         if not self._kept:
             return None
         if self._as_of != self._cluster.versions():

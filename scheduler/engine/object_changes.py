@@ -122,19 +122,23 @@ class ObjectChanges:
         queueing_hints.everyone(self._queue, ClusterEvent.SELECTING, now, thing)
 
     def _put_device(self, thing: DeviceKind) -> DeviceKind | None:
-        """What was there before; a claim whose promise this ends with what it was promised, which is free now."""
+        """Return what was there before; a claim whose promise this ends with what it was promised,
+        which is free now.
+        """
         promised = self._promised(thing.key) if isinstance(thing, ResourceClaim) else None
         before = self._cluster.put_device(thing)
         return before if promised is None or self._cluster.devices.promised_to(promised.key) else promised
 
     def _drop_device(self, gone: Gone) -> DeviceKind | None:
-        """What was there; a claim with what it was promised."""
+        """Return what was there; a claim with what it was promised."""
         promised = self._promised((gone.namespace, gone.name)) if gone.kind == CLAIM else None
         found = self._cluster.drop_device(gone.kind, gone.namespace, gone.name)
         return found if promised is None else promised
 
     def _gives_back(self, gone: DeviceKind | None) -> bool:
-        """Whether a claim was made for a pod that still waits: an attempt has ended, and nothing else has changed."""
+        """Return whether a claim was made for a pod that still waits: an attempt has ended, and nothing else has
+        changed.
+        """
         owner = gone.owner if isinstance(gone, ResourceClaim) else None
         return owner is not None and (owner[1] in self._queue or self._binding.state(owner[1]) is not None)
 

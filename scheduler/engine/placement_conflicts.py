@@ -92,7 +92,7 @@ class PlacementConflicts:
         self._frameworks = frameworks
 
     def entries(self) -> int:
-        """How much is kept here, for tests of what a tenant can make grow."""
+        """Return how much is kept here, for tests of what a tenant can make grow."""
         return sum(map(len, self._looks)) + sum(map(len, self._others.values()))
 
     def other_placed(self, pod: Pod) -> None:
@@ -148,7 +148,7 @@ class PlacementConflicts:
         return done
 
     def of(self, uid: str) -> Conflict | None:
-        """What does not hold for this pod now; None: nothing that others have broken."""
+        """Return what does not hold for this pod now; None: nothing that others have broken."""
         placement = self._cluster.placement(uid)
         return None if placement is None else self._conflict(placement)
 
@@ -271,12 +271,12 @@ class _Look(Struct, frozen=True):
 
 
 def has_requirements(pod: Pod) -> bool:
-    """Whether a pod asks for something that pods on other nodes may break."""
+    """Return whether a pod asks for something that pods on other nodes may break."""
     return bool(pod.shape.anti_affinity_terms) or any(constraint.hard for constraint in pod.shape.spread)
 
 
 def bound_at(pod: Pod) -> float | None:
-    """When a placed pod was bound, by the API server's clock (Unix time); None: nobody has written it down."""
+    """Return when a placed pod was bound, by the API server's clock (Unix time); None: nobody has written it down."""
     bound = pod.condition is not None and pod.condition[0] == "True"
     text = pod.condition[3] if bound and pod.condition is not None else pod.created
     try:
@@ -286,7 +286,7 @@ def bound_at(pod: Pod) -> float | None:
 
 
 def _named(others: Sequence[Pod], pod: Pod) -> str:
-    """Who was placed there, as far as the pod's namespace may know."""
+    """Return who was placed there, as far as the pod's namespace may know."""
     known = [other for other in others if other.namespace == pod.namespace][:_MOST_NAMED]
     parts = [f"pod {other.key} of scheduler {other.scheduler_name}" for other in known]
     more = len(others) - len(known)

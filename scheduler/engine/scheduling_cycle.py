@@ -66,7 +66,7 @@ class SchedulingCycles:
 
     @property
     def has_work(self) -> bool:
-        """Whether there is something to do besides the pods of the queue."""
+        """Return whether there is something to do besides the pods of the queue."""
         return self.groups.has_work or self._victims.has_work
 
     def run(self, now: float) -> None:

@@ -117,7 +117,7 @@ def _entry(entry: Entry, since: float) -> Told:
 
 
 def text_of(entry: Entry) -> str:
-    """What happened, in one sentence."""
+    """Return what happened, in one sentence."""
     match entry:
         case Queued():
             return _queued(entry)
@@ -167,7 +167,7 @@ def text_of(entry: Entry) -> str:
 
 
 def _queued(queued: Queued) -> str:
-    """Why a pod is where it is now."""
+    """Return why a pod is where it is now."""
     why = _why(queued)
     match queued.queue:
         case Place.ACTIVE:
@@ -226,7 +226,7 @@ _STATES = {
 
 
 def _state(kept: list[Entry]) -> str:
-    """Where the pod stands after all that."""
+    """Return where the pod stands after all that."""
     for entry in reversed(kept):
         match entry:
             case Queued(queue=queue):

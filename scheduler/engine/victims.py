@@ -43,11 +43,15 @@ class Victims:
 
     @property
     def has_work(self) -> bool:
-        """Whether some are still to be told to go, or nominations are to end, of which a node may have thousands."""
+        """Return whether some are still to be told to go, or nominations are to end, of which a node may have
+        thousands.
+        """
         return bool(self._leaving or self._nominator.ending)
 
     def take_turn(self) -> bool:
-        """Whether this turn is theirs: every other one is, so that nobody waits until a large group is told to go."""
+        """Return whether this turn is theirs: every other one is, so that nobody waits until a large group is told to
+        go.
+        """
         if not (self._leaving or self._nominator.ending):
             return False
         theirs, self._others_had = self._others_had, True

@@ -67,7 +67,7 @@ class PluginAtPoint(Struct, frozen=True):
     """The plugin's `skips`, at points where it is asked before the pod is bound; None: it skips nothing here."""
 
     def asked_about(self, shape: PodShape) -> bool:
-        """Whether pods of this shape concern it here."""
+        """Return whether pods of this shape concern it here."""
         return self.skips is None or self.point not in self.skips(shape)
 
 

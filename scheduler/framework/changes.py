@@ -331,7 +331,7 @@ class AwaitUngate(Ungate, frozen=True):
 
 
 def ungated(gates: Sequence[str]) -> tuple[Ungate, ...]:
-    """What it takes for these gates to be gone: those of one controller are left to it."""
+    """Return what it takes for these gates to be gone: those of one controller are left to it."""
     by_whom: dict[str, list[str]] = {}
     for gate in gates:
         mark = mark_of_gate(gate)

@@ -189,7 +189,7 @@ def convert(document: Any, target: type[Target], path: str) -> Target:
 
 
 def _converted(document: Any, target: type[Target], path: str) -> tuple[Target | None, list[str]]:
-    """What can be read of a document, and what is wrong with the rest; None where nothing is left to read."""
+    """Return what can be read of a document, and what is wrong with the rest; None where nothing is left to read."""
     wrong: list[str] = []
     document = deepcopy(document)
     if issubclass(target, Struct) and target.__struct_config__.forbid_unknown_fields:
@@ -258,7 +258,7 @@ def _join(*parts: str) -> str:
 
 
 def default_configuration() -> SchedulerConfiguration:
-    """What an absent file stands for."""
+    """Return what an absent file stands for."""
     return SchedulerConfiguration(profiles=[ProfileConfig(scheduler_name=DEFAULT_SCHEDULER_NAME)])
 
 

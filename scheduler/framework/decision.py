@@ -56,7 +56,7 @@ class Decision(Struct):
 
     @property
     def fitting(self) -> int:
-        """How many nodes pass all filters."""
+        """Return how many nodes pass all filters."""
         return self.passing if self.quick or self.settled else len(self.feasible)
 
     def settle(self, row: int | None) -> None:

@@ -94,7 +94,7 @@ _KNOWN_CLASSES: WeakKeyDictionary[type[Plugin], Declaration] = WeakKeyDictionary
 
 
 def declaration_of(plugin_class: type[Plugin]) -> Declaration:
-    """What a class declares. It was checked when it was registered (`problems_of`)."""
+    """Return what a class declares. It was checked when it was registered (`problems_of`)."""
     found = _KNOWN_CLASSES.get(plugin_class)
     if found is not None:
         return found
@@ -125,7 +125,7 @@ def _overrides(plugin_class: type, name: str) -> bool:
 
 
 def problems_of(plugin_class: Any, name: str) -> list[str]:
-    """What keeps a class from being the plugin of this name, a line each."""
+    """Return what keeps a class from being the plugin of this name, a line each."""
     if not isinstance(plugin_class, type):
         return [f"want a class, got {shown(plugin_class)}"]
     if not issubclass(plugin_class, Plugin):
@@ -147,7 +147,7 @@ def problems_of(plugin_class: Any, name: str) -> list[str]:
 
 
 def problems_of_options(plugin: Any) -> list[str]:
-    """What is wrong with the options that a plugin has set, a line each."""
+    """Return what is wrong with the options that a plugin has set, a line each."""
     reservation, reads = plugin.reservation, plugin.reads
     wanted = {
         "reads": (isinstance(reads, Reads), "a Reads"),
@@ -194,7 +194,7 @@ def _misspelt(names: set[str], known: Sequence[str], whose: str) -> list[str]:
 
 
 def _signature_problems(some_class: type, method: str, base: type = Plugin, whose: str = "its") -> list[str]:
-    """Whether a method can be called as it will be."""
+    """Return whether a method can be called as it will be."""
     found: Any = getattr(some_class, method)
     if not callable(found):
         return [f"{whose} {method} is {shown(found)}, should be a method"]
@@ -232,7 +232,7 @@ def _explainer_problems(explainer: Any) -> list[str]:
 
 
 def _takes_cluster(method: Any) -> bool:
-    """Whether a method has a parameter of this name."""
+    """Return whether a method has a parameter of this name."""
     try:
         return "cluster" in inspect.signature(method).parameters
     except (TypeError, ValueError):

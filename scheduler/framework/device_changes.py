@@ -21,7 +21,7 @@ class _ChangeOfRequest(SmallChange, frozen=True):
     request: str
 
     def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        """What the claim asks for then."""
+        """Return what the claim asks for then."""
         base, _, sub = self.request.partition("/")
         requests = []
         for one in spec.requests:
@@ -34,7 +34,7 @@ class _ChangeOfRequest(SmallChange, frozen=True):
         return replace(spec, requests=tuple(requests))
 
     def edited(self, asked: DeviceRequest) -> DeviceRequest:
-        """What the request asks for then."""
+        """Return what the request asks for then."""
         raise NotImplementedError
 
     @property
@@ -131,7 +131,7 @@ class DropConstraint(SmallChange, frozen=True):
         return f"drop the constraint {self.constraint} of claim {self.claim}"
 
     def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        """What the claim asks for then."""
+        """Return what the claim asks for then."""
         left = tuple(one for one in spec.constraints if str(one) != self.constraint)
         return replace(spec, constraints=left)
 

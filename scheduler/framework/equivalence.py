@@ -190,12 +190,12 @@ class EquivalenceClasses:
         """The shapes whose class is known."""
 
     def kept(self) -> KeptResults:
-        """How much is kept."""
+        """Return how much is kept."""
         return KeptResults(len(self._classes), len(self._static), len(self._on_node), len(self.by_shape))
 
     @property
     def asks_foreign(self) -> bool:
-        """Whether a third-party plugin takes part: what it reads of a node's pods is not known."""
+        """Return whether a third-party plugin takes part: what it reads of a node's pods is not known."""
         return any(isinstance(plugin, Foreign) for plugin in self._plugins)
 
     def fresh_on_node(self, shape: PodShape) -> OnNodeResults:
@@ -282,7 +282,7 @@ class EquivalenceClasses:
 
 
 def _has_one(methods: frozenset[str]) -> bool:
-    """Whether for each point that looks at all rows there is one that looks at a single row."""
+    """Return whether for each point that looks at all rows there is one that looks at a single row."""
     return all(one in methods for one, whole in _ONE if whole in methods)
 
 

@@ -48,7 +48,7 @@ class Inquiry(Struct, frozen=True):
         return sorted((pod for pod in self.cluster.pods_on(row) if not pod.belongs_to_node), key=order)
 
     def once(self, key: Hashable, find: Callable[[], Found]) -> Found:
-        """What `find` returns. It is called once for each key, however many nodes are asked about."""
+        """Return what `find` returns. It is called once for each key, however many nodes are asked about."""
         if key not in self._found:
             self._found[key] = find()
         found: Found = self._found[key]

@@ -71,7 +71,9 @@ def in_order(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
 
 
 def interested(extender: Extender, pod: Pod) -> bool:
-    """Whether an extender wants to be asked about a pod: it manages no resources, or one that the pod requests."""
+    """Return whether an extender wants to be asked about a pod: it manages no resources, or one
+    that the pod requests.
+    """
     managed = extender.managed_resources
     return not managed or any(resource.name in pod.shape.requests for resource in managed)
 

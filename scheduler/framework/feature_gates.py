@@ -8,7 +8,7 @@ FeatureGates = dict[str, bool] | None
 
 
 def is_on(gates: FeatureGates, name: str) -> bool:
-    """Whether a gate is switched on."""
+    """Return whether a gate is switched on."""
     return (gates or {}).get(name, False)
 
 

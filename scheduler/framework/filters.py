@@ -138,7 +138,7 @@ class FilterPlugins:
         return found + [row for row, pods in ahead if self.rejecting(pod, row_with(cluster, row, (), pods), names)]
 
     def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
-        """Whether any filter's verdict on some node may change when `others` are placed on another node."""
+        """Return whether any filter's verdict on some node may change when `others` are placed on another node."""
         for plugin, its in self._declared:
             if its.may_look_elsewhere:
                 asks = plugin.affected_by if "affected_by" in its.methods else plugin.looks_elsewhere
@@ -147,7 +147,7 @@ class FilterPlugins:
         return False
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
-        """Whether what happens to `others` on one node may change any filter's verdict on another node."""
+        """Return whether what happens to `others` on one node may change any filter's verdict on another node."""
         others = list(others)
         for plugin, its in self._declared:
             if its.may_look_elsewhere and self._ask(plugin, plugin.looks_elsewhere, pod, cluster, others):
@@ -155,13 +155,17 @@ class FilterPlugins:
         return False
 
     def goes_by_shape(self, pod: Pod) -> bool:
-        """Whether verdicts on a node depend on the pod's shape and that node only, unless a filter looks elsewhere."""
+        """Return whether verdicts on a node depend on the pod's shape and that node only, unless a filter looks
+        elsewhere.
+        """
         return not pod.node_name and all(
             its.on_node_unless_elsewhere or self._skipped(plugin, pod.shape) for plugin, its in self._declared
         )
 
     def spare(self, pod: Pod, cluster: Cluster) -> Spare:
-        """What each node has left of everything that filters count: preemption finds victims by these amounts."""
+        """Return what each node has left of everything that filters count: preemption finds victims
+        by these amounts.
+        """
         plain, counting = [], []
         exact = True
         for plugin, its in self._declared:
@@ -180,7 +184,7 @@ class FilterPlugins:
         return Spare(pod, cluster, tuple(counting), allowed, self._ask, exact=exact)
 
     def takes(self, pod: Pod, cluster: Cluster, row: int) -> bool:
-        """Whether a row passes all filters. Filters on one node look at this row only. Raises PluginError."""
+        """Return whether a row passes all filters. Filters on one node look at this row only. Raises PluginError."""
         view: Cluster | None = None
         for plugin, its in self._declared:
             if self._skipped(plugin, pod.shape):

@@ -65,12 +65,12 @@ def checked(point: str, method: Callable[..., Any], check: Check) -> Callable[..
 
 
 def declared(plugin: Any) -> Declaration:
-    """What the class of a plugin declares."""
+    """Return what the class of a plugin declares."""
     return plugin.declaration if isinstance(plugin, Foreign) else declaration_of(type(plugin))
 
 
 def is_foreign(plugin_class: Any) -> bool:
-    """Whether a plugin comes from outside this package."""
+    """Return whether a plugin comes from outside this package."""
     return not getattr(plugin_class, "__module__", "").startswith("scheduler.")
 
 

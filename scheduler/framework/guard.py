@@ -101,7 +101,9 @@ def place_of(error: BaseException, point: Callable[..., Any]) -> str:
 
 
 def described(error: BaseException) -> str:
-    """What a plugin raised, in plain words: its text, after the name of its class if the plugin has defined that."""
+    """Return what a plugin raised, in plain words: its text, after the name of its class if the plugin has defined
+    that.
+    """
     try:
         words = _words(error)
     except BaseException:  # noqa: BLE001 (SystemExit too: a plugin does not end the process)
@@ -140,7 +142,7 @@ def _words(error: BaseException) -> str:
 
 
 def _kind(thing: object) -> str:
-    """What an object is, to people."""
+    """Return what an object is, to people."""
     if isinstance(thing, ModuleType):
         return f'the module "{thing.__name__}"'
     return f"a value of the kind {type(thing).__name__}" if thing is not None else "None"

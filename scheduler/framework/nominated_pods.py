@@ -164,7 +164,7 @@ class NominatedPods:
         return taken.amounts
 
     def _sums(self, plugins: list[Any], pod: Pod, others: Iterable[Pod], known: dict[PodShape, list[int]]) -> list[int]:
-        """What others take of each thing that a pod needs."""
+        """Return what others take of each thing that a pod needs."""
         sums: list[int] | None = None
         for other in others:
             takes = known.get(other.shape)

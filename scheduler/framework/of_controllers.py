@@ -25,7 +25,7 @@ class Mark(NamedTuple):
 
     @property
     def said(self) -> str:
-        """What to say of it where it is in the way."""
+        """Return what to say of it where it is in the way."""
         return f"{self.by} takes it away" if self.cure else f"{self.by} is about to take the node away"
 
 
@@ -88,7 +88,7 @@ _GATES = {
 
 
 def mark_of_taint(key: str) -> Mark | None:
-    """Who takes a taint away; None: people do."""
+    """Return who takes a taint away; None: people do."""
     found = _TAINTS.get(key) or next((mark for prefix, mark in _BY_PREFIX.items() if key.startswith(prefix)), None)
     if found is not None or key in BY_HAND:
         return found
@@ -99,5 +99,5 @@ def mark_of_taint(key: str) -> Mark | None:
 
 
 def mark_of_gate(name: str) -> Mark | None:
-    """Who takes a gate away; None: people do."""
+    """Return who takes a gate away; None: people do."""
     return next((mark for prefix, mark in _GATES.items() if name.startswith(prefix)), None)

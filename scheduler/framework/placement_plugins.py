@@ -28,7 +28,7 @@ class PlacementPlugins:
 
     @property
     def wanted(self) -> bool:
-        """Whether groups are scheduled placement by placement. Otherwise the whole cluster is tried at once."""
+        """Return whether groups are scheduled placement by placement. Otherwise the whole cluster is tried at once."""
         return self._generator is not None
 
     def generate(self, group: PodGroup, running: Sequence[Running], cluster: Cluster) -> list[Placement]:

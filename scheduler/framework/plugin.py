@@ -104,13 +104,17 @@ class Filters(Protocol):
         plugin fails on is only no candidate."""
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
-        """Whether what happens to `others` on one node can change the verdict on another node."""
+        """Return whether what happens to `others` on one node can change the verdict on another node."""
 
     def goes_by_shape(self, pod: Pod) -> bool:
-        """Whether verdicts on a node depend on the pod's shape and that node only, unless a filter looks elsewhere."""
+        """Return whether verdicts on a node depend on the pod's shape and that node only, unless a filter looks
+        elsewhere.
+        """
 
     def spare(self, pod: Pod, cluster: Cluster) -> Spare:
-        """What each node has left of everything that filters count: preemption finds victims by these amounts."""
+        """Return what each node has left of everything that filters count: preemption finds victims
+        by these amounts.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +223,7 @@ class Plugin:
         return shape
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
-        """Whether what happens to `others` on one node can change its verdict about this pod on another node.
+        """Return whether what happens to `others` on one node can change its verdict about this pod on another node.
 
         Preemption asks this of plugins that depend on PODS_ELSEWHERE or more. If the answer is False, the verdict may
         depend on the pod's shape, NODE and PODS_HERE only.
@@ -227,7 +231,8 @@ class Plugin:
         return True
 
     def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
-        """Whether these pods, once they are placed on one node, can change its verdict about this pod on another node.
+        """Return whether these pods, once they are placed on one node, can change its verdict about this pod on another
+        node.
 
         Asked about nominated pods, of which there may be many. It may look closer than `looks_elsewhere`, which is the
         default.
@@ -252,17 +257,22 @@ class Plugin:
         raise NotImplementedError
 
     def filter_one(self, pod: Pod, nodes: Nodes, row: int) -> bool:
-        """Whether this row passes `filter`. Optional, for plugins that depend on NODE and PODS_HERE: for one row, plain
-        numbers are faster than arrays."""
+        """Return whether this row passes `filter`. Optional, for plugins that depend on NODE and PODS_HERE: for one
+        row, plain numbers are faster than arrays.
+        """
         raise NotImplementedError
 
     def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
-        """When no node passed (preemption): the end of the FailedScheduling message, and where the pod could go."""
+        """Return when no node passed (preemption): the end of the FailedScheduling message, and
+        where the pod could go.
+        """
         raise NotImplementedError
 
     def post_filter_group(self, failed: FailedGroup, cluster: Cluster) -> GroupPostFilterResult:
-        """When a pod group did not fit: what can be done for it. Asked of plugins that are enabled for post_filter, and
-        once more if looking for victims took longer than a turn: then the second answer says what is written."""
+        """Return when a pod group did not fit: what can be done for it. Asked of plugins that are enabled for
+        post_filter, and once more if looking for victims took longer than a turn: then the second answer says what is
+        written.
+        """
         raise NotImplementedError
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Rows) -> Ints | int | None:
@@ -277,8 +287,9 @@ class Plugin:
     # -- for preemption by sums: all three or none -------------------------------------------------------------------
 
     def needs(self, pod: Pod) -> Sequence[int]:
-        """What the pod needs of each thing that the plugin counts. With this method, the plugin rejects a node because
-        it has less `free` of one of these things, and for no other reason."""
+        """Return what the pod needs of each thing that the plugin counts. With this method, the plugin rejects a node
+        because it has less `free` of one of these things, and for no other reason.
+        """
         raise NotImplementedError
 
     def free(self, pod: Pod, nodes: Nodes, rows: Rows) -> Ints:
@@ -291,7 +302,7 @@ class Plugin:
         return shape
 
     def takes(self, pod: Pod, shape: PodShape) -> Sequence[int]:
-        """What a placed pod of this shape takes of each, and gives back when it is removed."""
+        """Return what a placed pod of this shape takes of each, and gives back when it is removed."""
         raise NotImplementedError
 
     # -- after a node was chosen -------------------------------------------------------------------------------------
@@ -328,8 +339,9 @@ class Plugin:
         raise NotImplementedError
 
     def placement_score(self, assignment: Assignment, cluster: Cluster) -> int:
-        """How good a placement is into which enough pods of a group fit: 0..100 or, with `normalize_placements`, any
-        number. The pods are not on the nodes when it is asked."""
+        """Return how good a placement is into which enough pods of a group fit: 0..100 or, with `normalize_placements`,
+        any number. The pods are not on the nodes when it is asked.
+        """
         raise NotImplementedError
 
     def normalize_placements(self, scores: Sequence[int]) -> Sequence[int]:
@@ -339,15 +351,17 @@ class Plugin:
     # -- queueing hints: a closer look at a change of `events` ---------------------------------------------------------
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:
-        """Whether a node that was added (old is None) or changed may now take the pod."""
+        """Return whether a node that was added (old is None) or changed may now take the pod."""
         raise NotImplementedError
 
     def pod_hint(self, pod: Pod, event: ClusterEvent, other: Pod) -> bool:
-        """Whether what happened to a placed pod may help `pod`."""
+        """Return whether what happened to a placed pod may help `pod`."""
         raise NotImplementedError
 
     def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
-        """Whether another object's change from `old` (None: it is new) to `new` (None: deleted) may help `pod`."""
+        """Return whether another object's change from `old` (None: it is new) to `new` (None:
+        deleted) may help `pod`.
+        """
         raise NotImplementedError
 
 

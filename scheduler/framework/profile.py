@@ -44,18 +44,20 @@ class Profile:
 
     @cached_property
     def reservation(self) -> tuple[str, Reservation] | None:
-        """When nodes are reserved for a group, and the first plugin that says so."""
+        """Return when nodes are reserved for a group, and the first plugin that says so."""
         found = ((name, plugin.reservation) for name, plugin in self.by_name.items())
         return next(((name, wanted) for name, wanted in found if wanted is not None), None)
 
     @cached_property
     def required_during_execution(self) -> bool:
-        """Whether pods that say nothing are held to their own requirements while they run."""
+        """Return whether pods that say nothing are held to their own requirements while they run."""
         return any(plugin.required_during_execution for plugin in self.by_name.values())
 
     @cached_property
     def annotated_affinity(self) -> Mode | None:
-        """What affinity by annotation does to pods of this profile: what the first plugin says that says anything."""
+        """Return what affinity by annotation does to pods of this profile: what the first plugin says that says
+        anything.
+        """
         modes = (plugin.annotated_affinity for plugin in self.by_name.values())
         return next((mode for mode in modes if mode is not None), None)
 

@@ -164,7 +164,7 @@ def _unknown_plugins(config: ProfileConfig, registry: Mapping[str, Any], path: s
 
 
 def _unusable(name: str, path: str, registry: Mapping[str, Any]) -> str:
-    """What keeps a named plugin from being used; empty: nothing."""
+    """Return what keeps a named plugin from being used; empty: nothing."""
     if name not in registry:
         meant = nearest(name, list(registry))
         hint = f" (did you mean {meant}?)" if meant else ""
@@ -198,7 +198,7 @@ def field_of(point: str) -> str:
 
 
 def at_multi_point(config: ProfileConfig) -> list[PluginRef]:
-    """What a profile has at multiPoint: the defaults with its changes."""
+    """Return what a profile has at multiPoint: the defaults with its changes."""
     return _merge(config.plugins.multi_point, [], "")
 
 

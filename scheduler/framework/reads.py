@@ -63,7 +63,7 @@ class Source(Generic[Value]):
 
     @property
     def age(self) -> float | None:
-        """How many seconds ago the value came; None: it is the default."""
+        """Return how many seconds ago the value came; None: it is the default."""
         return None if self._since is None else self.clock() - self._since
 
     def set(self, value: Value, age: float = 0.0) -> bool:
@@ -91,7 +91,7 @@ class Reads(Struct, frozen=True):
     sources: tuple[Source[Any], ...] = ()
 
     def problems(self) -> list[str]:
-        """What is wrong with it, a line each."""
+        """Return what is wrong with it, a line each."""
         found = []
         for what in ("node_annotations", "pod_annotations"):
             keys = getattr(self, what)

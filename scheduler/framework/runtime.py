@@ -86,11 +86,13 @@ class Framework:
 
     @property
     def computed(self) -> int:
-        """How many decisions computed results for all nodes, since none were kept or too many nodes had changed."""
+        """Return how many decisions computed results for all nodes, since none were kept or too
+        many nodes had changed.
+        """
         return self.classes.computed
 
     def kept(self) -> KeptResults:
-        """How many results are kept from pod to pod."""
+        """Return how many results are kept from pod to pod."""
         return self.classes.kept()
 
     def plugin(self, name: str) -> Plugin | None:
@@ -106,7 +108,8 @@ class Framework:
         return hint not in self._methods[plugin.name] or bool(self.guard(plugin, getattr(plugin, hint), *args))
 
     def looks_at_one_node(self, plugin: str) -> bool:
-        """Whether a plugin rejects a pod only by its filter, node by node, by the pod's shape and that node alone.
+        """Return whether a plugin rejects a pod only by its filter, node by node, by the pod's shape and that node
+        alone.
 
         False for all plugins if a PostFilter plugin helps in other ways than by removing pods of lower priority.
         """

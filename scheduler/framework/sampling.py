@@ -23,7 +23,7 @@ class Rotation(Struct):
 
 
 def nodes_to_find(percentage: int, nodes: int) -> int:
-    """How many feasible nodes end a search among this many."""
+    """Return how many feasible nodes end a search among this many."""
     if percentage == ALL_NODES or nodes < AT_LEAST:
         return nodes
     return max(nodes * percentage // 100, AT_LEAST)

@@ -48,5 +48,5 @@ class Spare:
         return np.concatenate(parts) if parts else np.zeros((0, len(rows)), dtype=np.int64)
 
     def takes(self, shape: PodShape) -> list[int]:
-        """What a placed pod of this shape takes of each thing."""
+        """Return what a placed pod of this shape takes of each thing."""
         return [amount for plugin in self._counting for amount in self._ask(plugin, plugin.takes, self._pod, shape)]

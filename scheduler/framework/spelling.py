@@ -38,7 +38,7 @@ def label_values(nodes: Nodes) -> Mapping[str, Collection[str]]:
 
 
 def near_labels(requirement: Requirement, known: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str]]:
-    """Where no node meets a requirement: each value, and that of a node which is spelt nearly so.
+    """Yield where no node meets a requirement: each value, and that of a node which is spelt nearly so.
 
     If no node has the label, it is one pair: an empty text, and the label that is spelt nearly so.
     """

@@ -28,7 +28,7 @@ class Reason:
         return UNRESOLVABLE if self.unresolvable else UNSCHEDULABLE
 
     def text_on(self, row: int) -> str:
-        """What it says of one node."""
+        """Return what it says of one node."""
         return self.text
 
 
@@ -39,7 +39,7 @@ class ErrorByNode(Reason):
     of_row: Callable[[int], str] = field(default=str, compare=False)
 
     def text_on(self, row: int) -> str:
-        """What it says of one node."""
+        """Return what it says of one node."""
         return self.of_row(row)
 
 

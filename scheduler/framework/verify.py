@@ -71,7 +71,7 @@ class Verifier:
         self._frameworks = frameworks
 
     def due(self, cluster: Cluster) -> bool:
-        """Whether this decision is to be verified. If one soon is, some more rows of the cluster are rebuilt."""
+        """Return whether this decision is to be verified. If one soon is, some more rows of the cluster are rebuilt."""
         self._decided += 1
         rebuild = self._rebuild
         if rebuild is None and self._decided % self._every:
@@ -114,7 +114,7 @@ class Verifier:
 
 
 def _blame(framework: Framework, pod: Pod, cluster: Cluster, rows: Rows) -> str:
-    """Which plugins are at fault: those that contradict themselves, otherwise all third-party plugins."""
+    """Return which plugins are at fault: those that contradict themselves, otherwise all third-party plugins."""
     plugins = {plugin.name: plugin for point in ("filter", "score") for plugin in framework.profile.plugins(point)}
     faulty = []
     for name, plugin in plugins.items():
@@ -129,7 +129,9 @@ def _blame(framework: Framework, pod: Pod, cluster: Cluster, rows: Rows) -> str:
 
 
 def differences(one: Decision, other: Decision) -> tuple[str, ...]:
-    """What differs between two decisions for one pod. Totals and feasible nodes are compared if both have them."""
+    """Return what differs between two decisions for one pod. Totals and feasible nodes are compared
+    if both have them.
+    """
     found = []
     if one.nodes != other.nodes:
         found.append("number of nodes")

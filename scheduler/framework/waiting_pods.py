@@ -92,5 +92,5 @@ class WaitingPods:
 
 
 def timeout_text(seconds: float, plugin: str) -> str:
-    """What is said of a pod for which a plugin has waited in vain."""
+    """Return what is said of a pod for which a plugin has waited in vain."""
     return f"rejected due to timeout after waiting {text(seconds)} at plugin {plugin}"

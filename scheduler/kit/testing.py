@@ -319,7 +319,7 @@ class _Trial:
 
 
 def _happenings(random: Random, nodes: list[Object], pods: list[Object], changes: int) -> Iterable[list[Object] | Gone]:
-    """What happens: objects that are put, or one that goes."""
+    """Return what happens: objects that are put, or one that goes."""
     there = {node["metadata"]["name"]: node for node in nodes}
     placed = [document["metadata"] for document in pods]
     for i in range(changes):

@@ -128,7 +128,7 @@ def of_an_api_server(verb: str, path: str, query: str, body: bytes) -> bytes:
 
 
 def read_answer(body: bytes, decode: Callable[[bytes], T]) -> T:
-    """What an answer says, by a decoder that knows the fields inside spec and status.
+    """Return what an answer says, by a decoder that knows the fields inside spec and status.
 
     Raises Unreachable where one is of another type than the API promises: whoever wrote that is no API server.
     """
@@ -139,7 +139,7 @@ def read_answer(body: bytes, decode: Callable[[bytes], T]) -> T:
 
 
 def _is_object(verb: str, api_version: str, plural: str, name: str | None, body: bytes, *, dry_run: bool) -> bool:
-    """Whether it is the object that was read or written; of what was deleted the server may say only that."""
+    """Return whether it is the object that was read or written; of what was deleted the server may say only that."""
     said = _shell.decode(body)
     if verb == "DELETE" and said.kind == "Status":
         return said.status == "Success"
@@ -153,13 +153,13 @@ def _is_object(verb: str, api_version: str, plural: str, name: str | None, body:
 
 
 def _is_done(body: bytes) -> bool:
-    """Whether it is a Status that says so."""
+    """Return whether it is a Status that says so."""
     said = _shell.decode(body)
     return said.kind == "Status" and said.status == "Success"
 
 
 def _is_list(api_version: str, plural: str, body: bytes) -> bool:
-    """Whether it is a list of that kind, with a version.
+    """Return whether it is a list of that kind, with a version.
 
     A page may have megabytes, and whoever asked for it reads it to the end anyway. So as a rule only the ends are
     looked at, which is where kube-apiserver says what a list is.

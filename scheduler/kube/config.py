@@ -156,7 +156,9 @@ def _settings(chosen: Selected) -> ServerSettings:
 
 
 def _source(paths: list[str], context: str | None, chosen: Selected, tls: Tls | None) -> Callable[[], Credential]:
-    """What renews the header: a token file (which wins over a token, as in client-go), a plugin, or the file itself."""
+    """Return what renews the header: a token file (which wins over a token, as in client-go), a plugin, or the file
+    itself.
+    """
     if name := chosen.user.get("tokenFile"):
         return partial(_token_file, chosen.user_base / name)
     if chosen.user.get("exec") and not chosen.user.get("token"):

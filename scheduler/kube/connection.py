@@ -79,7 +79,7 @@ class Tls:
         )
 
     def _sign(self) -> Signature | None:
-        """What tells one state of the files from another; None while one of them is missing."""
+        """Return what tells one state of the files from another; None while one of them is missing."""
         found = []
         for name in (self._ca_file, self._cert_file, self._key_file):
             if name is not None:

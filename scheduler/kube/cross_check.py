@@ -139,11 +139,11 @@ class CrossCheck:
 
     @property
     def wanted(self) -> bool:
-        """Whether no such check has ended so yet."""
+        """Return whether no such check has ended so yet."""
         return self._wanted_at is not None
 
     def turn(self, now: float) -> Turn:
-        """What to do next. After Lost and Back the kind has to be listed again."""
+        """Return what to do next. After Lost and Back the kind has to be listed again."""
         match self._stage:
             case _Stage.WAITING:
                 return self._wait(now)

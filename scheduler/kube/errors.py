@@ -53,7 +53,9 @@ def without_trace(error: AnyError) -> AnyError:
 
 
 def described(error: BaseException) -> str:
-    """Why a connection failed, in the operating system's or the TLS library's words, without Python's around them."""
+    """Return why a connection failed, in the operating system's or the TLS library's words, without Python's around
+    them.
+    """
     # aiohttp's own text names its objects
     cause = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)
     if cause is not None:
@@ -147,7 +149,9 @@ class ApiError(Exception):
 
     @property
     def by_webhook(self) -> bool:
-        """Whether an admission webhook could not be asked: the API server asks them before it stores anything."""
+        """Return whether an admission webhook could not be asked: the API server asks them before
+        it stores anything.
+        """
         return self.status == 500 and "failed calling webhook" in self.message
 
     def has_cause(self, reason: str) -> bool:

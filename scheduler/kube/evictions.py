@@ -173,7 +173,7 @@ def record(owner: str, round_: int, spared: float, asked_at: str = "") -> dict[s
 
 
 async def read_past_evictions(client: Client) -> list[PastEviction]:
-    """What all evictors wrote down and the server still keeps (an hour, by its default)."""
+    """Return what all evictors wrote down and the server still keeps (an hour, by its default)."""
     found = _Records()
     for reason in (INTENT, DONE):
         query = {"fieldSelector": f"reason={reason},reportingController={CONTROLLER}", "limit": str(_PAGE)}
@@ -183,7 +183,7 @@ async def read_past_evictions(client: Client) -> list[PastEviction]:
 
 
 def past_evictions(events: Iterable[bytes | msgspec.Raw]) -> list[PastEviction]:
-    """What these Events tell of evictions; others are passed over. Raises msgspec.MsgspecError."""
+    """Return what these Events tell of evictions; others are passed over. Raises msgspec.MsgspecError."""
     found = _Records()
     for raw in events:
         found.add(raw)
@@ -209,12 +209,12 @@ class _Records:
             self._told.setdefault(about.uid, []).append(read)
 
     def evictions(self) -> list[PastEviction]:
-        """What the Events tell, one entry for each pod."""
+        """Return what the Events tell, one entry for each pod."""
         return [_folded(each) for each in self._told.values() if any(OWNER in one.said for one in each)]
 
 
 def _folded(events: list[_Event]) -> PastEviction:
-    """What several Events tell of one pod: an intent is written again from time to time."""
+    """Return what several Events tell of one pod: an intent is written again from time to time."""
     done = max((one for one in events if one.reason == DONE), key=lambda one: one.created, default=None)
     asked = [one.created for one in events if one.reason == INTENT]
     about = events[0].about
@@ -267,7 +267,7 @@ async def evict(client: Client, pod: PodRef, *, dry_run: bool) -> None:
 
 
 async def is_leaving(client: Client, pod: PodRef) -> bool:
-    """Whether this very pod is gone or on its way, for when the answer to its eviction was lost."""
+    """Return whether this very pod is gone or on its way, for when the answer to its eviction was lost."""
     try:
         live = read_answer(await client.get(pod_path(pod), tries=2), live_pod.decode).metadata
     except ApiError as error:

@@ -60,7 +60,7 @@ class Exchange:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for a connection that gets free, or for their turn to open one."""
+        """Return how many requests wait for a connection that gets free, or for their turn to open one."""
         return sum(not waiting.done() for waiting in self._waiting)
 
     def close(self) -> None:

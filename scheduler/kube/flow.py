@@ -102,7 +102,7 @@ class Throttle:
         await turn
 
     def take(self) -> bool:
-        """Whether one more request may be sent at this moment; if so, it has had its turn."""
+        """Return whether one more request may be sent at this moment; if so, it has had its turn."""
         return not self._heap and self._bucket.take(self._clock()) == 0.0
 
     def _enter(self, name: str, flow: _Flow) -> None:

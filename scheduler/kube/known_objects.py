@@ -62,7 +62,7 @@ class KnownObjects(Generic[T]):
         self._anew = True
 
     def is_gone(self, key: Key, version: Version) -> bool:
-        """Whether a deletion of the key, later than this version, was delivered lately."""
+        """Return whether a deletion of the key, later than this version, was delivered lately."""
         return key in self._buried and not older(self._buried[key], version)
 
     def deleted_at(self, key: Key) -> Version:

@@ -103,7 +103,7 @@ class Term:
             self._seen, self._seen_at = _NOWHERE, now
 
     def vacant(self, now: float) -> bool:
-        """Whether we may take the Lease as last observed: nobody holds it, or its holder's time is over.
+        """Return whether we may take the Lease as last observed: nobody holds it, or its holder's time is over.
 
         Held in our name it is ours to take: the answer to our claim was lost, or we had given up too early.
         """
@@ -193,12 +193,12 @@ class Elector:
 
     @property
     def leading(self) -> bool:
-        """Whether we may act as leader at this very moment."""
+        """Return whether we may act as leader at this very moment."""
         return self.left() > 0
 
     @property
     def follows(self) -> bool:
-        """Whether somebody else has held the Lease before we did."""
+        """Return whether somebody else has held the Lease before we did."""
         return self._record is not None and int(self._record["spec"].get("leaseTransitions") or 0) > 0
 
     @property

@@ -111,7 +111,7 @@ class Line(asyncio.Protocol):
         return self._parser.get_status_code()
 
     def stays(self) -> bool:
-        """Whether the connection may be used after the answer at hand."""
+        """Return whether the connection may be used after the answer at hand."""
         return self._parser.should_keep_alive()
 
     def all_answered(self) -> None:

@@ -133,7 +133,7 @@ class ListWatch(Generic[T]):
         self._scale = 1
 
     def action(self, now: float) -> Action:
-        """What to do next; not asked for while a stream is open."""
+        """Return what to do next; not asked for while a stream is open."""
         if self._not_before > now:
             return Pause(self._not_before - now)
         if self._resync and self.phase is Phase.LISTED:
@@ -163,7 +163,7 @@ class ListWatch(Generic[T]):
 
     @property
     def to_list(self) -> bool:
-        """Whether it was asked to list again, which an open stream would put off."""
+        """Return whether it was asked to list again, which an open stream would put off."""
         return self._resync
 
     def take(self) -> list[Change[T]]:
@@ -215,7 +215,7 @@ class ListWatch(Generic[T]):
             self.phase = Phase.EMPTY
 
     def _judge(self, list_: ListMeta) -> bool:
-        """Whether it turns out that the server's data is that of a backup.
+        """Return whether it turns out that the server's data is that of a backup.
 
         A list says which version the server is at, and it never was at a later one, unless its data was replaced. (That
         is so since no LIST names a resourceVersion.) A watch from a version that the server does not have yet would

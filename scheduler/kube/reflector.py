@@ -125,7 +125,7 @@ class Reflector(Generic[T]):
 
     @property
     def phase(self) -> Phase:
-        """Where list/watch stands."""
+        """Return where list/watch stands."""
         return self._machine.phase
 
     @property
@@ -135,7 +135,7 @@ class Reflector(Generic[T]):
 
     @property
     def trusted(self) -> bool:
-        """Whether the server's history goes on from what is known, as far as it said.
+        """Return whether the server's history goes on from what is known, as far as it said.
 
         Not while a stream is over and the server was not heard since, nor until a restored cluster is listed again.
         """
@@ -143,7 +143,7 @@ class Reflector(Generic[T]):
 
     @property
     def astray(self) -> bool:
-        """Whether the server's data is that of a backup, and is not listed yet."""
+        """Return whether the server's data is that of a backup, and is not listed yet."""
         return self._machine.astray
 
     @property

@@ -26,7 +26,7 @@ class Resource(Struct, frozen=True):
 
     @property
     def called(self) -> str:
-        """What Berth calls the kind: no two resources have the same."""
+        """Return what Berth calls the kind: no two resources have the same."""
         return self.alias or self.kind
 
     @property

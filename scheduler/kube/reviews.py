@@ -92,7 +92,7 @@ class _Share:
         self._left = min(self._left + 1.0, float(self._burst))
 
     def is_full(self, now: float) -> bool:
-        """Whether it is as good as a new one."""
+        """Return whether it is as good as a new one."""
         return self.left(now) >= self._burst
 
 
@@ -106,7 +106,7 @@ class _Kept:
         return len(self._answers)
 
     def get(self, key: Key, now: float) -> Verdict | None:
-        """What was answered, if that is not too long ago."""
+        """Return what was answered, if that is not too long ago."""
         kept = self._answers.get(key)
         return kept[1] if kept is not None and now < kept[0] else None
 
@@ -133,7 +133,7 @@ class Reviews:
 
     @property
     def kept(self) -> dict[str, int]:
-        """How many answers and peers are remembered: bounded, as anyone may ask."""
+        """Return how many answers and peers are remembered: bounded, as anyone may ask."""
         return {"allowed": len(self._allowed), "refused": len(self._refused), "peers": len(self._peers)}
 
     async def authorities(self, found: Callable[[bytes], None], kept: Callable[[str], None]) -> None:
@@ -143,7 +143,7 @@ class Reviews:
     async def authorize(
         self, authorization: str | None, path: str, certificate: bytes | None = None, peer: str = ""
     ) -> Verdict:
-        """Whether the owner of this Authorization header may GET a path: (200, …), or the status to answer with.
+        """Return whether the owner of this Authorization header may GET a path: (200, …), or the status to answer with.
 
         `certificate`: of the client, in DER form, and verified by TLS. `peer`: its address.
         """
@@ -178,7 +178,7 @@ class Reviews:
         return verdict
 
     def _share(self, peer: str, now: float) -> _Share:
-        """What this address may ask. Addresses beyond those that are known share one."""
+        """Return what this address may ask. Addresses beyond those that are known share one."""
         found = self._peers.get(peer)
         if found is None:
             if len(self._peers) >= PEERS_MOST:

@@ -33,7 +33,7 @@ class ServerSettings(Struct, frozen=True):
 
 
 def plain(chosen: Selected) -> bool:
-    """Whether `settings` reads all of a user: it has neither an auth provider nor an exec plugin in use."""
+    """Return whether `settings` reads all of a user: it has neither an auth provider nor an exec plugin in use."""
     user = chosen.user
     return not user.get("auth-provider") and not (user.get("exec") and not user.get("token"))
 

@@ -35,7 +35,7 @@ class AffinityTerm(Struct, frozen=True, gc=False):
         force_setattr(self, "_hash", hash(parts))
 
     def selects(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
-        """Whether the term means a pod with these labels in this namespace."""
+        """Return whether the term means a pod with these labels in this namespace."""
         if namespace in self.namespaces or self.namespace_selector.matches(namespace_labels):
             return self.selector.matches(labels)
         return False

@@ -72,7 +72,7 @@ class AnnotationError(ValueError):
 
 
 def carries(annotations: msgspec.Raw) -> bool:
-    """Whether these annotations may hold the affinity: a look at the bytes, before anything is decoded."""
+    """Return whether these annotations may hold the affinity: a look at the bytes, before anything is decoded."""
     return _MARK in bytes(annotations)
 
 

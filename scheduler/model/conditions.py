@@ -32,7 +32,7 @@ class Condition(Struct, frozen=True, gc=False):
     values: frozenset[str] = frozenset()
 
     def accepts(self, value: str | None) -> bool:
-        """Whether a label with this value (None: absent) meets the condition."""
+        """Return whether a label with this value (None: absent) meets the condition."""
         if value is None:
             return self.kind in WITHOUT
         if self.kind is Kind.ABSENT:
@@ -41,7 +41,7 @@ class Condition(Struct, frozen=True, gc=False):
 
     @property
     def holds_without(self) -> bool:
-        """Whether the condition holds for things that have no label at all."""
+        """Return whether the condition holds for things that have no label at all."""
         return self.kind in WITHOUT
 
 
@@ -103,11 +103,11 @@ def _merged(key: str, requirements: list[_Requirement]) -> Condition | None:
 
 
 def hold(conditions: Iterable[Condition], labels: Mapping[str, str]) -> bool:
-    """Whether all conditions hold for these labels."""
+    """Return whether all conditions hold for these labels."""
     get = labels.get
     return all(condition.accepts(get(condition.key)) for condition in conditions)
 
 
 def values_in(conditions: Iterable[_Requirement]) -> int:
-    """How many conditions there are, and values that they name: what it costs to look them all up."""
+    """Return how many conditions there are, and values that they name: what it costs to look them all up."""
     return sum([1 + len(condition.values) for condition in conditions])

@@ -84,7 +84,7 @@ def reports(status: wire.PodStatus) -> tuple[tuple[str, bytes, bytes], ...]:
 
 
 def resize_infeasible(status: wire.PodStatus) -> bool:
-    """Whether the kubelet says that it can't give the pod the resources to which it is to be resized."""
+    """Return whether the kubelet says that it can't give the pod the resources to which it is to be resized."""
     return any(one.type == "PodResizePending" and one.reason == "Infeasible" for one in status.conditions or ())
 
 

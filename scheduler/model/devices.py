@@ -82,7 +82,7 @@ class DeviceToleration(NamedTuple):
     effect: str
 
     def tolerates(self, taint: DeviceTaint) -> bool:
-        """Whether it is about this taint (resourceclaim.ToleratesTaint)."""
+        """Return whether it is about this taint (resourceclaim.ToleratesTaint)."""
         if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
             return False
         if self.operator in ("", "Equal"):
@@ -100,7 +100,7 @@ class Place(NamedTuple):
 
     @property
     def said(self) -> bool:
-        """Whether it says anything."""
+        """Return whether it says anything."""
         return bool(self.node) or self.everywhere or self.selector is not None
 
 
@@ -235,7 +235,7 @@ class Request(Struct, gc=False, frozen=True, eq=False):
 
     @property
     def alternatives(self) -> tuple[DeviceRequest, ...]:
-        """What would serve it."""
+        """Return what would serve it."""
         return self.first_available if self.exactly is None else (self.exactly,)
 
 
@@ -282,7 +282,7 @@ class Allocation(Struct, gc=False, frozen=True):
 
     @property
     def binds_later(self) -> bool:
-        """Whether a device has conditions that have to come true before a pod is bound."""
+        """Return whether a device has conditions that have to come true before a pod is bound."""
         return any(device.binding_conditions for device in self.devices)
 
 

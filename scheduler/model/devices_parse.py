@@ -123,7 +123,7 @@ def _device(device: devices_wire.Device, driver: str, interner: Interner) -> Dev
 
 
 def _traits(device: devices_wire.Device, driver: str, interner: Interner) -> DeviceTraits:
-    """What selectors see of the device: one object for all devices of which they see the same."""
+    """Return what selectors see of the device: one object for all devices of which they see the same."""
     said = (driver, device.allow_multiple_allocations, device.attributes or {}, device.capacity or {})
     key = msgspec.json.encode(said)
     found: DeviceTraits | None = interner.traits.get(key)
@@ -239,7 +239,7 @@ def parse_resource_claim(raw: bytes, interner: Interner) -> ResourceClaim:
 
 
 def parse_claim_spec(raw: bytes, interner: Interner) -> ClaimSpec:
-    """What a claim asks for: one object for all claims that ask for the same in the same bytes."""
+    """Return what a claim asks for: one object for all claims that ask for the same in the same bytes."""
     found: ClaimSpec | None = interner.claim_specs.get(raw)
     if found is None:
         said = devices_wire.claim_spec.decode(raw).devices if raw else devices_wire.ClaimDevices()

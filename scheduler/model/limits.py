@@ -55,7 +55,7 @@ class Count:
         self._values = 0
 
     def allows(self, number: int, most: int, what: str) -> bool:
-        """Whether so many are within a limit."""
+        """Return whether so many are within a limit."""
         if number <= most:
             return True
         if self.excess is None:
@@ -63,7 +63,7 @@ class Count:
         return False
 
     def allows_requirements(self, requirements: Sequence[wire.Requirement], where: str, more: int = 0) -> bool:
-        """Whether the requirements of one selector are within the limits, and `more` that it has beside them."""
+        """Return whether the requirements of one selector are within the limits, and `more` that it has beside them."""
         limits = self.limits
         number = len(requirements) + more
         if not self.allows(number, limits.selector_requirements, f"requirements in {where}"):
@@ -84,7 +84,7 @@ class Count:
         return self.allows_requirements(selector.match_expressions or (), where, len(labels) + more)
 
     def allows_pod_term(self, term: wire.PodAffinityTerm) -> bool:
-        """Whether one term of inter-pod affinity is within the limits."""
+        """Return whether one term of inter-pod affinity is within the limits."""
         namespaces = len(term.namespaces or ())
         return (
             self.allows(namespaces, self.limits.requirement_values, "namespaces in an affinity term")
@@ -93,12 +93,12 @@ class Count:
         )
 
     def allows_node_term(self, term: wire.NodeSelectorTerm | None) -> bool:
-        """Whether one term of node affinity is within the limits."""
+        """Return whether one term of node affinity is within the limits."""
         if term is None:
             return True
         return self.allows_requirements((*(term.match_expressions or ()), *(term.match_fields or ())), "a node term")
 
     def allows_constraint(self, constraint: wire.TopologySpreadConstraint) -> bool:
-        """Whether one topology spread constraint is within the limits."""
+        """Return whether one topology spread constraint is within the limits."""
         keys = len(constraint.match_label_keys or ())
         return self.allows_selector(constraint.label_selector, "a topology spread constraint", keys)

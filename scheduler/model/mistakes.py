@@ -23,7 +23,7 @@ _DEEP = "it is nested too deeply"
 
 
 def kind_of(value: object) -> str:
-    """What a value of a JSON or YAML document is: `a list`, `text`, …"""
+    """Return what a value of a JSON or YAML document is: `a list`, `text`, …"""
     if value is None:
         return "nothing"
     for kind, word in ((bool, "true or false"), (int | float, "a number"), (str, "text"), (dict, "a mapping")):
@@ -56,7 +56,7 @@ def misfit(error: Exception, where: str = "") -> str:
 
 
 def in_words(complaint: str) -> str:
-    """What the decoder complains of, with its types in words."""
+    """Return what the decoder complains of, with its types in words."""
     what = _FIELD.sub(lambda found: f"{_FIELDS[found[1]]} {found[2]}", complaint)
     what = _CHOICE.sub(lambda found: f"{as_json(found[1] or found[2])}: not one of the values that it may have", what)
     what = re.sub(r"`([^`]*)`", _word, what)

@@ -90,7 +90,9 @@ class Pod(Struct, gc=False, weakref=False):
 
     @property
     def belongs_to_node(self) -> bool:
-        """Whether a drain leaves it there, and a new node of the kind has one like it: a static pod, a DaemonSet's."""
+        """Return whether a drain leaves it there, and a new node of the kind has one like it: a static pod, a
+        DaemonSet's.
+        """
         return self.mirror or (self.owner is not None and self.owner[0] in ("DaemonSet", "Node"))
 
 
@@ -124,7 +126,7 @@ class Known(Generic[Key, Thing]):
         return len(self._small) + len(self._big)
 
     def get(self, key: Key) -> Thing | None:
-        """What was read from these bytes, if it is kept."""
+        """Return what was read from these bytes, if it is kept."""
         found = self._small.get(key)
         return self._big.get(key) if found is None and self._big else found
 
@@ -172,7 +174,7 @@ class Interner:
 
     @property
     def lending(self) -> int:
-        """How many shapes are kept for others to take parts over from."""
+        """Return how many shapes are kept for others to take parts over from."""
         return len(self._by_spec) + len(self._by_terms)
 
     def labels(self, raw: msgspec.Raw) -> Mapping[str, str]:
@@ -271,7 +273,7 @@ def _lend(shapes: dict[tuple[Any, ...], PodShape], key: tuple[Any, ...], shape: 
 
 
 def _spec_key(spec: wire.PodSpec) -> tuple[Any, ...]:
-    """What decides of containers and volumes."""
+    """Return what decides of containers and volumes."""
     return (
         required_features(spec),
         tuple([_container_key(c) for c in spec.containers]),

@@ -51,7 +51,7 @@ def claims_of(written: Iterable[wire.PodClaim]) -> tuple[PodClaim, ...]:
 
 
 def may_be_devices(resource: str) -> bool:
-    """Whether a device class may serve requests for a resource (IsDRAExtendedResourceName)."""
+    """Return whether a device class may serve requests for a resource (IsDRAExtendedResourceName)."""
     return is_extended(resource) or resource.startswith(IMPLICIT_PREFIX)
 
 
@@ -85,7 +85,7 @@ def fewer(containers: Sequence[DeviceContainer], amounts: Mapping[str, int]) -> 
 
 
 def required_features(spec: wire.PodSpec) -> frozenset[str]:
-    """What a node has to declare to run the pod (InferForScheduling)."""
+    """Return what a node has to declare to run the pod (InferForScheduling)."""
     found: list[str] = []
     containers = (*spec.containers, *(spec.init_containers or ()))
     if any(map(_restarts_all, containers)):

@@ -115,12 +115,12 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
 
     @property
     def gang(self) -> bool:
-        """Whether some number of its pods has to start together."""
+        """Return whether some number of its pods has to start together."""
         return self.min_count is not None
 
     @property
     def needed(self) -> int:
-        """How many of its pods have to find a node for any to start (upstream getMinCount)."""
+        """Return how many of its pods have to find a node for any to start (upstream getMinCount)."""
         return 1 if self.min_count is None else self.min_count
 
     def condition(self, kind: str) -> GroupCondition | None:
@@ -129,12 +129,12 @@ class PodGroup(Struct, gc=False, frozen=True, eq=False):
 
 
 def kind_of_api(api: str) -> str:
-    """What the pod groups of an API group are called here."""
+    """Return what the pod groups of an API group are called here."""
     return NATIVE_KIND if api == NATIVE else COSCHEDULING_KIND
 
 
 def api_of_kind(kind: str) -> str:
-    """What stands for a kind in the keys of its groups."""
+    """Return what stands for a kind in the keys of its groups."""
     return NATIVE if kind == NATIVE_KIND else COSCHEDULING
 
 

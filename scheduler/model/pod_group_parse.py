@@ -168,7 +168,7 @@ def parse_coscheduling_group(raw: bytes, _interner: Interner) -> PodGroup:
 
 
 def _topology(meta: ObjectMeta) -> tuple[str | None, str | None]:
-    """What the annotations ask for: (required, preferred). They are decoded only where they may."""
+    """Return what the annotations ask for: (required, preferred). They are decoded only where they may."""
     raw = bytes(meta.annotations)
     if _MARK not in raw:
         return None, None

@@ -86,11 +86,11 @@ class NodeRequirement:
         return frozenset(found)
 
     def holds(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node of this name with these labels meets it."""
+        """Return whether a node of this name with these labels meets it."""
         return not self.broken(name, labels)
 
     def broken(self, name: str, labels: Mapping[str, str]) -> tuple[Requirement | FieldRequirement, ...]:
-        """What such a node does not meet: of the selector, the requirements of the term it comes nearest to."""
+        """Return what such a node does not meet: of the selector, the requirements of the term it comes nearest to."""
         own = tuple(r for r in self.labels if not r.accepts(labels.get(r.key)))
         if self.selector is None:
             return own

@@ -99,7 +99,7 @@ def _rounded(nano: int, unit: int) -> int:
 
 
 def is_absurd(nano: int) -> bool:
-    """Whether the bound of this module cut the quantity (or it is negative)."""
+    """Return whether the bound of this module cut the quantity (or it is negative)."""
     return nano < 0 or nano // NANO > BOUND
 
 

@@ -61,7 +61,7 @@ class PodResources(Struct, frozen=True):
 
     @property
     def reported(self) -> bool:
-        """Whether what the kubelet reports may differ from the spec."""
+        """Return whether what the kubelet reports may differ from the spec."""
         return (
             self.resize_infeasible
             or self.status_totals is not None
@@ -73,7 +73,9 @@ class PodResources(Struct, frozen=True):
 
     @property
     def says_all(self) -> bool:
-        """Whether nothing is assumed: each container asks for cpu and memory, and neither pod nor kubelet says more."""
+        """Return whether nothing is assumed: each container asks for cpu and memory, and neither pod nor kubelet says
+        more.
+        """
         return (
             bool(self.containers)
             and not self.pod_level
@@ -118,7 +120,9 @@ def parse_amounts(amounts: Amounts | None, path: str) -> tuple[Nano, list[str]]:
 
 
 def is_scalar(name: str) -> bool:
-    """Whether the scheduler counts this resource besides cpu, memory and ephemeral-storage (IsScalarResourceName)."""
+    """Return whether the scheduler counts this resource besides cpu, memory and ephemeral-storage
+    (IsScalarResourceName).
+    """
     return _is_scalar(name) if len(name) <= _REMEMBERED_LENGTH else _is_scalar.__wrapped__(name)
 
 
@@ -237,7 +241,7 @@ def is_pod_level(name: str) -> bool:
 
 
 def scoring_requests(pod: PodResources, requests: dict[str, int]) -> dict[str, int]:
-    """What NodeResourcesFit assumes of an incoming pod when it scores (calculatePodResourceRequest).
+    """Return what NodeResourcesFit assumes of an incoming pod when it scores (calculatePodResourceRequest).
 
     Upstream's scorer of that plugin passes over pod-level resources (NewFit never sets
     enablePodLevelResources on it), unlike its filter and unlike balanced allocation. `requests`: what the filter goes

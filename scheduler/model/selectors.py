@@ -35,7 +35,7 @@ class SelectorError(ValueError):
 
 
 def parse_go_int(text: str) -> int | None:
-    """What strconv.ParseInt(text, 10, 64) returns, or None where it fails (underscores, spaces, overflow)."""
+    """Return what strconv.ParseInt(text, 10, 64) returns, or None where it fails (underscores, spaces, overflow)."""
     if not _GO_INT.fullmatch(text):
         return None
     number = int(text)
@@ -43,12 +43,12 @@ def parse_go_int(text: str) -> int | None:
 
 
 def is_label_value(text: str) -> bool:
-    """Whether the text is a legal label value (empty, or at most 63 characters of a qualified name)."""
+    """Return whether the text is a legal label value (empty, or at most 63 characters of a qualified name)."""
     return text == "" or _NAME.fullmatch(text) is not None
 
 
 def is_qualified_name(text: str) -> bool:
-    """Whether the text is a legal label key: an optional DNS prefix, a slash, a name."""
+    """Return whether the text is a legal label key: an optional DNS prefix, a slash, a name."""
     return _KEY.fullmatch(text) is not None
 
 
@@ -61,7 +61,7 @@ class Requirement(Struct, frozen=True, gc=False):
     number: int = 0
 
     def accepts(self, value: str | None) -> bool:
-        """Whether a label with this value (None: absent) meets the requirement."""
+        """Return whether a label with this value (None: absent) meets the requirement."""
         match self.operator:
             case "In":
                 return value is not None and value in self.values
@@ -146,16 +146,16 @@ class LabelSelector(Struct, frozen=True, dict=True):
 
     @once
     def size(self) -> int:
-        """How many requirements and values it has."""
+        """Return how many requirements and values it has."""
         return values_in(self.requirements)
 
     @once
     def is_everything(self) -> bool:
-        """Whether this is the empty selector `{}`."""
+        """Return whether this is the empty selector `{}`."""
         return not self.nothing and not self.requirements
 
     def matches(self, labels: Labels) -> bool:
-        """Whether every requirement holds for these labels."""
+        """Return whether every requirement holds for these labels."""
         if self.nothing:
             return False
         get = labels.get
@@ -222,11 +222,11 @@ class FieldRequirement(Struct, frozen=True):
 
     @property
     def names_node(self) -> bool:
-        """Whether the field is a node's name."""
+        """Return whether the field is a node's name."""
         return self.key == "metadata.name"
 
     def accepts(self, node_name: str) -> bool:
-        """Whether a node of this name meets the requirement; other fields read as empty."""
+        """Return whether a node of this name meets the requirement; other fields read as empty."""
         value = node_name if self.key == "metadata.name" else ""
         return (value == self.name) == (self.operator == "In")
 
@@ -304,7 +304,7 @@ class NodeSelector:
         return self._hash or 0
 
     def missed(self, name: str, labels: Labels) -> Missed:
-        """What a node does not meet of the term that it comes nearest to."""
+        """Return what a node does not meet of the term that it comes nearest to."""
         nearest: Missed | None = None
         for i, term in enumerate(self.terms):
             of_labels = tuple(r for r in term.labels if not r.accepts(labels.get(r.key)))

@@ -109,28 +109,28 @@ class PodShape:
 
     @property
     def lends_terms(self) -> bool:
-        """Whether others whose terms are written alike may take these over."""
+        """Return whether others whose terms are written alike may take these over."""
         return problem_of(self.warnings) is None and self.too_large is None
 
     @property
     def heavy(self) -> bool:
-        """Whether it is too big to be kept for pods to come."""
+        """Return whether it is too big to be kept for pods to come."""
         return self.weight > HEAVY
 
 
 def problem_of(warnings: Sequence[str]) -> str | None:
-    """Why the pod can't be scheduled, if it is for one of these."""
+    """Return why the pod can't be scheduled, if it is for one of these."""
     return warnings[0] if any("not a quantity" in warning for warning in warnings) else None
 
 
 def keeps_own(shape: PodShape, *, by_profile: bool = False) -> bool:
-    """Whether what the pod's spec requires has to hold while it runs. `by_profile`: as in `required`."""
+    """Return whether what the pod's spec requires has to hold while it runs. `by_profile`: as in `required`."""
     promise = shape.promise
     return by_profile if promise is None else promise == OWN
 
 
 def required(shape: PodShape, *, by_profile: bool = False) -> NodeRequirement | None:
-    """What the pod's node has to meet while it runs, None for nothing (or nothing that can be read).
+    """Return what the pod's node has to meet while it runs, None for nothing (or nothing that can be read).
 
     `by_profile`: its profile asks it of pods that say nothing.
     """

@@ -26,7 +26,7 @@ class SpreadConstraint(Struct, frozen=True):
         return LabelSelector((*extra, *self.selector.requirements))
 
     def counts(self, labels: Labels, other: Labels) -> bool:
-        """Whether a pod with these labels has a pod with the other labels counted."""
+        """Return whether a pod with these labels has a pod with the other labels counted."""
         if any(other.get(key) != labels[key] for key in self.match_label_keys if key in labels):
             return False
         return self.selector.matches(other)

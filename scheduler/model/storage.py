@@ -75,7 +75,7 @@ class PersistentVolume(Struct, gc=False):
         return units(self.capacity)
 
     def is_for(self, claim: "PersistentVolumeClaim") -> bool:
-        """Whether the volume is bound to, or reserved for, a claim (IsVolumeBoundToClaim)."""
+        """Return whether the volume is bound to, or reserved for, a claim (IsVolumeBoundToClaim)."""
         ref = self.claim
         if ref is None or (ref.namespace, ref.name) != (claim.namespace, claim.name):
             return False
@@ -123,7 +123,7 @@ class PersistentVolumeClaim(Struct, gc=False):
 
     @property
     def bound(self) -> bool:
-        """Whether binding is complete in both directions (isPVCFullyBound)."""
+        """Return whether binding is complete in both directions (isPVCFullyBound)."""
         return bool(self.volume_name) and self.bind_completed
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ class StorageClass(Struct, gc=False):
 
     @property
     def provisions(self) -> bool:
-        """Whether volumes are made on demand."""
+        """Return whether volumes are made on demand."""
         return self.provisioner not in ("", NO_PROVISIONER)
 
 

@@ -49,11 +49,11 @@ class Toleration(Struct, frozen=True):
 
     @property
     def bound(self) -> int | None:
-        """What Gt and Lt compare with; None: it is not a number."""
+        """Return what Gt and Lt compare with; None: it is not a number."""
         return _number(self.value)
 
     def tolerates(self, taint: Taint, *, comparing: bool = False) -> bool:
-        """Whether this toleration covers the taint."""
+        """Return whether this toleration covers the taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -76,7 +76,7 @@ def _number(text: str) -> int | None:
 
 
 def _beyond(operator: str, value: int | None, bound: int | None) -> bool:
-    """Whether a taint's value is on the side of the bound that the operator accepts."""
+    """Return whether a taint's value is on the side of the bound that the operator accepts."""
     if value is None or bound is None:
         return False
     return value > bound if operator == "Gt" else value < bound
@@ -106,7 +106,7 @@ class Tolerations(Once[Toleration]):
         return found
 
     def tolerate(self, taint: Taint, *, comparing: bool = False) -> bool:
-        """Whether any of them covers the taint."""
+        """Return whether any of them covers the taint."""
         covered, number = self._covered, _number(taint.value) if comparing else None
         return any(
             any((effect, key, value) in covered for value in (taint.value, None))
@@ -128,7 +128,7 @@ UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint, *, comparing: bool = False) -> bool:
-    """Whether any of the tolerations covers the taint."""
+    """Return whether any of the tolerations covers the taint."""
     if isinstance(tolerations, Tolerations):
         return tolerations.tolerate(taint, comparing=comparing)
     return any(toleration.tolerates(taint, comparing=comparing) for toleration in tolerations)
@@ -141,6 +141,6 @@ def untolerated(tolerations: Sequence[Toleration], taints: Taints, *, comparing:
 
 
 def intolerable_preferences(tolerations: Sequence[Toleration], taints: Taints, *, comparing: bool = False) -> int:
-    """How many PreferNoSchedule taints are not tolerated."""
+    """Return how many PreferNoSchedule taints are not tolerated."""
     soft = (taint for taint in taints if taint.effect == PREFER_NO_SCHEDULE)
     return sum(not tolerates(tolerations, taint, comparing=comparing) for taint in soft)

@@ -48,12 +48,12 @@ class PodVolumes(Struct, frozen=True):
 
     @property
     def ephemeral(self) -> bool:
-        """Whether a claim's name depends on the pod's."""
+        """Return whether a claim's name depends on the pod's."""
         return any(claim.ephemeral for claim in self.claims)
 
     @property
     def attachable(self) -> bool:
-        """Whether any volume may count against a node's limit."""
+        """Return whether any volume may count against a node's limit."""
         return bool(self.claims or self.translated)
 
 

@@ -347,7 +347,7 @@ def present(raw: Raw) -> bytes:
 
 
 def mentions(text: bytes, token: bytes) -> bool:
-    """Whether a token is among these bytes.
+    """Return whether a token is among these bytes.
 
     For `token in text` Python first tries the token as a number, and raises and drops an exception: that takes ten
     times as long, and every line of a watch asks six times.

@@ -94,7 +94,7 @@ class InterPodAffinity(Plugin):
         return found
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
-        """When the pod has required terms, or is repelled by placed pods or by `others`."""
+        """Return when the pod has required terms, or is repelled by placed pods or by `others`."""
         return bool(
             pod.shape.affinity_terms
             or pod.shape.anti_affinity_terms
@@ -103,7 +103,7 @@ class InterPodAffinity(Plugin):
         )
 
     def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
-        """When a term of the pod may mean one of `others`, or one of theirs the pod."""
+        """Return when a term of the pod may mean one of `others`, or one of theirs the pod."""
         own = pod.shape.affinity_terms + pod.shape.anti_affinity_terms
         looks = len(own) * len(others) + sum(len(other.shape.anti_affinity_terms) for other in others)
         if looks > _LOOKS:
@@ -166,7 +166,7 @@ class InterPodAffinity(Plugin):
         return found
 
     def _passed_over(self, pod: Pod, cluster: Cluster, existing: ExistingTermSums) -> bool:
-        """Whether PreFilter would have skipped the plugin: it saw the cluster before a dry run changed it."""
+        """Return whether PreFilter would have skipped the plugin: it saw the cluster before a dry run changed it."""
         if not cluster.supposed or pod.shape.affinity_terms or pod.shape.anti_affinity_terms:
             return False
         supposed, repulsion = cluster.supposed.values(), cluster.incidence.repulsion
@@ -225,7 +225,9 @@ def _on_nodes(by_key: Mapping[str, Some], cluster: Cluster) -> list[tuple[Some, 
 
 
 def _may_select(term: AffinityTerm, pod: Pod) -> bool:
-    """Whether a term may select a pod, taking any namespace selector as met: a hint may err on the side of waking."""
+    """Return whether a term may select a pod, taking any namespace selector as met: a hint may err on the side of
+    waking.
+    """
     return (pod.namespace in term.namespaces or not term.namespace_selector.nothing) and term.selector.matches(
         pod.labels
     )

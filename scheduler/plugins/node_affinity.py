@@ -133,7 +133,7 @@ def wanted_nodes(pod: Pod, nodes: Nodes) -> Bools | None:
 
 
 def pod_matches(pod: Pod, node: Node) -> bool:
-    """Whether one node meets a pod's nodeSelector and required node affinity."""
+    """Return whether one node meets a pod's nodeSelector and required node affinity."""
     required = pod.shape.required_node_affinity
     return all(r.accepts(node.labels.get(r.key)) for r in pod.shape.node_selector) and (
         required is None or node_matches(required, node)
@@ -141,7 +141,7 @@ def pod_matches(pod: Pod, node: Node) -> bool:
 
 
 def node_matches(selector: NodeSelector, node: Node) -> bool:
-    """Whether one node matches any term of a selector."""
+    """Return whether one node matches any term of a selector."""
     return any(
         all(r.accepts(node.labels.get(r.key)) for r in term.labels) and all(f.accepts(node.name) for f in term.fields)
         for term in selector.terms

@@ -26,7 +26,7 @@ class NodeDeclaredFeatures(Plugin):
         return NO_POINTS if shape.features else SKIPPABLE
 
     def signature(self, shape: PodShape) -> Hashable:
-        """What the pod needs."""
+        """Return what the pod needs."""
         return shape.features
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:

@@ -80,7 +80,7 @@ class NodeVolumeLimits(Plugin):
         return False
 
     def wanted(self, pod: Pod, cluster: Cluster) -> "_Wanted":
-        """What the pod would attach."""
+        """Return what the pod would attach."""
         storage, volumes = cluster.storage, pod.shape.volumes
         wanted = _Wanted()
         for _, disk in volumes.translated:
@@ -151,7 +151,7 @@ def _unusable_claim(pod: Pod, cluster: Cluster) -> Reason | None:
 
 
 def _allows_more(old: CSINode, new: CSINode) -> bool:
-    """Whether a driver is new or may attach more than before. Upstream overlooks limits that are lifted."""
+    """Return whether a driver is new or may attach more than before. Upstream overlooks limits that are lifted."""
     for driver, limit in new.drivers.items():
         before = old.drivers.get(driver, 0)
         if driver not in old.drivers or (limit or 0) > (before or 0) or (limit is None and before is not None):

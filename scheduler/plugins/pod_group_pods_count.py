@@ -27,7 +27,7 @@ class PodGroupPodsCount(Plugin):
     events = ClusterEvent.NOTHING
 
     def placement_score(self, assignment: Assignment, cluster: Cluster) -> int:
-        """How many pods the group would have on nodes."""
+        """Return how many pods the group would have on nodes."""
         return assignment.running + len(assignment.pods)
 
     def normalize_placements(self, scores: Sequence[int]) -> Sequence[int]:

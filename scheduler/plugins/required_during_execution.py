@@ -42,7 +42,7 @@ class RequiredDuringExecution(Plugin):
         return shape.promise, shape.node_selector, shape.required_node_affinity
 
     def wanted(self, pod: Pod) -> NodeRequirement | None:
-        """What the pod asks of its node while it runs."""
+        """Return what the pod asks of its node while it runs."""
         return required(pod.shape, by_profile=self.required_during_execution)
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:

@@ -30,7 +30,7 @@ class ServiceAffinityArgs(ServiceAntiAffinityArgs, frozen=True):
     affinity_labels: list[str] = field(default_factory=list)
 
     def errors(self, path: str) -> list[str]:
-        """What is wrong with the labels."""
+        """Return what is wrong with the labels."""
         return label_errors(self.affinity_labels, f"{path}.affinityLabels") + super().errors(path)
 
 
@@ -73,7 +73,7 @@ class ServiceAffinity(ServiceAntiAffinity):
         return ((self.elsewhere, ~matching),)
 
     def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
-        """When a label is to be had from the Service's pods, wherever they are."""
+        """Return when a label is to be had from the Service's pods, wherever they are."""
         return bool(self._missing(pod) and services_of(pod, cluster))
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:

@@ -22,7 +22,7 @@ class ServiceAntiAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel"
     anti_affinity_labels_preference: list[str] = []
 
     def errors(self, path: str) -> list[str]:
-        """What is wrong with the labels."""
+        """Return what is wrong with the labels."""
         return label_errors(self.anti_affinity_labels_preference, f"{path}.antiAffinityLabelsPreference")
 
 

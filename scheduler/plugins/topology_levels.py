@@ -95,7 +95,7 @@ class _Tree:
         return list(zip(*[[str(values[code]) for code in codes[at].tolist()] for values, codes in pairs], strict=True))
 
     def _starts(self, length: int) -> Rows:
-        """Where a domain of this length begins."""
+        """Return where a domain of this length begins."""
         if not len(self._rows):
             return self._rows
         differ = np.zeros(len(self._rows), dtype=np.bool_)

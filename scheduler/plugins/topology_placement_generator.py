@@ -31,7 +31,7 @@ class TopologyPlacementGeneratorArgs(Struct, forbid_unknown_fields=True, rename=
     levels: list[str] = []
 
     def errors(self, path: str) -> list[str]:
-        """What is wrong with the labels."""
+        """Return what is wrong with the labels."""
         found = label_errors(self.levels, f"{path}.levels")
         if len(self.levels) > _MOST_LEVELS:
             found.append(f"{path}.levels: Too many: {len(self.levels)}: must have at most {_MOST_LEVELS} items")
@@ -99,7 +99,7 @@ class TopologyPlacementGenerator(Plugin):
     def _by_level(
         self, required: str | None, preferred: str, running: Sequence[int], nodes: Nodes
     ) -> Sequence[Placement]:
-        """What `by_level` finds."""
+        """Return what `by_level` finds."""
         if running:
             return by_level(self._levels, required, preferred, running, nodes)
         return self._keep(required, preferred, nodes, lambda: by_level(self._levels, required, preferred, (), nodes))
@@ -132,7 +132,7 @@ class TopologyPlacementGenerator(Plugin):
         return row
 
     def _domain_of(self, key: str, running: Sequence[Running], cluster: Cluster) -> str:
-        """Where the pods run that run already."""
+        """Return where the pods run that run already."""
         domain = ""
         for one in running:
             row = self._row_of(one, cluster)

@@ -109,7 +109,7 @@ def volumes_of(pod: Pod, cluster: Cluster) -> list[tuple[PersistentVolume | None
 
 
 def _unbound(claim: PersistentVolumeClaim, classes: dict[str, StorageClass]) -> str:
-    """What is wrong with a claim that has no volume; nothing if its class waits for the pod."""
+    """Return what is wrong with a claim that has no volume; nothing if its class waits for the pod."""
     if not claim.storage_class:
         return "PersistentVolumeClaim had no pv name and storageClass name"
     found = classes.get(claim.storage_class)

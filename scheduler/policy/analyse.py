@@ -113,7 +113,7 @@ class _Analysis:
 
     @property
     def over(self) -> bool:
-        """Whether no question is answered any more."""
+        """Return whether no question is answered any more."""
         return all(world.exhausted for world in self.worlds)
 
     def _owe(self, steps: int) -> None:
@@ -121,7 +121,7 @@ class _Analysis:
             world.solver.owe(steps)
 
     def _bound(self) -> str:
-        """Which bound of the whole analysis was hit."""
+        """Return which bound of the whole analysis was hit."""
         steps = sum(world.solver.total for world in self.worlds)
         if any(world.solver.work > world.solver.total for world in self.worlds):
             return f"{TOO_COMPLEX}: the rules of these policies together take more than {steps} steps"
@@ -131,7 +131,7 @@ class _Analysis:
         )
 
     def _plain(self) -> Iterator[Finding]:
-        """What a rule says of itself."""
+        """Yield what a rule says of itself."""
         for rule in self.rules:
             writes = len(rule.action.labels) + len(rule.action.annotations)
             if rule.action.reject and writes:
@@ -255,7 +255,7 @@ Ask = Callable[[Questions], dict[str, Any] | None]
 
 
 def _disagreeing(one: Write, other: Write) -> Ask:
-    """Where two writes meet."""
+    """Return where two writes meet."""
 
     def ask(world: Questions) -> dict[str, Any] | None:
         if not (world.space.gets_anywhere(one) and world.space.gets_anywhere(other)):
@@ -266,7 +266,7 @@ def _disagreeing(one: Write, other: Write) -> Ask:
 
 
 def _poisoned(rule: Rule) -> Ask:
-    """Where the outcome is rejected by a rule though the object was not."""
+    """Return where the outcome is rejected by a rule though the object was not."""
 
     def ask(world: Questions) -> dict[str, Any] | None:
         box = world.space.boxes.get(id(rule), {})
@@ -278,7 +278,7 @@ def _poisoned(rule: Rule) -> Ask:
 
 
 def _second(rule: Rule) -> Ask:
-    """Where this rule is the last to write a key in the second pass, and changes it."""
+    """Return where this rule is the last to write a key in the second pass, and changes it."""
 
     def ask(world: Questions) -> dict[str, Any] | None:
         for write in rule.writes:
@@ -306,7 +306,9 @@ def _second(rule: Rule) -> Ask:
 
 
 def _at_risk(write: Write, owners: Sequence[LabelSelector]) -> Ask:
-    """Where a write would take a label away from what an owner's selector asks for, or from a controller's own."""
+    """Return where a write would take a label away from what an owner's selector asks for, or from
+    a controller's own.
+    """
 
     def ask(world: Questions) -> dict[str, Any] | None:
         found = world.space.writer(write)

@@ -43,7 +43,7 @@ class Bounded(NamedTuple):
 
 
 def price(policy: Policy) -> Price:
-    """What a policy costs every review of its namespace."""
+    """Return what a policy costs every review of its namespace."""
     units, values, characters = _POLICY, 0, 0
     for rule in policy.rules:
         criteria = (*rule.predicate.labels, *rule.predicate.annotations)
@@ -61,7 +61,7 @@ def price(policy: Policy) -> Price:
 
 
 def bound(ordered: Iterable[tuple[Place, int]], most: int = MOST) -> Bounded:
-    """Who applies of those given in order, each with its units. No more are looked at than fit, and one."""
+    """Return who applies of those given in order, each with its units. No more are looked at than fit, and one."""
     applied: list[Place] = []
     units = 0
     for place, more in ordered:
@@ -73,7 +73,7 @@ def bound(ordered: Iterable[tuple[Place, int]], most: int = MOST) -> Bounded:
 
 
 def left_out(units: int) -> str:
-    """What the status of a policy says that is left out."""
+    """Return what the status of a policy says that is left out."""
     return (
         f"not applied: the policies of this namespace cost more than {MOST} units, and this one ({units} units) comes "
         "after the bound. Policies that reject come first, then those that write, mode warn, mode observe; of each "

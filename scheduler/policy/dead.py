@@ -70,7 +70,7 @@ def dead_writers(rules: Sequence[Rule], worlds: Sequence[Questions]) -> Outcome:
 
 
 def _in_some(worlds: Iterable[Questions], ask: Callable[[Questions], bool]) -> bool | None:
-    """Whether it is so in some world; None when it is in none that could be asked, and one could not."""
+    """Return whether it is so in some world; None when it is in none that could be asked, and one could not."""
     answer: bool | None = False
     for world in worlds:
         try:
@@ -82,12 +82,12 @@ def _in_some(worlds: Iterable[Questions], ask: Callable[[Questions], bool]) -> b
 
 
 def _rejects_alone(rule: Rule, others: Sequence[Rule], world: Questions) -> bool:
-    """Whether some object is rejected by this rule and none of the others."""
+    """Return whether some object is rejected by this rule and none of the others."""
     return world.space.can_match(rule) and world.ask(world.matches(rule), world.none_of(others)) is not None
 
 
 def _last_word(write: Write, world: Questions, gone: set[int]) -> bool:
-    """Whether some object gets another value on this key because of this write."""
+    """Return whether some object gets another value on this key because of this write."""
     axis = write.field, write.key
     world.solver.owe(len(world.space.writers.get(axis, ())))
     writers = [w for w in world.space.writers.get(axis, ()) if id(w.write.rule) not in gone]

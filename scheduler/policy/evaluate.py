@@ -163,7 +163,7 @@ class _Request:
         )
 
     def _would(self) -> Iterator[str]:
-        """What policies in mode warn would do."""
+        """Yield what policies in mode warn would do."""
         for policy, rules in self.matched:
             if policy.mode != "warn":
                 continue
@@ -173,7 +173,7 @@ class _Request:
                 yield from self._changes(rule)
 
     def _changes(self, rule: Rule) -> tuple[str, ...]:
-        """What mode warn says of a rule's writes that would change something, were it alone."""
+        """Return what mode warn says of a rule's writes that would change something, were it alone."""
         found = self.changes.get(id(rule))
         if found is None:
             changing = self.guards.changes(rule, self.snapshot, self.is_pod)

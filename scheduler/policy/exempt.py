@@ -46,7 +46,7 @@ CLUSTER_SCOPED = frozenset(
 
 
 def exemption(operation: str, obj: JsonObject | None, old: JsonObject | None, options: Options) -> str | None:
-    """Why policies don't apply to this request, or None when they do."""
+    """Return why policies don't apply to this request, or None when they do."""
     if operation not in ("CREATE", "UPDATE"):
         return f"policies never answer for {operation}"
     if options.sub_resource:
@@ -56,7 +56,7 @@ def exemption(operation: str, obj: JsonObject | None, old: JsonObject | None, op
 
 
 def of_object(obj: JsonObject, options: Options) -> str | None:
-    """Why policies never apply to this object, whoever writes it."""
+    """Return why policies never apply to this object, whoever writes it."""
     namespace = options.namespace or objects.namespace(obj)
     if namespace in NAMESPACES or (namespace and namespace == options.own_namespace):
         return f"namespace {namespace} is exempt"
@@ -67,7 +67,7 @@ def of_object(obj: JsonObject, options: Options) -> str | None:
 
 
 def is_cluster_scoped(obj: JsonObject) -> bool:
-    """Whether it is of a kind of Kubernetes' own that is in no namespace."""
+    """Return whether it is of a kind of Kubernetes' own that is in no namespace."""
     group, kind = objects.group_and_kind(obj)
     return (group, kind) in CLUSTER_SCOPED or (group, "*") in CLUSTER_SCOPED
 

@@ -19,7 +19,7 @@ EXPECT = ("allowed", "code", "message", "labels", "annotations", "schedulerName"
 
 
 def check(policies: Policies, case: Any, path: str) -> list[str]:
-    """What differs from the expectation; nothing when the case passes.
+    """Return what differs from the expectation; nothing when the case passes.
 
     Raises CaseError.
     """
@@ -37,7 +37,7 @@ def check(policies: Policies, case: Any, path: str) -> list[str]:
 
 
 def title(case: Any, index: int) -> str:
-    """How a case is called."""
+    """Return how a case is called."""
     name = case.get("name") if isinstance(case, dict) else None
     return str(name or f"cases[{index}]")
 

@@ -45,10 +45,10 @@ class Report(Struct, frozen=True):
 
     @property
     def decided(self) -> bool:
-        """Whether every question was answered within the bound."""
+        """Return whether every question was answered within the bound."""
         return not self.of("undecided")
 
     @property
     def self_consistent(self) -> bool:
-        """Whether a second pass changes nothing and is never refused (the condition SelfConsistent)."""
+        """Return whether a second pass changes nothing and is never refused (the condition SelfConsistent)."""
         return not self.of("self-poison", "not-idempotent", "undecided")

@@ -101,12 +101,12 @@ def references_of(obj: JsonObject) -> list[OwnerReference]:
 
 
 def matters(found: Verdict) -> bool:
-    """Whether owners have to be asked: only when a label is written."""
+    """Return whether owners have to be asked: only when a label is written."""
     return any(operation["path"].startswith("/metadata/labels") for operation in found.patch)
 
 
 def everything(labels: Mapping[str, str]) -> tuple[LabelSelector, ...]:
-    """What stands in for an owner that can't be known: it may find the object by any label that is there."""
+    """Return what stands in for an owner that can't be known: it may find the object by any label that is there."""
     return (LabelSelector(tuple(Requirement(key, "Exists") for key in labels)),)
 
 
@@ -131,6 +131,6 @@ class Known:
             self._selectors[owner.metadata.uid] = found
 
     def of(self, obj: JsonObject) -> tuple[LabelSelector, ...]:
-        """What the object's controllers find it by, as far as they are known."""
+        """Return what the object's controllers find it by, as far as they are known."""
         asked = (self._selectors.get(one.uid) for one in controllers(references_of(obj)))
         return tuple(found for found in asked if found is not None)

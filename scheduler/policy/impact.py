@@ -52,7 +52,7 @@ class Impact(Struct):
 
 
 def impact(policies: Policies, found: Iterable[JsonObject], options: Options, owners: Known) -> Impact:
-    """What would happen if each of these objects were created again and all policies were in mode enforce.
+    """Return what would happen if each of these objects were created again and all policies were in mode enforce.
 
     `owners` keep the labels that they find their objects by.
     """

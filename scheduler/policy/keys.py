@@ -44,22 +44,24 @@ _DNS_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z
 
 
 def is_subdomain(text: str) -> bool:
-    """Whether the text is a DNS-1123 subdomain, as names of objects and schedulers are."""
+    """Return whether the text is a DNS-1123 subdomain, as names of objects and schedulers are."""
     return _DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_label_key(text: str) -> bool:
-    """Whether the API accepts the text as a label's key."""
+    """Return whether the API accepts the text as a label's key."""
     return is_qualified_name(text)
 
 
 def is_annotation_key(text: str) -> bool:
-    """Whether the API accepts the text as an annotation's key."""
+    """Return whether the API accepts the text as an annotation's key."""
     return is_qualified_name(text.lower())
 
 
 def is_reserved(key: str, allowed_prefixes: tuple[str, ...] = ()) -> bool:
-    """Whether policies must not write this key: Kubernetes' own domains, less the seed's keys and what is allowed."""
+    """Return whether policies must not write this key: Kubernetes' own domains, less the seed's keys and what is
+    allowed.
+    """
     if key in NEVER_WRITTEN:
         return True
     domain, slash, _ = key.rpartition("/")

@@ -51,14 +51,14 @@ class Guards:
                 self._asked.setdefault(requirement.key, []).append(requirement)
 
     def withholds(self, write: Write, is_pod: bool) -> str | None:
-        """Why no policy may write this key, whatever is there; None when policies may."""
+        """Return why no policy may write this key, whatever is there; None when policies may."""
         if is_pod and (write.field, write.key) == ("annotation", keys.QOS):
             return "the QoS stamp is no policy's to write"
         why = self._reserved.why(write.key, write.power) if self._all or write.power else None
         return None if why is None else f"the key is reserved ({why})"
 
     def may_write(self, key: str, old: str | None, new: str) -> bool:
-        """Whether a label may change from one value (None: absent) to another under the owner guard.
+        """Return whether a label may change from one value (None: absent) to another under the owner guard.
 
         An existing label that an owner's selector uses is never overwritten; an absent one is not added where the
         selector wants it absent (it would not find the object any more).

@@ -60,10 +60,10 @@ def group_and_kind(obj: JsonObject) -> tuple[str, str]:
 
 
 def is_pod(obj: JsonObject) -> bool:
-    """Whether this is a core Pod."""
+    """Return whether this is a core Pod."""
     return group_and_kind(obj) == ("", "Pod")
 
 
 def is_mirror(obj: JsonObject | None) -> bool:
-    """Whether a kubelet made this pod to show a static pod of its own."""
+    """Return whether a kubelet made this pod to show a static pod of its own."""
     return keys.MIRROR in snapshot(obj).annotations

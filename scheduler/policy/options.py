@@ -29,7 +29,7 @@ class UserInfo(Struct, frozen=True):
 
     @property
     def is_node(self) -> bool:
-        """Whether a kubelet asks."""
+        """Return whether a kubelet asks."""
         return self.username.startswith("system:node:") or "system:nodes" in self.groups
 
 

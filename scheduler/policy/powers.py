@@ -77,7 +77,7 @@ ALLOWED = frozenset({"podberth.dev/required-during-execution"})
 
 
 def of(key: str) -> str:
-    """What a key decides that no policy should; empty for all other keys."""
+    """Return what a key decides that no policy should; empty for all other keys."""
     key = key.lower()
     domain, slash, _ = key.rpartition("/")
     if not slash:
@@ -102,7 +102,7 @@ class Reserved(Struct, frozen=True):
     allowed: tuple[str, ...] = ()
 
     def why(self, key: str, power: str) -> str | None:
-        """What the key decides when policies may not write it; `power` is what `of` says of the key."""
+        """Return what the key decides when policies may not write it; `power` is what `of` says of the key."""
         found = power if self.known else ""
         if not found and self.more and key.lower().startswith(self.more):
             found = "reserved in this cluster"

@@ -85,7 +85,7 @@ class Questions:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no question will be answered any more."""
+        """Return whether no question will be answered any more."""
         return self.solver.exhausted
 
     @property
@@ -161,7 +161,7 @@ class Questions:
         return found ^ among.all_but
 
     def _fate(self, axis: Axis) -> _Written:
-        """Who is the last to write an axis: a chain from the last writer to the first."""
+        """Return who is the last to write an axis: a chain from the last writer to the first."""
         found = self._written.get(axis)
         if found is None:
             last: dict[str, list[Literal]] = {}

@@ -65,7 +65,7 @@ class Solver:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no question will be answered any more."""
+        """Return whether no question will be answered any more."""
         return self.work > self.total or self.kept > self.room
 
     def spend(self, amount: int) -> None:
@@ -123,7 +123,7 @@ class Solver:
             self._sound = False
 
     def solve(self, assumptions: Sequence[Literal], groups: Collection[int] | None = None) -> bool:
-        """Whether all clauses can hold together with the assumptions; then `holds` and `choice` tell how.
+        """Return whether all clauses can hold together with the assumptions; then `holds` and `choice` tell how.
 
         `groups`: those that the assumptions depend on, None for all; the others are left open where nothing decides
         them, so every other fact must follow from groups alone. Raises TooComplexError.
@@ -155,7 +155,7 @@ class Solver:
         return False
 
     def holds(self, literal: Literal) -> bool:
-        """Whether a literal holds in the answer that was found last."""
+        """Return whether a literal holds in the answer that was found last."""
         return self._value[literal] is True
 
     def choice(self, group: int) -> Literal | None:
@@ -176,7 +176,7 @@ class Solver:
             raise ExhaustedError
 
     def _next(self, assumptions: Sequence[Literal]) -> int | None:
-        """What to decide: -1 when an assumption can't hold, None when nothing is left."""
+        """Return what to decide: -1 when an assumption can't hold, None when nothing is left."""
         while len(self._ends) < len(assumptions):
             literal = assumptions[len(self._ends)]
             if self._value[literal] is False:
@@ -238,7 +238,7 @@ class Solver:
         return None
 
     def _says(self, true: Literal, group: int) -> bool:
-        """Whether something about the group's other facts follows."""
+        """Return whether something about the group's other facts follows."""
         return not true & 1 or (self._chosen[group] == _NOBODY and self._open[group] < 2)
 
     def _exclude(self, true: Literal, group: int) -> list[Literal] | None:

@@ -42,7 +42,7 @@ class Among(NamedTuple):
     all_but: bool = False
 
     def holds(self, value: Value) -> bool:
-        """Whether the value is one of them."""
+        """Return whether the value is one of them."""
         return (value in self.values) != self.all_but
 
     def also(self, other: "Among") -> "Among":
@@ -55,7 +55,7 @@ class Among(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether no value is one of them; all but some never are, for values are without number."""
+        """Return whether no value is one of them; all but some never are, for values are without number."""
         return not self.values and not self.all_but
 
 
@@ -128,11 +128,11 @@ class Space:
         }
 
     def can_match(self, rule: Rule) -> bool:
-        """Whether anything in this world can match the rule."""
+        """Return whether anything in this world can match the rule."""
         return id(rule) in self.boxes
 
     def gets_anywhere(self, write: Write) -> bool:
-        """Whether a write's rule can match, and the key is one that policies write here."""
+        """Return whether a write's rule can match, and the key is one that policies write here."""
         return ((write.field, write.key), id(write.rule)) in self._places
 
     def writer(self, write: Write) -> tuple[Writer, list[Writer]] | None:
@@ -228,7 +228,7 @@ class Space:
 
 
 def weigh(rules: Iterable[Rule], owners: Iterable[LabelSelector] = ()) -> int:
-    """What a space of these rules would take, before it is made."""
+    """Return what a space of these rules would take, before it is made."""
     axes: set[Axis] = set()
     values = 0
     asked: Iterable[tuple[Field, Requirement]]

@@ -37,7 +37,7 @@ class Predicate(Struct, frozen=True):
     annotations: tuple[Requirement, ...] = ()
 
     def holds(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
-        """Whether an object with these labels and annotations meets all criteria."""
+        """Return whether an object with these labels and annotations meets all criteria."""
         for criterion in self.labels:
             if not criterion.accepts(labels.get(criterion.key)):
                 return False
@@ -86,7 +86,7 @@ class Rule(Struct, frozen=True, dict=True):
 
     @cached_property
     def writes(self) -> tuple[Write, ...]:
-        """What it wants to write; a rule that rejects wants nothing."""
+        """Return what it wants to write; a rule that rejects wants nothing."""
         if self.action.reject:
             return ()
         labels = [Write(self, "label", key, value, powers.of(key)) for key, value in self.action.labels.items()]
@@ -106,12 +106,12 @@ class Rule(Struct, frozen=True, dict=True):
 
     @cached_property
     def would_reject(self) -> str:
-        """What mode warn says of a rule that rejects."""
+        """Return what mode warn says of a rule that rejects."""
         return words.warning(f"would be rejected by {self.short_place}: {self.action.message or self.predicate}")
 
     @cached_property
     def rejection(self) -> str:
-        """Which rule rejects, and why: its own message, or else its predicate."""
+        """Return which rule rejects, and why: its own message, or else its predicate."""
         return words.cut(f"{self}: {self.action.message or f'rejects {self.predicate}'}", REASON_LENGTH)
 
     @cached_property
@@ -121,7 +121,7 @@ class Rule(Struct, frozen=True, dict=True):
 
     @cached_property
     def place(self) -> str:
-        """How short texts call the rule: policy/name, or policy/rules[i]."""
+        """Return how short texts call the rule: policy/name, or policy/rules[i]."""
         return f"{self.policy}/{self.name or f'rules[{self.index}]'}"
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ class Policies:
 
     @cached_property
     def warns_of_labels(self) -> bool:
-        """Whether a policy in mode warn would write a label: then owners matter, though nothing is written."""
+        """Return whether a policy in mode warn would write a label: then owners matter, though nothing is written."""
         return any(policy.mode == "warn" and rule.action.labels for policy in self.policies for rule in policy.rules)
 
 

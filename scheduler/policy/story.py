@@ -42,14 +42,14 @@ def written(policies: Policies, obj: JsonObject) -> list[Write]:
 
 
 def poisoning(policies: Policies, obj: JsonObject, rule: Rule) -> tuple[list[Rule], str]:
-    """Which writes of the first pass make a rule reject what comes out."""
+    """Return which writes of the first pass make a rule reject what comes out."""
     writes = written(policies, obj)
     enabling = [write for write in writes if _reads(write, rule)] or writes
     return [*_rules(enabling), rule], f"{_told(enabling)}; then {rule} rejects every later update"
 
 
 def chain(policies: Policies, obj: JsonObject, rule: Rule) -> tuple[list[Rule], str]:
-    """How one pass makes another change the object again, and where it ends."""
+    """Return how one pass makes another change the object again, and where it ends."""
     verdicts = passes(policies, obj)
     first = written(policies, obj)
     middle = verdicts[0].object or {}

@@ -57,7 +57,7 @@ def denial(rules: list[Rule]) -> str:
 
 
 def conflict(found: Conflict) -> str:
-    """Who differs, and who wins."""
+    """Return who differs, and who wins."""
     wins = found.writes[-1]
     loses = next(write for write in found.writes if write.value != wins.value)
     return (
@@ -67,6 +67,6 @@ def conflict(found: Conflict) -> str:
 
 
 def skipped(found: Skipped) -> str:
-    """What was not written, and why."""
+    """Return what was not written, and why."""
     write = found.write
     return f"{write.field} {cut(write.key, 40)} not written for {write.rule.short_place}: {found.reason}"

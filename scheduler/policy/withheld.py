@@ -18,7 +18,7 @@ MOST = 20
 
 
 def report(policies: Policies, ask: Callable[[Policies], Report], reserved: Reserved) -> Report:
-    """What `ask` says of the policies as they work here, and which of their writes are never made."""
+    """Return what `ask` says of the policies as they work here, and which of their writes are never made."""
     rest, findings = _without(policies, reserved)
     if not findings:
         return ask(policies)

@@ -59,12 +59,12 @@ def headline(answer: Capacity) -> str:
 
 
 def asks(answer: Capacity) -> str:
-    """What each of the pods asks for."""
+    """Return what each of the pods asks for."""
     return f"each asks for {asked(answer.requests, answer.claims)} (profile {answer.profile})"
 
 
 def limits_table(title: str, limits: Sequence[Limit]) -> Table:
-    """Why the next pod does not fit, with the number of nodes."""
+    """Return why the next pod does not fit, with the number of nodes."""
     table = plain_table(title, number("Nodes"))
     for limit in limits:
         table.add_row(printable(limit.reason), f"{limit.nodes:,}")
@@ -72,7 +72,7 @@ def limits_table(title: str, limits: Sequence[Limit]) -> Table:
 
 
 def one_more_table(adds: str, found: Sequence[OneMore]) -> Table:
-    """What one more node of each kind adds. `adds`: the title of that column."""
+    """Return what one more node of each kind adds. `adds`: the title of that column."""
     table = plain_table("One more node like", number(adds), number("There are"))
     for one in found:
         table.add_row(printable(one.like), f"{one.adds:,}", f"{one.nodes:,}")

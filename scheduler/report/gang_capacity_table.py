@@ -50,7 +50,7 @@ def headline(answer: GangCapacity) -> str:
 
 
 def asks(answer: GangCapacity) -> str:
-    """What the pods of a gang ask for, and how many of them start together."""
+    """Return what the pods of a gang ask for, and how many of them start together."""
     who = "each pod asks for" if answer.equal else "the pods of a gang ask for"
     what = asked(answer.requests, answer.claims)
     return f"{who} {what}; {answer.needed:,} start together (profile {answer.profile})"

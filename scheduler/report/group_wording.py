@@ -33,7 +33,7 @@ def _of(answer: GroupExplanation) -> str:
 
 
 def facts(answer: GroupExplanation) -> str:
-    """What kind of group it is."""
+    """Return what kind of group it is."""
     group = answer.group
     kind = "the policy basic" if group.min_count is None else f"{count(group.min_count, 'pod')} start together"
     parts = [kind, f"{group.waiting:,} wait", f"{group.running:,} run", f"priority {group.priority}"]
@@ -43,7 +43,7 @@ def facts(answer: GroupExplanation) -> str:
 
 
 def stop(answer: GroupExplanation) -> str:
-    """Which pod stops it, and why."""
+    """Return which pod stops it, and why."""
     if answer.stopped is None:
         return ""
     more = answer.stopped.alike - 1
@@ -52,10 +52,10 @@ def stop(answer: GroupExplanation) -> str:
 
 
 def limits(domain: DomainRoom) -> str:
-    """What keeps the next pod out of a domain."""
+    """Return what keeps the next pod out of a domain."""
     return ", ".join(f"{limit.reason} ({count(limit.nodes, 'node')})" for limit in domain.limits)
 
 
 def then(answer: GroupExplanation, fits: int) -> str:
-    """What a change leads to."""
+    """Return what a change leads to."""
     return f"then {fits:,} of {answer.group.waiting:,} find a node"

@@ -20,7 +20,7 @@ _COLOURS = 8
 
 
 def explanation_page(answer: Explanation) -> str:
-    """Why a pod goes where it goes, or nowhere."""
+    """Return why a pod goes where it goes, or nowhere."""
     differ, same = wording.telling(answer)
     return render(
         "explain.html",
@@ -37,14 +37,14 @@ def explanation_page(answer: Explanation) -> str:
 
 
 def pending_page(answer: Pending) -> str:
-    """Why several pods wait."""
+    """Return why several pods wait."""
     title = pending_table.headline(answer)
     owners_of, leads_to = pending_table.owners_of, wording.leads_to
     return render("pending.html", title=title, answer=answer, owners_of=owners_of, leads_to=leads_to)
 
 
 def group_page(answer: GroupExplanation) -> str:
-    """Why a pod group starts or not."""
+    """Return why a pod group starts or not."""
     return render(
         "group.html",
         title=group_wording.headline(answer),
@@ -57,7 +57,7 @@ def group_page(answer: GroupExplanation) -> str:
 
 
 def capacity_page(answer: Capacity) -> str:
-    """How many more pods fit."""
+    """Return how many more pods fit."""
     taking = [node for node in answer.nodes if node.pods]
     return render(
         "capacity.html",
@@ -71,7 +71,7 @@ def capacity_page(answer: Capacity) -> str:
 
 
 def gang_capacity_page(answer: GangCapacity) -> str:
-    """How many more gangs fit."""
+    """Return how many more gangs fit."""
     named = [each for each in answer.domains if each.domain]
     return render(
         "gang_capacity.html",
@@ -84,7 +84,7 @@ def gang_capacity_page(answer: GangCapacity) -> str:
 
 
 def removable_page(answer: Removals) -> str:
-    """Which nodes could be removed."""
+    """Return which nodes could be removed."""
     return render(
         "removable.html",
         title=removable_table.headline(answer),

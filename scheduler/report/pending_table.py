@@ -61,5 +61,5 @@ def headline(answer: Pending) -> str:
 
 
 def owners_of(cause: Cause) -> list[str]:
-    """Who waits: `ReplicaSet ns/web (3)`."""
+    """Return who waits: `ReplicaSet ns/web (3)`."""
     return [f"{owner} ({number:,})" if number > 1 else owner for owner, number in cause.owners.items()]

@@ -54,13 +54,13 @@ def headline(found: Removals) -> str:
 
 
 def notes(found: Removals) -> list[str]:
-    """What else to say."""
+    """Return what else to say."""
     untried = [f"not tried, to save time: {some(found.not_tried, _FEW)}"] if found.not_tried else []
     return [*found.notes, *untried]
 
 
 def lands(node: Movable) -> str:
-    """Where the pods of a node would go."""
+    """Return where the pods of a node would go."""
     return some(list(dict.fromkeys(node.moves.values())), _FEW)
 
 

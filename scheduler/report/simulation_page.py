@@ -14,7 +14,7 @@ _MANY, _OPEN = 500, 25
 
 
 def outcome_page(outcome: Outcome, *, only_mine: bool = True) -> str:
-    """What would happen on a cluster."""
+    """Return what would happen on a cluster."""
     moved = [each for each in outcome.placed if each.was is not None]
     stuck = [each for each in outcome.waiting if each.was is not None]
     return render(
@@ -46,7 +46,7 @@ def _in_two(rows: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
 
 
 def study_page(study: Study) -> str:
-    """What a trace showed, for each profile."""
+    """Return what a trace showed, for each profile."""
     return render(
         "trace.html",
         title=f"{study.pods:,} pods on {study.nodes:,} nodes",

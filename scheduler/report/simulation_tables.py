@@ -58,7 +58,7 @@ class OutcomeTable:
         yield table
 
     def _moves(self) -> Iterator[RenderableType]:
-        """Who leaves the drained nodes, and for where."""
+        """Yield who leaves the drained nodes, and for where."""
         moved = [(each.pod, each.was, each.node) for each in self.outcome.placed if each.was is not None]
         moved += [(each.pod, each.was, "no node") for each in self.outcome.waiting if each.was is not None]
         moved += [(each.pod, each.node, f"stays: {' and '.join(each.budgets)}") for each in self.outcome.blocked]
@@ -88,7 +88,7 @@ class OutcomeTable:
         yield from _more(len(self.outcome.groups) - _MANY)
 
     def _devices(self) -> Iterator[RenderableType]:
-        """Which devices the claims of placed pods get."""
+        """Yield which devices the claims of placed pods get."""
         rows = [
             (each.pod, each.node, claim, some(devices, _FEW))
             for each in self.outcome.placed
@@ -152,14 +152,14 @@ def summary(found: Outcome) -> str:
 
 
 def group_then(each: GroupOutcome) -> str:
-    """What became of a pod group."""
+    """Return what became of a pod group."""
     if not each.pods:
         return "has no pods"
     return "starts" if each.starts else f"waits: {each.message}"
 
 
 def problems(found: Outcome) -> Iterator[str]:
-    """What could not be done."""
+    """Yield what could not be done."""
     yield from (f"not simulated: {each}" for each in found.not_simulated)
     if found.lost:
         lost = "this pod" if len(found.lost) == 1 else "these pods"
@@ -169,7 +169,7 @@ def problems(found: Outcome) -> Iterator[str]:
 
 
 def about_others(found: Outcome, *, only_mine: bool) -> Iterator[str]:
-    """How the pods fare that waited before. `only_mine`: they are not listed."""
+    """Yield how the pods fare that waited before. `only_mine`: they are not listed."""
     others = found.others
     if others.freed:
         yield f"{count(len(others.freed), 'pod')} that waited before would get a node by these changes"
@@ -223,7 +223,7 @@ def figures(study: Study) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def footnote(study: Study) -> str:
-    """What has to be known to read the figures."""
+    """Return what has to be known to read the figures."""
     return (
         "Stranded: free room that pods of the trace which would fit on the empty node can't use now. Regret: best "
         "total of the profile's scores over all nodes minus that of the chosen node; of schedulers recorded elsewhere "

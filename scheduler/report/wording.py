@@ -73,7 +73,7 @@ def spaced(plugin: str) -> str:
 
 
 def asks(answer: Explanation) -> str:
-    """What the pod asks for."""
+    """Return what the pod asks for."""
     return f"asks for {asked(answer.pod.requests)}"
 
 
@@ -155,7 +155,7 @@ def leads_to(remedy: Remedy) -> str:
 
 
 def besides(remedy: Remedy) -> str:
-    """What a change does to other pods; empty when it does nothing."""
+    """Return what a change does to other pods; empty when it does nothing."""
     effects = remedy.effects
     if effects is None:
         return ""

@@ -32,7 +32,7 @@ class AllocatedDevices:
         return len(self._of_claim)
 
     def of_claim(self, uid: str) -> Allocation | None:
-        """What is counted for a claim."""
+        """Return what is counted for a claim."""
         return self._of_claim.get(uid)
 
     @property
@@ -41,11 +41,11 @@ class AllocatedDevices:
         return self._of_claim
 
     def is_taken(self, device: DeviceID) -> bool:
-        """Whether a claim has the device for itself."""
+        """Return whether a claim has the device for itself."""
         return device in self._exclusive
 
     def is_shared(self, device: DeviceID) -> bool:
-        """Whether a claim has a share of the device."""
+        """Return whether a claim has a share of the device."""
         return device in self._shares
 
     def is_allocated(self, device: DeviceID) -> bool:

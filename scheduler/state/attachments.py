@@ -98,7 +98,7 @@ class Attachments:
         self._nodes = nodes
 
     def without_pods(self, nodes: Nodes) -> "Attachments":
-        """What is attached to these nodes, which are on the same rows, without what their pods use."""
+        """Return what is attached to these nodes, which are on the same rows, without what their pods use."""
         made = copy.copy(self)
         made._nodes, made._pods, made._claim_rows, made._made_for = nodes, {}, {}, {}  # noqa: SLF001 (of another Attachments)
         made._counted, made._counts, made._holders = {}, {}, {}  # noqa: SLF001
@@ -111,7 +111,7 @@ class Attachments:
         return self._has_csi_node.of(self._nodes.rows) > 0
 
     def limits(self, driver: str) -> Ints:
-        """How many volumes of a driver each row can attach, or UNLIMITED, or NOT_INSTALLED."""
+        """Return how many volumes of a driver each row can attach, or UNLIMITED, or NOT_INSTALLED."""
         found = self._limits.get(driver)
         return np.full(self._nodes.rows, NOT_INSTALLED) if found is None else found.of(self._nodes.rows)
 
@@ -121,7 +121,7 @@ class Attachments:
         return np.zeros(self._nodes.rows, dtype=np.bool_) if found is None else found.of(self._nodes.rows) > 0
 
     def counts(self, driver: str) -> Ints:
-        """How many volumes of a driver each row has attached."""
+        """Return how many volumes of a driver each row has attached."""
         self._refresh()
         found = self._counts.get(driver)
         return np.zeros(self._nodes.rows, dtype=np.int64) if found is None else found.of(self._nodes.rows)

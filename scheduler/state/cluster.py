@@ -74,7 +74,7 @@ class Cluster:
         return len(self._placed)
 
     def placement(self, uid: str) -> Placement | None:
-        """Where a pod is placed, None when it is not."""
+        """Return where a pod is placed, None when it is not."""
         return self._placed.get(uid)
 
     def placements(self) -> Iterator[Placement]:
@@ -95,12 +95,12 @@ class Cluster:
         return self.incidence.on_rows(namespace, selector).by_row(self.nodes.rows)
 
     def is_confirmed(self, uid: str) -> bool:
-        """Whether the API has shown this pod on a node."""
+        """Return whether the API has shown this pod on a node."""
         placement = self._placed.get(uid)
         return placement is not None and not placement.assumed
 
     def assumed(self) -> int:
-        """How many placements the API has not confirmed."""
+        """Return how many placements the API has not confirmed."""
         return sum(placement.assumed for placement in self._placed.values())
 
     def put_node(self, node: Node) -> Node | None:
@@ -217,7 +217,7 @@ class Cluster:
         return placement
 
     def versions(self) -> tuple[object, ...]:
-        """What is different after anything has changed on which the outcome of an attempt may depend.
+        """Return what is different after anything has changed on which the outcome of an attempt may depend.
 
         What is only supposed, for a dry run, is no change, and nor are pods that wait without a nomination.
         """
@@ -425,7 +425,7 @@ class Cluster:
 
 
 def _same(one: Pod, other: Pod) -> bool:
-    """Whether two pods of different shape objects count the same."""
+    """Return whether two pods of different shape objects count the same."""
     a, b = one.shape, other.shape
     return (
         a.namespace == b.namespace

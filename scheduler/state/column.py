@@ -137,7 +137,7 @@ class Column(Generic[Value]):
         return None if code == ABSENT else self.values[code]
 
     def gather(self, by_code: Some, rows: int) -> Some:
-        """What the codes of the first `rows` rows have; the last element is for rows without a value."""
+        """Return what the codes of the first `rows` rows have; the last element is for rows without a value."""
         return by_code[:rows] if self._in_order == rows else by_code.take(self.codes[:rows])
 
     def total(self, by_row: Ints) -> Ints:
@@ -149,12 +149,14 @@ class Column(Generic[Value]):
         return sums.take(codes)
 
     def kept(self) -> KeptAnswers:
-        """What is kept, counted from what is there."""
+        """Return what is kept, counted from what is there."""
         size = sum(memo.answers.nbytes for memo in self._memos.values())
         return KeptAnswers(len(self._memos), size)
 
     def in_order(self, rows: int) -> bool:
-        """Whether each of the first rows has a value of its own, whose code is the row's number: nothing to look up."""
+        """Return whether each of the first rows has a value of its own, whose code is the row's number: nothing to look
+        up.
+        """
         return self._in_order == rows
 
     @property
@@ -172,7 +174,7 @@ class Column(Generic[Value]):
         return [code[value] for value in values if value in code]
 
     def where(self, rows: int, question: Hashable, accepts: Callable[[Value | None], bool]) -> Bools:
-        """Which of the first `rows` rows hold an accepted value. Absent rows ask `accepts(None)`.
+        """Return which of the first `rows` rows hold an accepted value. Absent rows ask `accepts(None)`.
 
         `question` names the predicate: the same question is asked once per distinct value, ever.
         """
@@ -183,7 +185,7 @@ class Column(Generic[Value]):
         return cast(Ints, self.answers(question, number, np.int64).take(self.codes[:rows]))
 
     def holds(self, rows: int, value: Value) -> Bools:
-        """Which of the first `rows` rows hold this very value."""
+        """Return which of the first `rows` rows hold this very value."""
         code = self.code_of(value)
         if code == ABSENT:
             return np.zeros(rows, dtype=np.bool_)

@@ -74,12 +74,12 @@ class ExistingTermSums:
 
     @property
     def repels(self) -> bool:
-        """Whether any pod on a node keeps it away."""
+        """Return whether any pod on a node keeps it away."""
         return bool(self.repelled) and any(one.total for one in self.repelled.values())
 
     @property
     def repulsions(self) -> int:
-        """How many terms of pods on nodes keep it away, each pod counted by itself."""
+        """Return how many terms of pods on nodes keep it away, each pod counted by itself."""
         return sum(int(one.by_code().sum()) for one in self.repelled.values())
 
     @property
@@ -88,7 +88,7 @@ class ExistingTermSums:
         return len(self.by) + 400 + sum(w.size + s.counts.nbytes for w, s in self._parts)
 
     def repulsion(self, of: int, row: int) -> int:
-        """How many terms of a set keep the pod away from the values that a row has."""
+        """Return how many terms of a set keep the pod away from the values that a row has."""
         found = 0
         for one in self.repelled.values():
             if one.column is not None and int(one.column.codes[row]) >= 0:
@@ -96,7 +96,7 @@ class ExistingTermSums:
         return found
 
     def holds(self, placed: RowCounts, nodes: Nodes, pods: PodClasses, sets: int) -> bool:
-        """Whether the sums are up to date."""
+        """Return whether the sums are up to date."""
         return (
             self.version == placed.version
             and self.sets == sets
@@ -105,7 +105,7 @@ class ExistingTermSums:
         )
 
     def stale(self, nodes: Nodes, pods: PodClasses) -> bool:
-        """Whether labels of nodes changed, so that everything has to be added up again."""
+        """Return whether labels of nodes changed, so that everything has to be added up again."""
         return self.version < 0 or self._keys != nodes.key_changes or self._relabels != pods.relabels
 
     def seen(self, version: int, nodes: Nodes, pods: PodClasses, sets: int) -> None:

@@ -86,7 +86,7 @@ class ExistingTerms:
         return found
 
     def repulsion(self, shape: PodShape, row: int, sums: ExistingTermSums) -> int:
-        """How many of a placed pod's terms keep another pod away from a row. `shape`: the placed pod's."""
+        """Return how many of a placed pod's terms keep another pod away from a row. `shape`: the placed pod's."""
         of = self.sets.find(shape)
         return 0 if of is None else sums.repulsion(of.number, row)
 
@@ -182,7 +182,7 @@ class ExistingTerms:
 
 
 def _of_kind(weights: Ints, kind: Kind) -> Bools:
-    """Which terms are of this kind, by their weights (`kind_of`)."""
+    """Return which terms are of this kind, by their weights (`kind_of`)."""
     which: Bools
     if kind is Kind.REPELS:
         which = weights == REPELS

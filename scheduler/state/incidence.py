@@ -72,7 +72,7 @@ class Incidence:
         return self._sum((terms, None if len(terms) == 1 else (1,) * len(terms), topology_key))
 
     def share(self, pod: Pod, of: Selected) -> int:
-        """What one placed pod adds to a sum, where it counts."""
+        """Return what one placed pod adds to a sum, where it counts."""
         return of.of_class(self.pods.number_of(pod))
 
     def preferred(self, terms: WeightedTerms, topology_key: str) -> Selected:
@@ -104,11 +104,11 @@ class Incidence:
         return self.terms.named_by(self.existing_terms(pod))
 
     def repulsion(self, other: Pod, row: int, existing: ExistingTermSums) -> int:
-        """How many of another pod's terms keep a pod away from a row."""
+        """Return how many of another pod's terms keep a pod away from a row."""
         return self.terms.repulsion(other.shape, row, existing)
 
     def selects(self, term: AffinityTerm, pod: Pod) -> bool:
-        """Whether a term of an incoming pod selects a pod; an unknown namespace matches no selector but `{}`."""
+        """Return whether a term of an incoming pod selects a pod; an unknown namespace matches no selector but `{}`."""
         return self.pods.selects(term, pod.namespace, pod.labels)
 
     def namespace_changed(self, name: str) -> None:

@@ -27,7 +27,7 @@ def _no_rows() -> Ints:
 
 
 def ends_at(pod: Pod, wall: float, *, trusting: bool) -> float | None:
-    """When a pod has ended at the latest (seconds since the epoch); None: nobody knows.
+    """Return when a pod has ended at the latest (seconds since the epoch); None: nobody knows.
 
     One that has not started yet starts now, at `wall`. `trusting`: what is only expected counts.
     """
@@ -150,18 +150,18 @@ class KeptRoom(Struct, eq=False):
         return end is not None and end <= self.until
 
     def holds(self, nodes: Nodes) -> bool:
-        """Whether the group's pods have room on their rows, once all have ended that do in time."""
+        """Return whether the group's pods have room on their rows, once all have ended that do in time."""
         if self.lost or np.any(self._left_pods(nodes) < 0):
             return False
         return not any(np.any(left < 0) for _, left in self._left(nodes, self.shares))
 
     def _left_pods(self, nodes: Nodes) -> Ints:
-        """How many pods each row takes beside the group."""
+        """Return how many pods each row takes beside the group."""
         left: Ints = (nodes.allowed_pods - nodes.pods)[self.rows] + self.ending_pods - self.share_pods
         return left
 
     def _left(self, nodes: Nodes, names: Collection[str]) -> Iterator[tuple[str, Ints]]:
-        """What is left beside the group of each resource of which it takes some."""
+        """Yield what is left beside the group of each resource of which it takes some."""
         for name, share in self.shares.items():
             index = nodes.resources.get(name)
             if name in names and index is not None:
@@ -213,5 +213,5 @@ class KeptRooms:
         self.version += 1
 
     def of(self, group: GroupKey) -> KeptRoom | None:
-        """What is kept for a group."""
+        """Return what is kept for a group."""
         return next((room for room in self.by_profile.values() if room.group == group), None)

@@ -42,12 +42,12 @@ class LabelIndex:
         """Numbers of removed things, which sums may still refer to."""
 
     def __len__(self) -> int:
-        """How many numbers there are, those that were removed included."""
+        """Return how many numbers there are, those that were removed included."""
         return len(self._labels)
 
     @property
     def alive(self) -> int:
-        """How many things there are."""
+        """Return how many things there are."""
         return len(self._labels) - len(self.dead) - len(self._free)
 
     def add(self, labels: Mapping[str, str], place: str = "") -> int:
@@ -121,7 +121,7 @@ class LabelIndex:
         return self._all
 
     def _excludes(self, condition: Condition) -> bool:
-        """Whether a condition may not hold for something that is there."""
+        """Return whether a condition may not hold for something that is there."""
         return condition.kind not in WITHOUT or bool(self._with_key.get(condition.key))
 
     def _candidates(self, conditions: tuple[Condition, ...], places: frozenset[str] | None) -> list[int] | None:

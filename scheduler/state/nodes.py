@@ -360,7 +360,7 @@ class Nodes:
         return self.ports.users_on(ports, row)
 
     def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
-        """Whether any of the host ports is taken on one row."""
+        """Return whether any of the host ports is taken on one row."""
         return self.ports.users_on(ports, row) > 0
 
     def _grow(self, capacity: int) -> None:

@@ -124,11 +124,11 @@ class Nominations:
             self.bring_back()
 
     def counts(self, uid: str) -> bool:
-        """Whether a node is kept by this pod, or by who stands in for it."""
+        """Return whether a node is kept by this pod, or by who stands in for it."""
         return uid in self._node
 
     def number_on(self, node: str) -> int:
-        """How many pods are nominated for a node."""
+        """Return how many pods are nominated for a node."""
         return len(self._pods.get(node, ()))
 
     def on(self, node: str) -> list[Pod]:

@@ -60,7 +60,7 @@ class PodClasses:
         self.read_namespaces()
 
     def __len__(self) -> int:
-        """How many classes there are."""
+        """Return how many classes there are."""
         return len(self._by_key)
 
     def all(self) -> list[PodClass]:
@@ -94,7 +94,7 @@ class PodClasses:
 
     @property
     def worn(self) -> bool:
-        """Whether so many numbers are unused that it is worth while to use them again."""
+        """Return whether so many numbers are unused that it is worth while to use them again."""
         return len(self._index.dead) > DEAD + self._index.alive
 
     def reuse(self) -> None:
@@ -125,7 +125,7 @@ class PodClasses:
         return found & ~self._terminating[: len(found)]
 
     def selects(self, term: AffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether an incoming pod's term means pods with these labels there."""
+        """Return whether an incoming pod's term means pods with these labels there."""
         if namespace not in term.namespaces and not term.namespace_selector.is_everything:
             known = self._namespaces.get(namespace)
             if known is None or not term.namespace_selector.matches(known):

@@ -38,7 +38,7 @@ class GroupState:
 
     @property
     def scheduled(self) -> int:
-        """How many pods have a node, by the API's word or ours."""
+        """Return how many pods have a node, by the API's word or ours."""
         return len(self.assumed) + len(self.assigned)
 
     @property
@@ -49,12 +49,12 @@ class GroupState:
 
     @property
     def goes_as_a_whole(self) -> bool:
-        """Whether all its pods are preempted together, or none of them (disruptionMode)."""
+        """Return whether all its pods are preempted together, or none of them (disruptionMode)."""
         return self.object is not None and self.object.disruption_mode == "all"
 
     @property
     def empty(self) -> bool:
-        """Whether nobody speaks of the group any more."""
+        """Return whether nobody speaks of the group any more."""
         return self.object is None and not self.pods
 
     def move(self, pod: Pod, there: Pods) -> None:
@@ -96,7 +96,7 @@ class PodGroups:
         return iter(self._groups.values())
 
     def __contains__(self, uid: object) -> bool:
-        """Whether a pod of this UID is known as a member of any group."""
+        """Return whether a pod of this UID is known as a member of any group."""
         return uid in self._of
 
     def group_of(self, uid: str) -> GroupKey | None:
@@ -145,16 +145,16 @@ class PodGroups:
             yield from state.with_node
 
     def below(self, priority: int) -> bool:
-        """Whether there is a group with a lower priority: its pods may say another one."""
+        """Return whether there is a group with a lower priority: its pods may say another one."""
         lowest = self._priorities.lowest
         return lowest is not None and lowest < priority
 
     def state(self, key: GroupKey) -> GroupState | None:
-        """What is known of a group; None: neither object nor pod."""
+        """Return what is known of a group; None: neither object nor pod."""
         return self._groups.get(key)
 
     def scheduled(self, key: GroupKey) -> int:
-        """How many pods of a group have a node, by the API's word or ours."""
+        """Return how many pods of a group have a node, by the API's word or ours."""
         state = self._groups.get(key)
         return 0 if state is None else state.scheduled
 
@@ -277,5 +277,5 @@ class PodGroups:
 
 
 def _as_victim(group: PodGroup) -> tuple[int | None, str]:
-    """What counts of a group where its pods are victims."""
+    """Return what counts of a group where its pods are victims."""
     return group.priority, group.disruption_mode

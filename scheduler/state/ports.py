@@ -66,7 +66,7 @@ class HostPorts:
 
 
 def conflicts(mine: Ports, theirs: Ports) -> int:
-    """How many pairs of host ports exclude each other."""
+    """Return how many pairs of host ports exclude each other."""
     if not mine or not theirs:
         return 0
     wanted: dict[tuple[str, int], list[str]] = {}

@@ -35,7 +35,7 @@ class InFlight(NamedTuple):
     """The allocation as it will be written, whichever of them writes it."""
 
     def is_over(self, version: str) -> bool:
-        """Whether the claim has nothing, when the API shows it so with this version."""
+        """Return whether the claim has nothing, when the API shows it so with this version."""
         if self.version is not None:
             return not older(version, self.version)
         return self.doubt is not None and older(self.doubt, version)
@@ -78,18 +78,20 @@ class PromisedDevices:
         return replace(found, allocation=self.in_flight[found.uid].allocation)
 
     def is_pending(self, uid: str, group: GroupKey | None = None) -> bool:
-        """Whether a claim is about to be given something that is not written yet, and that `group` may not share."""
+        """Return whether a claim is about to be given something that is not written yet, and that `group` may not
+        share.
+        """
         flight = self.in_flight.get(uid)
         return flight is not None and flight.version is None and (group is None or flight.group != group)
 
     def promised_to(self, key: ClaimKey) -> InFlight | None:
-        """What a claim is given, also one that is being made, and the API did not show yet."""
+        """Return what a claim is given, also one that is being made, and the API did not show yet."""
         claim = self.claims.get(key)
         found = None if claim is None else self.in_flight.get(claim.uid)
         return found or self.in_flight.get(self._to_be_made.get(key, ""))
 
     def is_unseen(self, uid: str) -> bool:
-        """Whether a claim is given something that the API did not show yet."""
+        """Return whether a claim is given something that the API did not show yet."""
         return uid in self.in_flight
 
     def unshown(self) -> dict[ClaimKey, str]:
@@ -132,17 +134,21 @@ class PromisedDevices:
             self._touch(self.allocated.put(uid, of_claim))
 
     def is_unsettled(self, uid: str) -> bool:
-        """Whether what a claim is about to be given was written, or may be, and the watch does not show it yet."""
+        """Return whether what a claim is about to be given was written, or may be, and the watch
+        does not show it yet.
+        """
         flight = self.in_flight.get(uid)
         return flight is not None and (flight.version is not None or flight.doubt is not None)
 
     def is_doubted(self, uid: str) -> bool:
-        """Whether nobody knows if what a claim was about to be given was written, and nobody needs it any more."""
+        """Return whether nobody knows if what a claim was about to be given was written, and nobody
+        needs it any more.
+        """
         flight = self.in_flight.get(uid)
         return flight is not None and flight.version is None and flight.doubt is not None
 
     def is_refused(self, uid: str) -> bool:
-        """Whether a write of what a claim was promised was refused (409), and nothing tells why.
+        """Return whether a write of what a claim was promised was refused (409), and nothing tells why.
 
         Somebody has changed the claim, and its watch is about to tell; or nobody has, and then nothing ever tells.
         """
@@ -151,7 +157,7 @@ class PromisedDevices:
         return not any(uid in claims for claims in self._unanswered.values())
 
     def may_be_written(self, uid: str) -> bool:
-        """Whether the watch shows all that was written of a claim for pods of groups."""
+        """Return whether the watch shows all that was written of a claim for pods of groups."""
         return uid not in self.users.unseen and not self.is_unsettled(uid)
 
     def note_written(self, key: ClaimKey, uid: str, version: str) -> None:
@@ -179,7 +185,7 @@ class PromisedDevices:
         self.users.overtaken.difference_update(claims)
 
     def _is_promised(self, uid: str) -> bool:
-        """Whether pods of the group for which a claim is allocated still count on it."""
+        """Return whether pods of the group for which a claim is allocated still count on it."""
         flight = self.in_flight.get(uid)
         return flight is not None and flight.group is not None and any(self.users.of(uid, flight.group))
 
@@ -231,7 +237,7 @@ class PromisedDevices:
             self._to_be_made[key] = uid
 
     def _hand_over(self, claim: ResourceClaim) -> bool:
-        """Whether the API shows the claim that `name` has told of: it has what was assumed for it."""
+        """Return whether the API shows the claim that `name` has told of: it has what was assumed for it."""
         uid = self._to_be_made.pop(claim.key, None)
         if uid is None:
             return False
@@ -259,5 +265,5 @@ class PromisedDevices:
 
 
 def older(one: str, other: str, *, unknown: bool = False) -> bool:
-    """Whether a resourceVersion is older than another one; `unknown`: if that can't be told."""
+    """Return whether a resourceVersion is older than another one; `unknown`: if that can't be told."""
     return int(one) < int(other) if one.isdigit() and other.isdigit() else unknown

@@ -51,7 +51,9 @@ class Rebuild:
 
     @property
     def lost(self) -> bool:
-        """Whether the original has other columns now, or has changed too much: then the rebuild has to start again."""
+        """Return whether the original has other columns now, or has changed too much: then the rebuild has to start
+        again.
+        """
         kept = self._cluster.nodes
         return kept is not self._kept or kept.log.since(self._version) is None
 

@@ -29,7 +29,7 @@ class Rivals:
         self._pod = wall
 
     def near(self, pools: Collection[PoolID], wall: float) -> bool:
-        """Whether another scheduler may be about to give a device of one of these pools."""
+        """Return whether another scheduler may be about to give a device of one of these pools."""
         if self._pod is not None and wall - self._pod < POD_SECONDS:
             return True
         seen = (self._pools.get(pool) for pool in pools)

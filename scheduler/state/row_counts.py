@@ -72,11 +72,11 @@ class RowCounts:
         """Row → version of its latest remembered change."""
 
     def __len__(self) -> int:
-        """How many (thing, row) there are."""
+        """Return how many (thing, row) there are."""
         return self._used - len(self._free)
 
     def worth_following(self, version: int) -> bool:
-        """Whether a sum of this version is brought up to date by the changes since, rather than added up again.
+        """Return whether a sum of this version is brought up to date by the changes since, rather than added up again.
 
         All of them have to be known, and few against what there is to add up.
         """
@@ -84,7 +84,7 @@ class RowCounts:
         return version >= self._base and (behind <= _CATCH_UP or 20 * behind < len(self))
 
     def since(self, version: int) -> list[Change]:
-        """What changed after a version that is remembered."""
+        """Return what changed after a version that is remembered."""
         return self._changes[version - self._base :]
 
     def since_of(self, number: int, version: int) -> list[Change]:
@@ -98,7 +98,7 @@ class RowCounts:
         return found
 
     def changed_lately(self, row: int) -> bool:
-        """Whether a remembered change was on a row."""
+        """Return whether a remembered change was on a row."""
         return self._last_on.get(row, -1) >= self._base
 
     def forget_changes(self) -> None:
@@ -139,11 +139,11 @@ class RowCounts:
             self._last_on = {row: last for row, last in self._last_on.items() if last >= self._base}
 
     def containers(self) -> tuple[dict[Any, Any] | list[Any], ...]:
-        """What grows with what is counted."""
+        """Return what grows with what is counted."""
         return self._slots, self._latest, self._last_on, self._changes, self._before
 
     def has(self, number: int) -> bool:
-        """Whether a thing is on any row."""
+        """Return whether a thing is on any row."""
         return number in self._slots
 
     def rows_of(self, number: int) -> Iterator[tuple[int, int]]:
@@ -156,14 +156,14 @@ class RowCounts:
         return len(self._slots.get(number, ()))
 
     def of(self, numbers: Iterable[int]) -> Placed:
-        """Where some things are, one after the other."""
+        """Return where some things are, one after the other."""
         slots: list[int] = []
         for number in numbers:
             slots += self._slots.get(number, {}).values()
         return self._at(np.array(slots, dtype=np.intp))
 
     def everywhere(self) -> Placed:
-        """Where all things are; some counts may be 0."""
+        """Return where all things are; some counts may be 0."""
         used = self._used
         return Placed(self._numbers[:used], self._rows[:used], self._counts[:used])
 

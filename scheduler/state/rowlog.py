@@ -35,7 +35,7 @@ class ChangeLog(Generic[Entry]):
             self._base += self._kept
 
     def since(self, version: int) -> set[Entry] | None:
-        """What changed after a version; None when that is too long ago to know."""
+        """Return what changed after a version; None when that is too long ago to know."""
         if version < self._base:
             return None
         return set(self._changed[version - self._base :])

@@ -43,12 +43,12 @@ class SelectorIndex:
         self.dead: list[int] = []
 
     def __len__(self) -> int:
-        """How many numbers there are, those that were removed included."""
+        """Return how many numbers there are, those that were removed included."""
         return self._size
 
     @property
     def alive(self) -> int:
-        """How many selectors there are."""
+        """Return how many selectors there are."""
         return self._size - len(self.dead) - len(self._free)
 
     def add(self, selector: LabelSelector) -> int:
@@ -162,7 +162,7 @@ class _Key:
                     del self.lists[change]
 
     def changes(self, value: str) -> list[tuple[int, Numbers]]:
-        """How many conditions more or less of which selectors are met by a label with this value."""
+        """Return how many conditions more or less of which selectors are met by a label with this value."""
         found = []
         for change in ((1, None), (-1, None), (1, value), (-1, value)):
             numbers = self.lists.get(change)
@@ -200,22 +200,22 @@ class TermIndex:
         self._known: dict[str, tuple[int, Mapping[str, str], Bools]] = {}
 
     def __len__(self) -> int:
-        """How many numbers there are, those that were removed included."""
+        """Return how many numbers there are, those that were removed included."""
         return len(self._selectors)
 
     @property
     def alive(self) -> int:
-        """How many terms there are."""
+        """Return how many terms there are."""
         return self._selectors.alive
 
     @property
     def places(self) -> int:
-        """How many different namespaces and selectors of namespaces terms have."""
+        """Return how many different namespaces and selectors of namespaces terms have."""
         return len(self._numbers)
 
     @property
     def dead(self) -> int:
-        """How many numbers may still be known of terms that were removed."""
+        """Return how many numbers may still be known of terms that were removed."""
         return len(self._selectors.dead)
 
     def add(self, term: AffinityTerm) -> int:

@@ -77,15 +77,15 @@ class Storage:
         return [volume for volume in found if volume is not None]
 
     def capacities(self, storage_class: str) -> Iterable[CSIStorageCapacity]:
-        """What CSI drivers say of the room for a class."""
+        """Return what CSI drivers say of the room for a class."""
         return self._capacities.get(storage_class, {}).values()
 
     def in_use(self, claim: ClaimKey) -> bool:
-        """Whether any placed pod names a claim (IsPVCUsedByPods); claims made for a pod don't count."""
+        """Return whether any placed pod names a claim (IsPVCUsedByPods); claims made for a pod don't count."""
         return self._references[claim] > 0
 
     def supposed_users(self, claim: str) -> int:
-        """How many more (or fewer) users a dry run supposes for claims of a name, whatever their namespace."""
+        """Return how many more (or fewer) users a dry run supposes for claims of a name, whatever their namespace."""
         return self._supposed[claim]
 
     def conflicts(self, disks: Iterable[Disk]) -> Bools:
@@ -227,7 +227,7 @@ class Storage:
 
     @property
     def references(self) -> Mapping[ClaimKey, int]:
-        """How often placed pods name each claim."""
+        """Return how often placed pods name each claim."""
         return self._references
 
     def _charge_disk(self, disk: Disk, row: int, sign: int) -> None:

@@ -52,7 +52,7 @@ class ByTopology:
         return self.column.gather(self._where(), rows)
 
     def everywhere(self, rows: int) -> bool:
-        """Whether `anywhere` is true of all rows, as far as that can be told by the values alone."""
+        """Return whether `anywhere` is true of all rows, as far as that can be told by the values alone."""
         column = self.column
         return column is not None and column.filled == rows and np.count_nonzero(self._where()) == len(column.values)
 
@@ -155,7 +155,7 @@ class Members:
 
     @property
     def once(self) -> bool:
-        """Whether a class counts once, or not at all."""
+        """Return whether a class counts once, or not at all."""
         return self._amounts is None
 
     def renew(self, pods: PodClasses) -> None:
@@ -242,7 +242,7 @@ class Selected(ByTopology, CaughtUp):
         return self.counts.nbytes + self._members.weights.size + self._members.size
 
     def of_class(self, number: int) -> int:
-        """What a placed pod of this class counts for."""
+        """Return what a placed pod of this class counts for."""
         return self._members.weights.get(number)
 
     def renew(self, pods: PodClasses, nodes: Nodes) -> None:

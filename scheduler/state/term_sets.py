@@ -81,7 +81,7 @@ class TermSets:
         self._by_term: dict[tuple[AffinityTerm, int], IndexedTerm] = {}
 
     def __len__(self) -> int:
-        """How many sets there are, some of which nobody carries any more."""
+        """Return how many sets there are, some of which nobody carries any more."""
         return len(self.known)
 
     def all(self) -> list[TermSet]:
@@ -120,7 +120,7 @@ class TermSets:
 
     @property
     def worn(self) -> bool:
-        """Whether so many numbers are unused that it is worth while to use them again."""
+        """Return whether so many numbers are unused that it is worth while to use them again."""
         return self.index.dead > DEAD + self.index.alive or len(self._dead) > DEAD + len(self.known)
 
     def reuse(self) -> None:
@@ -221,12 +221,12 @@ class TermSets:
 
 
 def _key(shape: PodShape) -> Key:
-    """What tells sets apart: tuples that are hashed once."""
+    """Return what tells sets apart: tuples that are hashed once."""
     return shape.anti_affinity_terms, shape.affinity_terms, shape.preferred_pod_terms
 
 
 def _terms_of(shape: PodShape) -> Terms:
-    """What pods of a shape carry."""
+    """Return what pods of a shape carry."""
     return (
         *((term, REPELS) for term in shape.anti_affinity_terms),
         *((term, HARD) for term in shape.affinity_terms),

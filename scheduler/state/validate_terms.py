@@ -71,7 +71,7 @@ def _classes(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
 
 
 def _matching(cluster: Cluster) -> Iterator[str]:
-    """What the indexes find is what a look at each class finds."""
+    """Yield what the indexes find is what a look at each class finds."""
     pods = cluster.incidence.pods
     for terms, _, _ in cluster.incidence.sums:
         for term in terms:

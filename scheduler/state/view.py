@@ -135,11 +135,11 @@ class SomeNodes(Nodes):
         return int(self.port_users(ports)[row])
 
     def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
-        """Whether one of these rows has any of the host ports taken."""
+        """Return whether one of these rows has any of the host ports taken."""
         return bool(self.port_conflicts(ports)[row])
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
-        """Which of these rows have any of the host ports taken."""
+        """Return which of these rows have any of the host ports taken."""
         conflicts: Bools = self._nodes.port_conflicts(ports)[self._of]
         return conflicts
 
@@ -164,12 +164,12 @@ class _OtherPods(SomeNodes):
         return np.array(of_row(self, 0))[..., np.newaxis]
 
     def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
-        """How many pairs of such a port and a pod that holds it there are (`Nodes.port_users`)."""
+        """Return how many pairs of such a port and a pod that holds it there are (`Nodes.port_users`)."""
         users = self._nodes.port_users_on(ports, self._of_whole) - _pairs(ports, self._gone) + _pairs(ports, self._come)
         return np.array([users], dtype=np.int64)
 
     def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
-        """Whether the pods that are there have any of the host ports."""
+        """Return whether the pods that are there have any of the host ports."""
         conflict: Bools = self.port_users(ports) > 0
         return conflict
 

@@ -95,7 +95,7 @@ class Weights:
                 self._array = None
 
     def weighed(self, counts: RowCounts) -> tuple[Placed, NDArray[np.int64]]:
-        """Where things that count are, and their weights; some may count for nothing."""
+        """Return where things that count are, and their weights; some may count for nothing."""
         if self._array is None:
             each = np.array([*self._few.values()], dtype=np.int64)
             return counts.of(self._few), each.repeat([counts.spread_of(number) for number in self._few])

@@ -130,7 +130,7 @@ class Connections:
 
 
 def peer_of(address: object) -> str:
-    """What counts as one peer: an IPv4 address, or the 64 bits of an IPv6 address that one owner has of it."""
+    """Return what counts as one peer: an IPv4 address, or the 64 bits of an IPv6 address that one owner has of it."""
     host = address[0] if isinstance(address, tuple) else ""
     try:
         found = ipaddress.ip_address(str(host).partition("%")[0])
@@ -144,7 +144,7 @@ def peer_of(address: object) -> str:
 
 
 def descriptors() -> int:
-    """How many files this process may have open."""
+    """Return how many files this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft
 

@@ -30,7 +30,7 @@ def end_at_once(reason: str) -> NoReturn:
 
 
 def held_at() -> list[str]:
-    """Where the main thread is, from the outside in: file, line and function of the innermost frames."""
+    """Return where the main thread is, from the outside in: file, line and function of the innermost frames."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     if frame is None:
         return []

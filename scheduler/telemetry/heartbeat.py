@@ -41,11 +41,11 @@ class Heartbeat:
             self.lag.observe(max(time.monotonic() - planned, 0.0))
 
     def held(self) -> str | None:
-        """Why the event loop gets nothing done at the moment; None if it does."""
+        """Return why the event loop gets nothing done at the moment; None if it does."""
         return self._silent(HELD_SECONDS)
 
     def dead(self) -> str | None:
-        """Why the process has to be restarted; None if it need not be."""
+        """Return why the process has to be restarted; None if it need not be."""
         return self._silent(DEAD_SECONDS)
 
     def _silent(self, longer: float) -> str | None:

@@ -35,7 +35,7 @@ def _addresses(host: str, port: int) -> list[tuple[int, tuple[object, ...]]]:
 
 
 def _speaks_ipv6() -> bool:
-    """Whether one socket can serve IPv4 and IPv6. A kernel may have IPv6 and have it turned off."""
+    """Return whether one socket can serve IPv4 and IPv6. A kernel may have IPv6 and have it turned off."""
     if not socket.has_dualstack_ipv6():
         return False
     with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as tried:

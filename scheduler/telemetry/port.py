@@ -240,7 +240,7 @@ class Port:
         return response
 
     def peer(self, request: web.BaseRequest) -> str:
-        """Whose request it is."""
+        """Return whose request it is."""
         watched = self._of.get(request.protocol)
         return "" if watched is None else watched.held.peer
 

@@ -33,7 +33,7 @@ class RateLimit:
             say(event, **facts, **({"lines_left_out": left_out} if left_out else {}))
 
     def _left_out(self, kind: Hashable) -> int | None:
-        """How many lines of this kind were left out before this one. None: do not write this one either."""
+        """Return how many lines of this kind were left out before this one. None: do not write this one either."""
         now = self._clock()
         if len(self._kinds) >= KINDS and kind not in self._kinds:
             oldest, _ = next(iter(self._kinds.values()))

@@ -191,7 +191,7 @@ class Serving:
     # -- what `https` asks ---------------------------------------------------------------------------------------
 
     def held(self) -> str | None:
-        """Why the main loop gets nothing done for the moment."""
+        """Return why the main loop gets nothing done for the moment."""
         return self._heartbeat.held()
 
     def live(self) -> Checks:
@@ -210,7 +210,7 @@ class Serving:
     async def authorize(
         self, authorization: str | None, path: str, certificate: bytes | None, peer: str
     ) -> tuple[int, str]:
-        """Whether the client may read the path, as the gate says."""
+        """Return whether the client may read the path, as the gate says."""
         return await self._gate.authorize(authorization, path, certificate, peer)
 
     async def readings(self) -> list[Reading]:
@@ -222,15 +222,15 @@ class Serving:
         return read([*self._endpoints.instruments(), *own])
 
     async def configuration(self) -> Any:
-        """What /configz shows."""
+        """Return what /configz shows."""
         return self._endpoints.configuration()
 
     def zpage(self, path: str, accept: str) -> Answer:
-        """What one of `zpages.KINDS` shows."""
+        """Return what one of `zpages.KINDS` shows."""
         return zpage(path, accept, self._about, [*PATHS, *self._endpoints.lookups])
 
     async def look_up(self, path: str, query: Mapping[str, str]) -> tuple[int, str | bytes]:
-        """What one of `Endpoints.lookups` says."""
+        """Return what one of `Endpoints.lookups` says."""
         found = self._endpoints.lookups.get(path)
         return (404, "not found") if found is None else found(query)
 

@@ -89,7 +89,7 @@ class Admission:
         return made
 
     def wrong(self, pod: Mapping[str, Any]) -> set[str]:
-        """What validation says of a pod as it would be stored."""
+        """Return what validation says of a pod as it would be stored."""
         try:
             with decoding("v1", "Pod"):
                 return {f"{each.field}: {each.text()}" for each in podvalidation.pod(dict(pod))}
@@ -115,14 +115,16 @@ class Admission:
 
 
 def lets(pod: Object, number: int, known: list[Object]) -> quotas.Verdict | None:
-    """What quotas say of so many pods like one, which count from now on as far as they are let; None: nothing."""
+    """Return what quotas say of so many pods like one, which count from now on as far as they are
+    let; None: nothing.
+    """
     verdict = quotas.allowed(pod, number, known)
     quotas.charge(pod, number if verdict is None else verdict.allowed, known)
     return verdict
 
 
 def _used(hard: Object, namespace: str, there: Iterable[Pod]) -> Object:
-    """What the pods of a namespace use of a quota, as far as it is known of them: their number and requests."""
+    """Return what the pods of a namespace use of a quota, as far as it is known of them: their number and requests."""
     pods = [pod for pod in there if pod.namespace == namespace]
     used = {}
     for name in hard:

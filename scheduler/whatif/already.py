@@ -138,7 +138,7 @@ def _like(workload: Workload, pod: Pod) -> Workload:
 
 
 def _asks_the_same(pod: Pod, other: Pod) -> bool:
-    """Whether two pods ask for the same room and the same places; images and labels are not compared."""
+    """Return whether two pods ask for the same room and the same places; images and labels are not compared."""
     # A DaemonSet's controller gives each of its pods the name of its node.
     of_daemon = pod.owner is not None and pod.owner[0] == "DaemonSet"
     return _asked(pod, of_daemon) == _asked(other, of_daemon)

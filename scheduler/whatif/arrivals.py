@@ -106,7 +106,7 @@ class Batch:
 
     @property
     def workload(self) -> Workload:
-        """What its pods are made of."""
+        """Return what its pods are made of."""
         return self._workload
 
     @property
@@ -126,25 +126,27 @@ class Batch:
 
     @property
     def _varies(self) -> bool:
-        """Whether a label that differs from pod to pod counts, as somebody selects by it."""
+        """Return whether a label that differs from pod to pod counts, as somebody selects by it."""
         if not self._varying or not self._varying.isdisjoint(self._world.selected):
             return bool(self._varying)
         return self._selected_there
 
     @cached_property
     def _selected_there(self) -> bool:
-        """Whether anything in the cluster selects by such a label; looked up once, as all its pods are gone through."""
+        """Return whether anything in the cluster selects by such a label; looked up once, as all its pods are gone
+        through.
+        """
         return self._world.selects(self._varying)
 
     @property
     def equal(self) -> bool:
-        """Whether all pods share a shape, so that what is true of one is true of all."""
+        """Return whether all pods share a shape, so that what is true of one is true of all."""
         own = self._claims or self._ephemeral or self._templated or self._varies
         return self._workload.kind != "DaemonSet" and not own
 
     @property
     def differs_by_claims(self) -> bool:
-        """Whether pods are equal but for claims that are made for each, all of whose templates are there."""
+        """Return whether pods are equal but for claims that are made for each, all of whose templates are there."""
         namespace, known = self._whole["metadata"]["namespace"], self._world.claim_templates
         there = all((namespace, each.template) in known for each in self._templated)
         return there and self.kind != "DaemonSet" and not self._varies
@@ -155,7 +157,7 @@ class Batch:
 
     @property
     def claims(self) -> dict[str, str]:
-        """What is claimed for each pod from templates, in words."""
+        """Return what is claimed for each pod from templates, in words."""
         namespace, known = self._whole["metadata"]["namespace"], self._world.claim_templates
         return {
             each.name: claim_templates.described(known[namespace, each.template])
@@ -170,11 +172,11 @@ class Batch:
 
     @property
     def alone(self) -> bool:
-        """Whether it is one pod that has a name of its own."""
+        """Return whether it is one pod that has a name of its own."""
         return self._workload.alone
 
     def holds(self, key: str) -> bool:
-        """Whether one of its pods has this namespace/name."""
+        """Return whether one of its pods has this namespace/name."""
         if self.alone:
             return self.count > 0 and key == self.key(0)
         stem, _, number = key.rpartition("-")
@@ -209,7 +211,7 @@ class Batch:
         return (f"{stem}{number}" for number in range(start, start + self.made))
 
     def alike(self, number: int) -> bool:
-        """Whether a pod finds what its successors find: none of its claims was there before."""
+        """Return whether a pod finds what its successors find: none of its claims was there before."""
         if self._workload.kind == "DaemonSet":
             return False
         storage, devices = self._world.cluster.storage.claims, self._world.cluster.devices.claims
@@ -229,7 +231,9 @@ class Batch:
         return [*found, *self._device_claims(number)]
 
     def _replica_set(self) -> list[Modelled]:
-        """What a Deployment makes its pods by: they are spread by its selector where they say nothing themselves."""
+        """Return what a Deployment makes its pods by: they are spread by its selector where they say nothing
+        themselves.
+        """
         by = self._workload.controller
         if by is None or by.selector is None:
             return []
@@ -383,7 +387,7 @@ def batches(
 
 
 def quota_notes(batches: Iterable[Batch], world: World, number: int | None = None) -> list[str]:
-    """What ResourceQuotas let be created of the batches, one after the other, where that is not all.
+    """Return what ResourceQuotas let be created of the batches, one after the other, where that is not all.
 
     `number`: how many of each; without it, as many as it has.
     """
@@ -440,7 +444,7 @@ def _twin(batch: Batch, singles: Mapping[str, Set[str]], numbered: Mapping[str, 
 
 
 def _stem(key: str) -> str:
-    """What the name of a pod begins with, before a number."""
+    """Return what the name of a pod begins with, before a number."""
     return key.rpartition("-")[0]
 
 
@@ -464,7 +468,7 @@ def _with_claims(volumes: list[Any], claims: Mapping[str, Object], pod: str) -> 
 
 
 def _daemon_nodes(pod: Object, world: World) -> list[str]:
-    """Where a DaemonSet runs: nodes that its node affinity allows, and whose hard taints it tolerates.
+    """Return where a DaemonSet runs: nodes that its node affinity allows, and whose hard taints it tolerates.
 
     Its template may say Gt and Lt in a cluster with the gate for it only, so these count.
     """

@@ -43,7 +43,7 @@ class Asking:
         return text or reason.text, numbers
 
     def fixes(self, row: int, name: str, reasons: Sequence[Reason]) -> Sequence[Fix]:
-        """What may help against all reasons of a plugin against one row."""
+        """Return what may help against all reasons of a plugin against one row."""
         with self._about(row) as inquiry:
             return self._ask(name, "fixes", inquiry, row, reasons) or ()
 
@@ -53,7 +53,7 @@ class Asking:
         return text or reason.text, numbers
 
     def fixes_of_pod(self, name: str, reason: Reason) -> Sequence[Fix]:
-        """What may help such a pod."""
+        """Return what may help such a pod."""
         return self._ask(name, "fixes_of_pod", self.inquiry, reason) or ()
 
     def failed(self, what: str, error: PluginError) -> None:
@@ -62,7 +62,7 @@ class Asking:
 
     @contextmanager
     def _about(self, row: int) -> Iterator[Inquiry]:
-        """What is asked about one row."""
+        """Yield what is asked about one row."""
         pods = self.kept.get(row)
         if pods is None:
             yield self.inquiry

@@ -115,7 +115,7 @@ def _brackets(text: bytes) -> Iterator[_Bracket]:
 
 
 def _closed(stack: Sequence[_Open], bracket: bytes, indent: int | None) -> int | None:
-    """Which open bracket a closing one belongs to; None: to none."""
+    """Return which open bracket a closing one belongs to; None: to none."""
     top = len(stack) - 1
     innermost: int | None = None
     for level in range(top, max(top - _LOOKED_AT, -1), -1):
@@ -132,7 +132,7 @@ def _closed(stack: Sequence[_Open], bracket: bytes, indent: int | None) -> int |
 
 
 def _ended(stack: Sequence[_Open], indent: int) -> int:
-    """How many brackets are still open where an object begins a line."""
+    """Return how many brackets are still open where an object begins a line."""
     for level in (0, _ITEM):
         if level < len(stack):
             one = stack[level]

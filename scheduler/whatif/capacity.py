@@ -89,7 +89,7 @@ class Capacity(Struct, rename="camel", kw_only=True, frozen=True):
 
 
 def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int = MOST) -> Capacity:
-    """How many more pods of a batch fit. The cluster may keep those that were placed.
+    """Return how many more pods of a batch fit. The cluster may keep those that were placed.
 
     Raises PluginError, UndecidedError.
     """
@@ -181,7 +181,7 @@ class Placing:
         return counts
 
     def one_more(self) -> Iterator[OneMore]:
-        """What a node more takes of those that fit nowhere; the pods leave again."""
+        """Yield what a node more takes of those that fit nowhere; the pods leave again."""
         for node, number in makes(self._cluster):
             with applied(self._cluster, [AddNode(node.name)]):
                 known = set(self._simulation.bound) | set(self._simulation.preparing)
@@ -232,7 +232,7 @@ class Placing:
         return rows
 
     def _repeat(self, most: int, singly: int) -> Iterator[int]:
-        """Where so many equals go at most, of which so many may be decided one by one."""
+        """Yield where so many equals go at most, of which so many may be decided one by one."""
         simulation, batch = self._simulation, self._batch
         rest = (replace(batch.pod(batch.made + i), preempts=False) for i in range(most))
         done = simulation.repeat(rest, self._framework, singly)
@@ -252,7 +252,7 @@ class Placing:
 
 
 def _counter(batch: Batch, cluster: Cluster) -> Counting | None:
-    """What counts pods of a batch by sums; None: nothing does. What the first one claims is there then."""
+    """Return what counts pods of a batch by sums; None: nothing does. What the first one claims is there then."""
     first = batch.pod(0).shape
     if batch.equal and first.volumes is NO_VOLUMES and not (first.claims or first.containers):
         return room
@@ -272,12 +272,12 @@ def _counter(batch: Batch, cluster: Cluster) -> Counting | None:
 
 
 def _alike(batch: Batch, number: int) -> bool:
-    """Whether so many pods find what the first one finds: no claim of theirs was there before."""
+    """Return whether so many pods find what the first one finds: no claim of theirs was there before."""
     return batch.equal or all(map(batch.alike, range(1, number + 1)))
 
 
 def _by_sums(cluster: Cluster, framework: Framework, pod: Pod, counted: Counting) -> Iterator[OneMore]:
-    """What each make of node would take, empty but for what all nodes of the make have."""
+    """Yield what each make of node would take, empty but for what all nodes of the make have."""
     for node, number in makes(cluster):
         change = AddNode(node.name)
         with applied(cluster, [change]):

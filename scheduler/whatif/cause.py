@@ -46,7 +46,7 @@ def goes_after(stuck: Sequence[Stuck]) -> str:
 
 
 def _where_the_volumes_are(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[str]:
-    """Which claims keep the pod off which nodes, and what is wrong with the others."""
+    """Yield which claims keep the pod off which nodes, and what is wrong with the others."""
     elsewhere = [each for each in stuck if any(o.plugin in _BY_VOLUME for o in each.obstacles)]
     places = where_volumes_are(asking.inquiry)
     if not elsewhere or not places:

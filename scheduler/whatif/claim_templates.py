@@ -30,7 +30,7 @@ def templated(spec: Object) -> Iterator[Templated]:
 
 
 def claim_name(pod: str, name: str) -> str:
-    """What the claim of a pod is called. Long names are cut, each by its share, as the controller cuts them."""
+    """Return what the claim of a pod is called. Long names are cut, each by its share, as the controller cuts them."""
     whole = f"{pod}-{name}"
     if len(whole) <= _LONGEST:
         return whole
@@ -71,7 +71,7 @@ def named(owner: str, asked: Templated) -> dict[str, str]:
 
 
 def described(template: Object) -> str:
-    """What a template claims, in a few words: `2 of class gpu`."""
+    """Return what a template claims, in a few words: `2 of class gpu`."""
     spec = (template.get("spec") or {}).get("spec") or {}
     requests = (spec.get("devices") or {}).get("requests") or ()
     return " and ".join(_described(each) for each in requests) or "nothing"

@@ -54,7 +54,7 @@ def place_crowd(
 
 
 def _rows(ahead: Ahead, simulation: Simulation, batch: Batch, end: int) -> Iterator[int]:
-    """Where the next pods go, until one fits nowhere, or finds a claim that was there before."""
+    """Yield where the next pods go, until one fits nowhere, or finds a claim that was there before."""
     ranking, first = Ranking(ahead), batch.made
     for number in range(first, end):
         best = ranking.best()
@@ -64,7 +64,7 @@ def _rows(ahead: Ahead, simulation: Simulation, batch: Batch, end: int) -> Itera
 
 
 def _is_decided_by_claims(pod: Pod, simulation: Simulation, framework: Framework) -> bool:
-    """Whether devices are all that has to be reserved and written, at once, and all claims are the pod's own."""
+    """Return whether devices are all that has to be reserved and written, at once, and all claims are the pod's own."""
     devices = simulation.cluster.devices
     return (
         simulation.plain(pod, framework, besides=("DynamicResources",))
@@ -103,7 +103,7 @@ def _place(pod: Pod, row: int, simulation: Simulation, framework: Framework, bat
 
 
 def _ahead(pod: Pod, simulation: Simulation, framework: Framework, batch: Batch) -> Ahead | None:
-    """What the pods find, where claims only say how many of them a node takes."""
+    """Return what the pods find, where claims only say how many of them a node takes."""
     cluster = simulation.cluster
     if not simulation.plain(pod, framework, besides=_BY_CLAIMS) or _shares_volumes(pod, batch):
         return None
@@ -125,7 +125,7 @@ def _ahead(pod: Pod, simulation: Simulation, framework: Framework, batch: Batch)
 
 
 def _shares_volumes(pod: Pod, batch: Batch) -> bool:
-    """Whether the pods use claims for volumes that are not made for each of them."""
+    """Return whether the pods use claims for volumes that are not made for each of them."""
     own = batch.volume_claims(batch.made)
     return any((pod.namespace, used.claim(pod.name)) not in own for used in pod.shape.volumes.claims)
 

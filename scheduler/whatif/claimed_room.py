@@ -32,7 +32,7 @@ _MOST = 10_000
 def claimed_room(
     pod: Pod, framework: Framework, cluster: Cluster, own: Collection[ClaimKey] = frozenset()
 ) -> Room | None:
-    """What each node takes; None where that is not a question about each node by itself.
+    """Return what each node takes; None where that is not a question about each node by itself.
 
     The pod's equals would have claims like its own, which are there. `own`: of those, the ones for volumes.
 
@@ -105,7 +105,7 @@ def _served(pod: Pod, plugin: DynamicResources, cluster: Cluster) -> Ints | None
 
 
 def _served_by(row: int, pod: Pod, plugin: DynamicResources, cluster: Cluster) -> int | None:
-    """How many pods get their devices on one node; None: more than are counted."""
+    """Return how many pods get their devices on one node; None: more than are counted."""
     devices, number = cluster.devices, 0
     taken: list[str] = []
     try:

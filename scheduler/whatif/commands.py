@@ -207,7 +207,9 @@ def _of_claims(made: Sequence[OnClaim], pod: Pod, written: Written | None) -> It
 
 
 def _in_order(patch: Sequence[Operation]) -> list[Operation]:
-    """What is removed first, from the last place of a list on, so that the places before it stay what they are."""
+    """Return what is removed first, from the last place of a list on, so that the places before it
+    stay what they are.
+    """
     removed = [each for each in patch if each["op"] == "remove"]
     others = [each for each in patch if each["op"] != "remove"]
     removed.sort(key=lambda each: _NUMBER.sub(lambda found: found[0].zfill(6), each["path"]), reverse=True)

@@ -146,7 +146,7 @@ def _managed_elsewhere(job: Object) -> str:
 
 
 def _job_size(spec: Object, path: str, ended: int = 0) -> int:
-    """How many pods of a job run at once, when so many have ended well."""
+    """Return how many pods of a job run at once, when so many have ended well."""
     parallelism = _number(spec, "parallelism", f"{path}.parallelism", None)
     completions = _number(spec, "completions", f"{path}.completions", None)
     if spec.get("suspend") is True:
@@ -395,7 +395,7 @@ _BY_KIND = {kind: make for (_, kind), make in reversed(_CONTROLLERS.items()) if 
 
 
 def path_of(kind: str) -> str:
-    """Where a kind of `KINDS` has its template."""
+    """Return where a kind of `KINDS` has its template."""
     paths = {"Pod": "", "PodTemplate": "template", "CronJob": "spec.jobTemplate.spec.template"}
     return paths.get(kind, "spec.template")
 

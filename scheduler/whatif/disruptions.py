@@ -30,7 +30,7 @@ class Disruptions:
         self._drew: dict[str, list[SelectingObject]] = {}
 
     def refused(self, pod: Pod) -> Refusal | None:
-        """Why the eviction API would refuse the pod now; None: it lets it go."""
+        """Return why the eviction API would refuse the pod now; None: it lets it go."""
         found = self._budgets(pod)
         try:
             draws_on(_evicted(pod), [self._left(each) for each in found])

@@ -162,7 +162,7 @@ def _decoded(text: bytes) -> bytes:
 
 
 def _not_utf8(text: bytes) -> str:
-    """Where a text is not UTF-8; empty where it is."""
+    """Return where a text is not UTF-8; empty where it is."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -277,7 +277,7 @@ def _listed(text: bytes, place: str, outer: Span, items: list[Span], begin: int,
 
 
 def _piece(text: bytes, place: str, begin: int, stop: int, implied: str = "") -> list[Document | Fault]:
-    """What one object of a JSON text is."""
+    """Return what one object of a JSON text is."""
     try:
         return list(_flat(text[begin:stop], place, implied=implied))
     except (msgspec.DecodeError, RecursionError) as error:
@@ -290,7 +290,7 @@ def _after(stray: list[Fault], piece: list[Document | Fault]) -> list[Document |
 
 
 def _stray(text: bytes, place: str, begin: int | None, end: int, *, comma: bool = False) -> list[Fault]:
-    """What is wrong with what stands between two objects, or before the first and after the last."""
+    """Return what is wrong with what stands between two objects, or before the first and after the last."""
     if begin is None:
         return []
     between = text[begin:end].lstrip()
@@ -348,7 +348,7 @@ def _looks_like_json(text: bytes) -> bool:
 
 
 def _json_problem(text: bytes, error: msgspec.DecodeError | RecursionError, begin: int = 0) -> str:
-    """Why a text is no list of objects, or what of it begins there."""
+    """Return why a text is no list of objects, or what of it begins there."""
     if isinstance(error, RecursionError):
         return "is nested too deep"
     if isinstance(error, msgspec.ValidationError):
@@ -371,7 +371,7 @@ def _position(text: bytes, at: int) -> str:
 
 @lru_cache(maxsize=1)
 def _line_ends(text: bytes) -> list[int]:
-    """Where lines end. Kept, as thousands of faults may be in one text."""
+    """Return where lines end. Kept, as thousands of faults may be in one text."""
     return [found.start() for found in _LINE_END.finditer(text)]
 
 

@@ -104,5 +104,5 @@ def again(pod: Pod) -> Pod:
 
 
 def goes_anyway(pod: Pod) -> bool:
-    """Whether a pod is being deleted and makes no new one by going: only a StatefulSet waits for that."""
+    """Return whether a pod is being deleted and makes no new one by going: only a StatefulSet waits for that."""
     return pod.terminating and (pod.owner is None or pod.owner[0] != "StatefulSet")

@@ -43,7 +43,9 @@ class SideEffects:
         """Which of the groups fit as things are."""
 
     def of(self, changes: Sequence[Change]) -> shown.SideEffects | None:
-        """What these changes do; None: a plugin failed, and a note says so. The cluster is as before afterwards."""
+        """Return what these changes do; None: a plugin failed, and a note says so. The cluster is
+        as before afterwards.
+        """
         try:
             return self._simulated(changes)
         except PluginError as error:

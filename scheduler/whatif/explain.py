@@ -124,7 +124,9 @@ def _preempting(
     written: Written | None,
     notes: list[str],
 ) -> list[shown.Remedy]:
-    """What preemption would do for a pod that may not preempt. `notes` gets why that is not known, where it is not."""
+    """Return what preemption would do for a pod that may not preempt. `notes` gets why that is not known, where it is
+    not.
+    """
     if pod.preempts:
         return []
     allowed = structs.replace(pod, preempts=True)
@@ -321,7 +323,7 @@ def _found_further(
 
 
 def _choice(feasible: list[shown.FeasibleNode]) -> shown.Choice | None:
-    """Why the first of these wins."""
+    """Return why the first of these wins."""
     if not feasible:
         return None
     winner = feasible[0]

@@ -65,7 +65,7 @@ def group_of(api_version: Any) -> str:
 
 
 def called(kind: str, api_version: Any) -> str:
-    """What an object is called: its kind, with its group where that kind of Kubernetes is another one.
+    """Return what an object is called: its kind, with its group where that kind of Kubernetes is another one.
 
     A group of Kubernetes that has no such kind is a slip of the pen, which those who judge files tell.
     """
@@ -77,5 +77,5 @@ def called(kind: str, api_version: Any) -> str:
 
 
 def makes_no_pods(kind: str, api_version: Any = None) -> bool:
-    """Whether objects that are called so are known to make no pods."""
+    """Return whether objects that are called so are known to make no pods."""
     return (kind in _GROUPS and kind not in _OF_PODS) or group_of(api_version) in _PODLESS_GROUPS

@@ -78,12 +78,12 @@ class Workload(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """Whether it is one pod, which has the name that it was given."""
+        """Return whether it is one pod, which has the name that it was given."""
         return self.kind in ("Pod", "PodTemplate")
 
     @property
     def paused(self) -> bool:
-        """Whether no pods of a new revision are made."""
+        """Return whether no pods of a new revision are made."""
         return self.kind == "Deployment" and bool(self.note)  # nothing else of a Deployment has one
 
     def named(self, number: int) -> str:
@@ -92,7 +92,7 @@ class Workload(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What the names of its pods begin with, before their numbers."""
+        """Return what the names of its pods begin with, before their numbers."""
         return f"{self.name}-"
 
     def made(self, pod: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Workload(NamedTuple):
 
 
 def workloads(documents: Iterable[Document]) -> list[Workload]:
-    """What makes pods in a file, in its order, but for what another object of the file makes.
+    """Return what makes pods in a file, in its order, but for what another object of the file makes.
 
     Raises ObjectError.
     """
@@ -128,7 +128,7 @@ def workloads(documents: Iterable[Document]) -> list[Workload]:
 
 
 def made_by_others(documents: Iterable[Document]) -> int:
-    """How many objects of a file are passed over, as another one of it makes them."""
+    """Return how many objects of a file are passed over, as another one of it makes them."""
     held = list(documents)
     there = _names(held)
     return sum(_made_by(plain(document), there) for document in held)
@@ -171,7 +171,7 @@ def _names(documents: Iterable[Document]) -> _Names:
 
 
 def _made_by(whole: Mapping[str, Any], there: _Names) -> bool:
-    """Whether one of these is an object's controller."""
+    """Return whether one of these is an object's controller."""
     metadata = whole.get("metadata")
     if not isinstance(metadata, dict):
         return False

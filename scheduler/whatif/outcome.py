@@ -101,15 +101,15 @@ class Outcome(msgspec.Struct, rename="camel", frozen=True):
 
     @property
     def placed_in_all(self) -> int:
-        """How many of the pods in question got a node."""
+        """Return how many of the pods in question got a node."""
         return len(self.placed) + self.unlisted
 
     @property
     def waiting_in_all(self) -> int:
-        """How many did not."""
+        """Return how many did not."""
         return sum(each.pods for each in self.waiting)
 
     @property
     def good(self) -> bool:
-        """Whether all that was asked for can be done."""
+        """Return whether all that was asked for can be done."""
         return not (self.waiting or self.blocked or self.lost or self.not_simulated)

@@ -108,7 +108,7 @@ def by_name(made: Iterable[Lowered]) -> dict[str, Any]:
 
 
 def lowered(change: changes.Request, whole: Spec) -> Iterator[Lowered]:
-    """What the containers, and the pod as a whole, ask for instead. Each keeps a tenth at least.
+    """Yield what the containers, and the pod as a whole, ask for instead. Each keeps a tenth at least.
 
     Raises NoPatchError where that is not enough.
     """
@@ -148,7 +148,7 @@ def _keep(before: int, amount: int) -> int:
 
 
 def _asked(resources: Any, name: str) -> int:
-    """What resources ask for, as the API server reads them: a limit stands for a request that is not there."""
+    """Return what resources ask for, as the API server reads them: a limit stands for a request that is not there."""
     found = resources if isinstance(resources, dict) else {}
     amount = (found.get("requests") or {}).get(name, (found.get("limits") or {}).get(name))
     if amount is None:

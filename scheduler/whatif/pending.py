@@ -75,7 +75,9 @@ def pending(
     *,
     notes: Sequence[str] = (),
 ) -> Pending:
-    """Why these pods wait. `ran`: schedulers that somebody runs besides the profiles → how many pods they placed."""
+    """Return why these pods wait. `ran`: schedulers that somebody runs besides the profiles → how many pods they
+    placed.
+    """
     groups: dict[object, list[Pod]] = {}
     gangs: dict[GroupKey, list[Pod]] = {}
     for pod in waiting:

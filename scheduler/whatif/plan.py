@@ -215,7 +215,7 @@ def _waiting(simulation: Simulation, pods: Iterable[Pod], was: dict[str, str] | 
 
 
 def _gate(simulation: Simulation, pod: Pod) -> str:
-    """What keeps a pod out of the queue."""
+    """Return what keeps a pod out of the queue."""
     framework = simulation.framework(pod)
     found = None if pod.gates else framework.pre_enqueue(pod, simulation.cluster)
     return _GATED if found is None else found[1].text
@@ -233,7 +233,7 @@ def _listed(simulation: Simulation, batches: Iterable[Batch], most: int) -> Iter
 
 
 def _rest(simulation: Simulation, batches: Iterable[Batch]) -> Iterator[Waiting]:
-    """Who waits of each workload; those that were not made are like the last one that was."""
+    """Yield who waits of each workload; those that were not made are like the last one that was."""
     for batch in batches:
         found = list(_waiting(simulation, _without_node(simulation, batch)))
         left = batch.count - batch.made

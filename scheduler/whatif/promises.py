@@ -146,7 +146,7 @@ def state_of(
     decision: Decision,
     past: Past | None = None,
 ) -> PromiseState | None:
-    """How the promise of one pod stands. `node`: where it was before it was taken off for the `decision`."""
+    """Return how the promise of one pod stands. `node`: where it was before it was taken off for the `decision`."""
     promise = pod.shape.promise
     if promise is not None and promise.problem is not None:
         text = promise.problem
@@ -182,7 +182,7 @@ def state_of(
 
 
 def wanted_by(pod: Pod, framework: Framework) -> NodeRequirement | None:
-    """What a pod asks of its node while it runs, by its annotation or its profile."""
+    """Return what a pod asks of its node while it runs, by its annotation or its profile."""
     return required(pod.shape, by_profile=framework.profile.required_during_execution)
 
 
@@ -226,7 +226,7 @@ def _planned(
 
 
 def _forbidden(pod: Pod, disruptions: Disruptions) -> str:
-    """Why no budget allows the eviction; empty when it is allowed: then it counts as a disruption."""
+    """Return why no budget allows the eviction; empty when it is allowed: then it counts as a disruption."""
     refusal = disruptions.refused(pod)
     if refusal is None:
         disruptions.leaves(pod)

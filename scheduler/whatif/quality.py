@@ -83,7 +83,7 @@ def stranded(total: Ints, free: Ints, mix: Mix) -> Floats:
 
 
 def totals(cluster: Cluster, resources: Sequence[str]) -> Mapping[str, int]:
-    """What all nodes together have of each resource."""
+    """Return what all nodes together have of each resource."""
     nodes = cluster.nodes
     total, _ = _rooms(cluster, resources, np.flatnonzero(nodes.alive[: nodes.rows]))
     return {name: int(amount) for name, amount in zip(resources, total.sum(axis=1), strict=True)}

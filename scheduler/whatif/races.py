@@ -20,7 +20,8 @@ class Races:
         self._conflicts: PlacementConflicts | None = None
 
     def of(self, pod: Pod) -> Conflict | None:
-        """What does not hold for this pod because of another scheduler's; None: nothing, or it costs too much to tell.
+        """Return what does not hold for this pod because of another scheduler's; None: nothing, or it costs too much to
+        tell.
 
         The pod has to be on its node.
         """
@@ -33,12 +34,12 @@ class Races:
         return self._conflicts.of(pod.uid)
 
     def mended(self, pod: Pod) -> bool:
-        """Whether the evictor may move a pod for that: its owner, or its profile, asks for it."""
+        """Return whether the evictor may move a pod for that: its owner, or its profile, asks for it."""
         profile = self._frameworks[pod.scheduler_name].profile
         return keeps_own(pod.shape, by_profile=profile.required_during_execution)
 
     def note(self, pod: Pod) -> str:
-        """What there is to say of a pod; empty: nothing."""
+        """Return what there is to say of a pod; empty: nothing."""
         conflict = self.of(pod)
         if conflict is None:
             return ""

@@ -65,7 +65,7 @@ class Ranking:
             yield pod, row
 
     def best(self) -> int:
-        """How many rows have the highest total; 0 when no row takes another pod."""
+        """Return how many rows have the highest total; 0 when no row takes another pod."""
         if self._ahead.plain:
             self._best = [rows.best() for rows in self._kinds.values()]
         else:

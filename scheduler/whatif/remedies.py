@@ -82,7 +82,7 @@ def remedies(
     taken: Counter[tuple[str, ...]] = Counter()
 
     def known(plan: Plan) -> bool:
-        """Whether it is told already, or a smaller one is, or enough of its kind."""
+        """Return whether it is told already, or a smaller one is, or enough of its kind."""
         at = kept.get(_kind(plan))
         alike = [each for each in covered if _kind(each) == _kind(plan)]
         return (
@@ -134,7 +134,7 @@ def _of_the_pod(asking: Asking, trial: Trial, first: Plan, plugin: str, reason: 
 
 
 def _and_more(asking: Asking, trial: Trial, plan: Plan) -> Iterator[shown.Remedy]:
-    """What a pod needs besides, when its nodes are looked at after these changes and none takes it."""
+    """Yield what a pod needs besides, when its nodes are looked at after these changes and none takes it."""
     pod, cluster = edited(asking.inquiry.pod, plan), trial.cluster
     with applied(cluster, plan):
         then = Asking(Inquiry(pod, cluster), asking.framework)
@@ -192,7 +192,7 @@ def _plans_at(asking: Asking, stuck: Stuck) -> Iterator[tuple[Plan, float]]:
 
 
 def _cost(inquiry: Inquiry, change: Change) -> float:
-    """How much a change asks of people: the more, the more a pod gives up, and for a pod that matters more."""
+    """Return how much a change asks of people: the more, the more a pod gives up, and for a pod that matters more."""
     cost = change.cost
     if isinstance(change, Request):
         cost += max(1 - amount / change.instead_of[name] for name, amount in change.requests.items())
@@ -209,7 +209,7 @@ def _cost(inquiry: Inquiry, change: Change) -> float:
 
 
 def _includes(plan: Plan, smaller: Plan) -> bool:
-    """Whether a plan asks for all that a smaller one does, which is enough, and for more."""
+    """Return whether a plan asks for all that a smaller one does, which is enough, and for more."""
     return len(smaller) < len(plan) and all(any(_as_much(mine, other) for mine in plan) for other in smaller)
 
 

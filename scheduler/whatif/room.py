@@ -27,7 +27,7 @@ class Room(NamedTuple):
 
 
 def room(pod: Pod, framework: Framework, cluster: Cluster) -> Room | None:
-    """What each node takes; None where that is not a question about each node by itself.
+    """Return what each node takes; None where that is not a question about each node by itself.
 
     Raises PluginError.
     """
@@ -54,7 +54,7 @@ def room(pod: Pod, framework: Framework, cluster: Cluster) -> Room | None:
 
 
 def _names(pod: Pod, framework: Framework) -> list[str]:
-    """What each of the things that filters count is called when there is too little of it."""
+    """Return what each of the things that filters count is called when there is too little of it."""
     names: list[str] = []
     for plugin in framework.profile.plugins("filter"):
         if not declared(plugin).counts or "filter" in plugin.skips(pod.shape):

@@ -78,7 +78,7 @@ class Simulation:
         return self.engine.cluster
 
     def framework(self, pod: Pod) -> Framework:
-        """What schedules a pod."""
+        """Return what schedules a pod."""
         return self._frameworks[pod.scheduler_name]
 
     def put(self, thing: Modelled) -> None:
@@ -106,7 +106,7 @@ class Simulation:
         return None if queued is None else queued.pod
 
     def _without(self, pod: Pod, *, comes_again: bool = False) -> list[Stimulus]:
-        """What becomes of a pod's claims once it is gone."""
+        """Return what becomes of a pod's claims once it is gone."""
         found = left_by(pod, self.cluster.devices, comes_again=comes_again)
         return [Put(claim) if there else Gone(KIND, *claim.key, claim.uid) for claim, there in found]
 
@@ -121,7 +121,8 @@ class Simulation:
             self.put(thing)
 
     def plain(self, pod: Pod, framework: Framework, besides: Container[str] = ()) -> bool:
-        """Whether binding pods of this shape is all the profile's own doing: nothing to reserve, wait for or write.
+        """Return whether binding pods of this shape is all the profile's own doing: nothing to reserve, wait for or
+        write.
 
         `besides`: by other plugins than these.
         """
@@ -225,7 +226,7 @@ class Simulation:
                 waiting += self._carry_out(instruction)
 
     def _carry_out(self, instruction: Instruction) -> list[Stimulus]:
-        """What the API server would answer, and show on its watches."""
+        """Return what the API server would answer, and show on its watches."""
         match instruction:
             case Bind(pod=pod, node=node):
                 for known in (self.failed, self.undecided, self.preparing):
@@ -262,7 +263,7 @@ class Simulation:
         return []
 
     def _seen(self, writes: Iterable[Write]) -> list[Stimulus]:
-        """What watches show of claims that were written."""
+        """Return what watches show of claims that were written."""
         found: list[Stimulus] = []
         devices = self.cluster.devices
         for write in writes:

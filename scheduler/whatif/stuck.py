@@ -78,7 +78,9 @@ def stuck_at(asking: Asking, decision: Decision) -> list[Stuck]:
 
 
 def _repeats(asking: Asking, stuck: Stuck, plugin: str, reason: Reason) -> bool:
-    """Whether this was said of the node already: by the same plugin, or of a cordon, which is a mark and a taint."""
+    """Return whether this was said of the node already: by the same plugin, or of a cordon, which is a mark and a
+    taint.
+    """
     if any(o.plugin == plugin and (o.first or o.reason == reason) for o in stuck.obstacles):
         return True
     if not asking.inquiry.cluster.nodes.unschedulable[stuck.row]:
@@ -92,7 +94,7 @@ def _repeats(asking: Asking, stuck: Stuck, plugin: str, reason: Reason) -> bool:
 
 
 def _all_rejections(asking: Asking, decision: Decision) -> Iterator[tuple[str, Reason, Bools]]:
-    """What every filter says of every node, also of those that an earlier one had rejected."""
+    """Yield what every filter says of every node, also of those that an earlier one had rejected."""
     if not decision.nodes:
         return
     inquiry, framework = asking.inquiry, asking.framework
@@ -107,7 +109,7 @@ def _all_rejections(asking: Asking, decision: Decision) -> Iterator[tuple[str, R
 
 
 def _distance(asking: Asking, stuck: Stuck) -> tuple[float, int]:
-    """How far a node is from taking the pod: what is missing of each thing, as a share of what the pod asks for.
+    """Return how far a node is from taking the pod: what is missing of each thing, as a share of what the pod asks for.
 
     What has no amount counts as one, and so does once more what the node would not have if it were empty. Of a pod that
     is pinned to some nodes, all others come after these. Second: the plugins whose rejection no preemption can help.
@@ -124,7 +126,7 @@ def _distance(asking: Asking, stuck: Stuck) -> tuple[float, int]:
 
 
 def _pinned(pod: Pod) -> bool:
-    """Whether the pod asks for nodes by their names."""
+    """Return whether the pod asks for nodes by their names."""
     affinity = pod.shape.required_node_affinity
     terms = () if affinity is None else affinity.terms
     labels = [*pod.shape.node_selector, *(r for term in terms for r in term.labels)]

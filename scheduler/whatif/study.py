@@ -76,7 +76,7 @@ def study(trace: Trace, frameworks: Mapping[str, Framework], load: float, fill: 
 
 
 def beside(trace: Trace, recorded: Iterable[Recorded], framework: Framework, progress: Progress) -> list[ProfileStudy]:
-    """What other schedulers did, in the same terms; their regret is by the framework's scores."""
+    """Return what other schedulers did, in the same terms; their regret is by the framework's scores."""
     found = []
     for each in recorded:
         run, regret = retrace(trace, framework, each.load, each.placements, progress)

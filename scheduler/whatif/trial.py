@@ -58,7 +58,7 @@ class Trial:
         self.notes: list[str] = []
 
     def nodes(self, changes: Sequence[Change]) -> list[str]:
-        """Where the pod could go after these changes, as they are meant."""
+        """Return where the pod could go after these changes, as they are meant."""
         self.count += 1
         owner = self._asking.inquiry.pod.owner
         if owner is not None and owner[0] == "DaemonSet" and any(isinstance(each, _OF_NODES) for each in changes):
@@ -195,7 +195,7 @@ def _rivals(pod: Pod, others: Iterable[Pod]) -> list[Pod]:
 
 
 def _is_before(other: Pod, pod: Pod) -> bool:
-    """Whether it is tried first as things are; of two of the same second that is not known."""
+    """Return whether it is tried first as things are; of two of the same second that is not known."""
     return other.priority > pod.priority or "" < other.created <= pod.created
 
 

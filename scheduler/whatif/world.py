@@ -173,7 +173,7 @@ class World:
             self.add(thing)
 
     def holds(self, kind: str) -> bool:
-        """Whether a dump holds an object of this kind, or says that the cluster has none."""
+        """Return whether a dump holds an object of this kind, or says that the cluster has none."""
         return kind in self._kinds or any(known == kind for known, _, _ in self._seen)
 
     def written(self, pod: Pod) -> Mapping[str, Any] | None:
@@ -268,7 +268,7 @@ class World:
                 cluster.pod_groups.drop(GroupKey(namespace, name, api_of_kind(kind)))
 
     def selects(self, keys: frozenset[str]) -> bool:
-        """Whether anything in the cluster selects pods by one of these keys of labels."""
+        """Return whether anything in the cluster selects pods by one of these keys of labels."""
         pods = chain(self.placed.values(), self.waiting.values())
         shapes = list({id(pod.shape): pod.shape for pod in pods}.values())
         if any(not keys.isdisjoint(constraint.match_label_keys) for shape in shapes for constraint in shape.spread):
@@ -343,7 +343,7 @@ class _Named(Struct):
 
 
 def _selectors(shape: PodShape) -> Iterator[LabelSelector]:
-    """How a pod of this shape selects others."""
+    """Yield how a pod of this shape selects others."""
     for term in chain(shape.affinity_terms, shape.anti_affinity_terms):
         yield term.selector
     for weighted in shape.preferred_pod_terms:
@@ -369,7 +369,9 @@ def _as_read(kind: str, raw: bytes | msgspec.Raw) -> bytes | msgspec.Raw:
 
 
 def _is_default(raw: bytes | msgspec.Raw) -> bool:
-    """Whether a StorageClass is the one for claims that name none (upstream: storage/util, IsDefaultAnnotation)."""
+    """Return whether a StorageClass is the one for claims that name none (upstream: storage/util,
+    IsDefaultAnnotation).
+    """
     metadata = msgspec.json.decode(raw, type=_Named).metadata
     annotations = metadata.get("annotations") or {}
     return any(annotations.get(f"storageclass.{group}kubernetes.io/is-default-class") == "true" for group in _BETA)

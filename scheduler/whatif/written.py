@@ -139,7 +139,7 @@ def made_of(written: Written, pod: Pod, template: Object) -> Pod:
 
 
 def from_template(written: Written, pod: Pod, template: Object) -> Object:
-    """What a pod's controller sends to the API server, of a template."""
+    """Return what a pod's controller sends to the API server, of a template."""
     metadata = dict(written.whole["metadata"])
     labels = dict(metadata.get("labels") or {})
     metadata["labels"] = {key: f"{value[:50]}-new" if key in _HASHES else value for key, value in labels.items()}

@@ -91,7 +91,7 @@ def _size(value: Any, sizes: dict[int, int]) -> int:
 
 
 def lowered(error: BaseException) -> str:
-    """What a parser or decoder says, in one line that begins with a small letter."""
+    """Return what a parser or decoder says, in one line that begins with a small letter."""
     ours = isinstance(error, RecursionError | msgspec.DecodeError)
     text = misfit(error) if ours and isinstance(error, Exception) else " ".join(str(error).split())
     if DIGITS in text:

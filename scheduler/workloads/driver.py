@@ -88,7 +88,7 @@ class Driver:
 
     @property
     def measured_namespaces(self) -> list[str]:
-        """Where the measured pods are created."""
+        """Return where the measured pods are created."""
         return self._measured
 
     async def set_up(self) -> None:
@@ -281,7 +281,7 @@ class Driver:
 
     @property
     def _evicts(self) -> bool:
-        """Whether a scheduler may remove pods of this workload: some have a priority."""
+        """Return whether a scheduler may remove pods of this workload: some have a priority."""
         made = [step.create_pods.pod for step in self._workload.steps if step.create_pods]
         made += [each for step in self._workload.steps if step.churn for each in step.churn.objects]
         return any("priorityClassName" in each.get("spec", {}) for each in made)
@@ -498,7 +498,7 @@ _NO_FINALIZERS = msgspec.json.encode({"metadata": {"finalizers": None}})
 
 
 def _all_in(bindings: Bindings, keys: set[Key]) -> Callable[[], bool]:
-    """Whether all of these are bound; asked often, so counted first."""
+    """Return whether all of these are bound; asked often, so counted first."""
     wanted = frozenset(keys)
     return lambda: len(bindings.at) >= len(wanted) and wanted <= bindings.at.keys()
 
@@ -525,7 +525,7 @@ class _Background:
 
     @property
     def is_over(self) -> bool:
-        """Whether the block has ended."""
+        """Return whether the block has ended."""
         return self._over.is_set()
 
     async def over_in(self, seconds: float) -> bool:

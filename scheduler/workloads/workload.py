@@ -202,7 +202,9 @@ class Workload(Strict, frozen=True):
 
     @property
     def lasting(self) -> int:
-        """How many steps come before the first that needs a scheduler: what they make is there for all schedulers."""
+        """Return how many steps come before the first that needs a scheduler: what they make is there for all
+        schedulers.
+        """
         for i, step in enumerate(self.steps):
             if not all(map(_is_lasting, step.operations)):
                 return i
@@ -210,19 +212,19 @@ class Workload(Strict, frozen=True):
 
     @property
     def nodes(self) -> int:
-        """How many nodes are there for all schedulers."""
+        """Return how many nodes are there for all schedulers."""
         made = self.steps[: self.lasting]
         return sum(step.create_nodes.count for step in made if step.create_nodes is not None)
 
     @property
     def has_devices(self) -> bool:
-        """Whether its steps publish devices."""
+        """Return whether its steps publish devices."""
         made = [step.create_objects.object for step in self.steps if step.create_objects is not None]
         return any(each["kind"] == "ResourceSlice" for each in made)
 
     @property
     def measured(self) -> int:
-        """How many pods are measured."""
+        """Return how many pods are measured."""
         return sum(step.create_pods.count for step in self.steps if step.create_pods and step.create_pods.measured)
 
     def scaled(self, scale: float, measured: float = 1.0) -> Workload:

@@ -98,7 +98,7 @@ async def delete_one(client: Client, path: str) -> None:
 
 
 async def count(client: Client, path: str) -> int:
-    """How many objects a collection holds."""
+    """Return how many objects a collection holds."""
     page = _counted.decode(await client.get(path, query="limit=1"))
     return len(page.items or ()) + page.metadata.remaining_item_count
 

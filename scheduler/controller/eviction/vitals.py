@@ -41,7 +41,7 @@ class Post:
     watcher: Watcher | None = None
 
     def unready(self) -> str | None:
-        """Why nobody can tell who leads; None: this replica leads, or it stands by and can read the Lease."""
+        """Return why nobody can tell who leads; None: this replica leads, or it stands by and can read the Lease."""
         if self.elector.last_error is not None:
             return f"can't reach the Lease: {str(self.elector.last_error)[:300]}"
         return None if self.elector.reached else "the API server has not answered about the Lease yet"

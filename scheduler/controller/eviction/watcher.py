@@ -93,7 +93,7 @@ class Watcher:
                     task.cancel()
 
     async def remembered(self) -> tuple[list[Restored], float]:
-        """What earlier evictors did, or meant to do, and since when (monotonic time) that is older than it says.
+        """Return what earlier evictors did, or meant to do, and since when (monotonic time) that is older than it says.
 
         How long ago it was goes by the server's clock on both sides: ours may be wrong.
         """
@@ -139,7 +139,7 @@ class Watcher:
             await self._wait(seconds if fresh else 1.0)
 
     def _fresh(self) -> bool:
-        """Whether what we know of nodes and pods is what there is, as far as anybody can tell."""
+        """Return whether what we know of nodes and pods is what there is, as far as anybody can tell."""
         self.freshness.tell()
         return not self.freshness.gap()
 

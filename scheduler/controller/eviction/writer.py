@@ -236,7 +236,7 @@ class _Intent:
     at: float
 
     def holds_for(self, turn: Turn, now: float) -> bool:
-        """Whether it need not be written again."""
+        """Return whether it need not be written again."""
         return self.round == turn.round and now < self.at + INTENT_SECONDS
 
     def by_the_server(self, now: float) -> str:

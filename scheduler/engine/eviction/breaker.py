@@ -17,7 +17,7 @@ class Breaker:
         self.open = False
 
     def limit(self, nodes: int) -> int:
-        """How many of this many nodes may break promises at once; one always may."""
+        """Return how many of this many nodes may break promises at once; one always may."""
         return max(int(self._share * nodes), 1)
 
     def broke(self, node: str, now: float) -> None:
@@ -49,7 +49,7 @@ class Breaker:
         return f"{what}: evictions go on when the grace is over once more"
 
     def next_word(self, nodes: int) -> float | None:
-        """When `look` has another count to tell of (engine time); None: it has none."""
+        """Return when `look` has another count to tell of (engine time); None: it has none."""
         return self._said_at + SAID_AGAIN_SECONDS if self.open and self._said != self._figures(nodes) else None
 
     def _figures(self, nodes: int) -> tuple[int, int]:

@@ -24,7 +24,7 @@ class Conflicted:
         """UID of a pod → by UID, our pods that are in conflict with it, or it itself."""
 
     def look(self, broken: Broken) -> Conflict | None:
-        """What is wrong with a pod now; None: nothing any more."""
+        """Return what is wrong with a pod now; None: nothing any more."""
         self.forget(broken)
         conflict = broken.conflict = self._observed.conflicts.of(broken.followed.pod.uid)
         if conflict is not None:
@@ -59,7 +59,7 @@ class Conflicted:
                     broken.others_read = True
 
     def waits(self, broken: Broken) -> bool:
-        """Whether another pod of the same conflict goes first."""
+        """Return whether another pod of the same conflict goes first."""
         return any(_comes_before(other, broken) for other in self._related(broken))
 
     def _related(self, broken: Broken) -> Iterator[Broken]:
@@ -75,7 +75,9 @@ class Conflicted:
 
 
 def related(one: Conflict, other: Conflict) -> bool:
-    """Whether it is one and the same conflict, seen from two pods: about the same thing, with a pod in common."""
+    """Return whether it is one and the same conflict, seen from two pods: about the same thing,
+    with a pod in common.
+    """
     return _about(one) == _about(other) and not _pods(one).isdisjoint(_pods(other))
 
 

@@ -325,7 +325,7 @@ class Evictor:
         return done + self._held_events(now)
 
     def _is_still_broken(self, broken: Broken, read: WasRead) -> bool:
-        """Whether the API says the same as the watch; if not, the watch will soon tell what the API says."""
+        """Return whether the API says the same as the watch; if not, the watch will soon tell what the API says."""
         live = read.pods.get(broken.followed.pod.uid)
         if read.node is None or live is None or live.terminating or live.finished or live.node_name != read.name:
             return False

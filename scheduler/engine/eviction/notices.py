@@ -27,7 +27,7 @@ def event_once(broken: Broken, kind: str, reason: str, note: str) -> list[Instru
 
 
 def broken_events(broken: Broken, node: str) -> list[Instruction]:
-    """What its node does not meet."""
+    """Return what its node does not meet."""
     note = f"node {node} is no longer what the pod asks for: {broken.breach}"
     if broken.reason == CONFLICT:
         note = broken.breach
@@ -37,12 +37,12 @@ def broken_events(broken: Broken, node: str) -> list[Instruction]:
 
 
 def has_news(broken: Broken) -> bool:
-    """Whether there is anything that `gate_events` would tell of."""
+    """Return whether there is anything that `gate_events` would tell of."""
     return broken.closed_gate is not None and broken.confirmed and (_BROKEN not in broken.told or _gate_is_news(broken))
 
 
 def gate_events(broken: Broken, node: str) -> list[Instruction]:
-    """What its node does not meet, and which gate holds the pod back until when, as far as it was not told."""
+    """Return what its node does not meet, and which gate holds the pod back until when, as far as it was not told."""
     done, shut = broken_events(broken, node), broken.closed_gate
     if shut is None or not _gate_is_news(broken):
         return done
@@ -88,5 +88,5 @@ class Notices:
         return uid
 
     def next(self, now: float) -> float | None:
-        """When `take` gives one (engine time); None: never, as there is none."""
+        """Return when `take` gives one (engine time); None: never, as there is none."""
         return now + self._bucket.wait(now) if self._queued else None

@@ -70,7 +70,7 @@ class Observed:
 
     @property
     def has_news(self) -> bool:
-        """Whether a look would find anything changed."""
+        """Return whether a look would find anything changed."""
         seen = self._seen
         return bool(self._changed or self._pods or self.promises.due or seen.lost or seen.unreadable)
 
@@ -83,12 +83,12 @@ class Observed:
         return self.cluster.nodes.names[row] or ""
 
     def stays(self, uid: str) -> bool:
-        """Whether a pod is on a node, and not on its way out."""
+        """Return whether a pod is on a node, and not on its way out."""
         placement = self.cluster.placement(uid)
         return placement is not None and not placement.pod.terminating
 
     def wanted(self, pod: Pod) -> NodeRequirement | None:
-        """What a pod of one of our profiles asks of its node while it runs, if that is not too much."""
+        """Return what a pod of one of our profiles asks of its node while it runs, if that is not too much."""
         by_profile = self._by_profile.get(pod.scheduler_name)
         if by_profile is None:
             return None
@@ -142,7 +142,9 @@ class Observed:
                 self.cluster.drop_selecting(kind, gone.namespace, gone.name)
 
     def look(self, now: float) -> Seen:
-        """What changed since the last look means: for as many promises as one look may cost, the others are next."""
+        """Return what changed since the last look means: for as many promises as one look may cost, the others are
+        next.
+        """
         seen, self._seen = self._seen, Seen()
         changed, self._changed = self._changed, {}
         pods, self._pods = self._pods, {}
@@ -237,7 +239,7 @@ class Observed:
             self._seen.unreadable.append((pod, problem))
 
     def _problem(self, pod: Pod) -> str | None:
-        """Why nobody can keep to what a pod asks for."""
+        """Return why nobody can keep to what a pod asks for."""
         by_profile = self._by_profile.get(pod.scheduler_name)
         if by_profile is None:
             return None

@@ -54,7 +54,7 @@ class Owners:
         """Pods that may yet turn out to be evicted, and since when: nobody knows, but if they go now, that is why."""
 
     def turn(self, pod: Pod) -> Turn:
-        """Which round it would be part of, were it evicted now."""
+        """Return which round it would be part of, were it evicted now."""
         owner = owner_key(pod)
         record = self._records.get(owner)
         number = 1 if record is None else record.round + _succeeds(record, pod)
@@ -108,7 +108,7 @@ class Owners:
         return False
 
     def spared(self, pod: Pod, now: float, placed_at: float | None = None) -> Spared | None:
-        """Whether a pod is left alone for a while, because it succeeds one that was evicted.
+        """Return whether a pod is left alone for a while, because it succeeds one that was evicted.
 
         `placed_at` (engine time) matters while an eviction has no answer yet: then its time is not known. While the
         first pod of a next round is asked to go, the owner's other pods wait, also those that succeed nobody: requests
@@ -157,7 +157,7 @@ def owner_key(pod: Pod) -> str:
 
 
 def _succeeds(record: _Record, pod: Pod) -> bool:
-    """Whether a pod was created once the round had begun, as far as whole seconds tell."""
+    """Return whether a pod was created once the round had begun, as far as whole seconds tell."""
     return pod.created >= record.began[:19]
 
 

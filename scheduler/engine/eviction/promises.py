@@ -109,7 +109,7 @@ class Promises:
 
     @property
     def due(self) -> bool:
-        """Whether any pod has to be looked at."""
+        """Return whether any pod has to be looked at."""
         return bool(self._waiting)
 
     def mark_due(self, slots: Slots, why: int, *, by_node: bool = False) -> None:
@@ -218,6 +218,6 @@ class Promises:
 
 
 def size(wanted: NodeRequirement) -> int:
-    """How many questions a requirement comes to."""
+    """Return how many questions a requirement comes to."""
     terms = wanted.selector.terms if wanted.selector is not None else ()
     return 1 + len(wanted.labels) + sum(1 + len(term.labels) + len(term.fields) for term in terms)

@@ -29,7 +29,7 @@ class Bucket:
 
     @property
     def full(self) -> bool:
-        """Whether it is as it was made."""
+        """Return whether it is as it was made."""
         return self._tokens >= self._burst
 
 

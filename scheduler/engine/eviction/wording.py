@@ -14,7 +14,7 @@ _MOST_MISSED, _LENGTH = 5, 300
 
 
 def breach(wanted: NodeRequirement, node: str, labels: Labels, before: Labels | None = None) -> str:
-    """Which requirements a node does not meet, with the label's value now, and `before` where that is known."""
+    """Return which requirements a node does not meet, with the label's value now, and `before` where that is known."""
     parts = []
     broken = wanted.broken(node, labels)
     for missed in broken[:_MOST_MISSED]:
@@ -45,7 +45,7 @@ def _value(labels: Labels, key: str) -> str:
 
 
 def succeeds(spared: Spared) -> str:
-    """Why the successor of an evicted pod is left alone."""
+    """Return why the successor of an evicted pod is left alone."""
     if spared.turn is None:
         return "the API has not answered yet whether another pod of its owner is evicted"
     wait, number = _duration(spared.turn.spared), spared.turn.round
@@ -59,13 +59,13 @@ def _duration(seconds: float) -> str:
 
 
 def source(pod: Pod) -> str:
-    """Where a pod's promise comes from."""
+    """Return where a pod's promise comes from."""
     promise = pod.shape.promise
     return ANNOTATION if promise is not None else "the profile's allPods"
 
 
 def left_alone(pod: Pod, *, bare_pods: bool) -> str:
-    """Why a pod is never evicted, whatever it asks for; empty when it may be."""
+    """Return why a pod is never evicted, whatever it asks for; empty when it may be."""
     if pod.belongs_to_node:
         if pod.owner is not None and pod.owner[0] == "DaemonSet":
             return "a DaemonSet's pod: it would come back to the same node"

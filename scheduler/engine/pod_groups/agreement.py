@@ -11,7 +11,7 @@ from scheduler.model.pod_group import COSCHEDULING, PodGroup
 
 
 def disagreement(group: PodGroup, waiting: Iterable[Pod], with_node: Iterable[Pod], profiles: Mapping[str, Any]) -> str:
-    """What is wrong, in kube-scheduler's words unless it is a limit of ours; empty: nothing."""
+    """Return what is wrong, in kube-scheduler's words unless it is a limit of ours; empty: nothing."""
     resources = len(group.min_resources or ())
     if resources > LIMITS.resources:
         return f"too large for this scheduler: {resources:,} resources in minResources, at most {LIMITS.resources:,}"
@@ -45,7 +45,7 @@ def disagreement(group: PodGroup, waiting: Iterable[Pod], with_node: Iterable[Po
 
 
 def no_profile(scheduler: str) -> str:
-    """What is said of pods whose profile is not there, or not any more."""
+    """Return what is said of pods whose profile is not there, or not any more."""
     return f"profile not found for scheduler name {json.dumps(scheduler)}"
 
 

@@ -50,7 +50,7 @@ class Consulting:
         """The question to which there is no answer yet."""
 
     def asks(self, queued: QueuedPod) -> bool:
-        """Whether extenders have a say in the nodes for a pod."""
+        """Return whether extenders have a say in the nodes for a pod."""
         return bool(self._calls.on_nodes(queued.pod))
 
     def decision(self, queued: QueuedPod, within: Bools | None) -> Generator[int, None, Decision]:
@@ -67,7 +67,7 @@ class Consulting:
         return step
 
     def _asked(self, call: ExtenderCall) -> Generator[int, None, NodesAnswer]:
-        """What extenders say about these nodes, perhaps among others."""
+        """Yield what extenders say about these nodes, perhaps among others."""
         question = call.question
         assert isinstance(question, NodesQuestion)
         if self._known is None:

@@ -81,12 +81,14 @@ class GroupCycles:
 
     @property
     def has_work(self) -> bool:
-        """Whether something could be done now."""
+        """Return whether something could be done now."""
         return self.attempt is not None and self.attempt.asking is None
 
     @property
     def due(self) -> bool:
-        """Whether the group has its turn now: nobody else is active, or others had theirs, and nobody is before it."""
+        """Return whether the group has its turn now: nobody else is active, or others had theirs, and nobody is before
+        it.
+        """
         attempt = self.attempt
         if attempt is None or not self.has_work:
             return False
@@ -149,7 +151,7 @@ class GroupCycles:
             self._turns, attempt.events = turns, self._queue.events.number
 
     def _after_changes(self, attempt: GroupAttempt, turns: Turns[None]) -> Turns[None]:
-        """What is left to do after what others have done, and what has happened."""
+        """Yield what is left to do after what others have done, and what has happened."""
         wrong = self._undecidable(attempt)
         lost = not attempt.decided and self._endings.lost(attempt)
         if not (wrong or lost):
@@ -162,7 +164,7 @@ class GroupCycles:
         return self._again(attempt)
 
     def _undecidable(self, attempt: GroupAttempt) -> str:
-        """Why nobody can decide about the group any more; empty: somebody can, or it is decided for good."""
+        """Return why nobody can decide about the group any more; empty: somebody can, or it is decided for good."""
         if attempt.decided and attempt.ended is not Ended.REJECTED:
             return ""
         name = next((member.queued.pod.scheduler_name for member in attempt.pods[:1]), None)
@@ -331,7 +333,7 @@ class GroupCycles:
         self._take_turn(attempt, self._end(attempt))
 
     def _is_elsewhere(self, queued: QueuedPod) -> bool:
-        """Whether a pod of the group is no part of the attempt any more: it went on, or is back in the queue."""
+        """Return whether a pod of the group is no part of the attempt any more: it went on, or is back in the queue."""
         uid = queued.pod.uid
         went_on = queued.entry is None and self._binding.state(uid) is not State.GROUP_DECIDING
         return went_on or uid in self._queue

@@ -77,7 +77,7 @@ def fill_order(
 
 
 def used(order: list[Path], room: Mapping[Path, int], count: int) -> int:
-    """How many domains so many pods use, if they are filled in this order."""
+    """Return how many domains so many pods use, if they are filled in this order."""
     sums = list(accumulate(room[path] for path in order))
     return next((i + 1 for i, reached in enumerate(sums) if reached >= count), len(order))
 

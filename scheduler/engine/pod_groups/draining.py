@@ -120,13 +120,14 @@ class Draining(Planning[Drained | str]):
         return wanted
 
     def _ends(self, pod: Pod) -> bool:
-        """Whether a pod ends without being removed."""
+        """Return whether a pod ends without being removed."""
         mine = pod.scheduling_group is not None and self._cluster.pod_groups.of(pod) == self._attempt.entry.key
         return (pod.lasts is not None or pod.terminating) and not mine
 
     def _end(self, pod: Pod) -> tuple[float, float]:
-        """When a pod ends. If nobody knows, the youngest pod comes first: most pods run for a short time, and one that
-        has run for long is likely to go on."""
+        """Return when a pod ends. If nobody knows, the youngest pod comes first: most pods run for a short time, and
+        one that has run for long is likely to go on.
+        """
         wall = self._cluster.devices.wall
         if pod.terminating:
             return wall + OVERDUE, 0.0

@@ -56,7 +56,7 @@ class Endings:
         self._reservations = reservations
 
     def lost(self, attempt: GroupAttempt) -> bool:
-        """Whether a pod of the group is not assumed any more, although it was."""
+        """Return whether a pod of the group is not assumed any more, although it was."""
         if attempt.lost:
             return True
         left = self._binding.left_deciding

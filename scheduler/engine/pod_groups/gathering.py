@@ -31,19 +31,19 @@ class Gathering:
         """UIDs of pods that may be bound, and wait for their turn."""
 
     def entries(self) -> int:
-        """How much is kept here, for tests of what a tenant can make grow."""
+        """Return how much is kept here, for tests of what a tenant can make grow."""
         kept = sum(map(len, self._waiting.values())) + sum(map(len, self._let_go.values()))
         return kept + len(self.released)
 
     def seconds(self, key: GroupKey) -> float:
-        """How long a pod of this group waits at most."""
+        """Return how long a pod of this group waits at most."""
         group = self._groups.get(key)
         if group is None or group.timeout is None:
             return USUAL
         return float(min(max(group.timeout, SHORTEST), LONGEST))
 
     def has_let_go(self, key: GroupKey, uid: str) -> bool:
-        """Whether a pod may be bound, though it still waits for its turn."""
+        """Return whether a pod may be bound, though it still waits for its turn."""
         return uid in self._let_go.get(key, ())
 
     def arrives(self, key: GroupKey, uid: str) -> bool:

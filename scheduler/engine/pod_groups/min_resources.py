@@ -18,7 +18,7 @@ _NAMES, _LETTERS = 10, 100
 
 
 def gap(group: PodGroup, state: GroupState | None, cluster: Cluster) -> str:
-    """What the cluster lacks; empty: nothing. What pods of the group have already counts as free."""
+    """Return what the cluster lacks; empty: nothing. What pods of the group have already counts as free."""
     if group.min_resources is None:
         return ""
     wanted = {**group.min_resources, PODS: group.needed}

@@ -145,7 +145,7 @@ class Placements:
         return None
 
     def _is_best(self, attempt: GroupAttempt, search: Search, *, chosen: bool) -> bool:
-        """Whether the group fits where it was tried, and no other placement can be better."""
+        """Return whether the group fits where it was tried, and no other placement can be better."""
         while search.waiting and self._ruled_out(attempt, search, search.waiting[0]):
             search.waiting.popleft()
         fits = attempt.enough or attempt.ended is Ended.WITH_NODES
@@ -168,17 +168,18 @@ class Placements:
         yield
 
     def _has_lower(self, search: Search) -> bool:
-        """Whether the group fits into a placement of a lower level than all that wait."""
+        """Return whether the group fits into a placement of a lower level than all that wait."""
         level = min((search.found[one.name].level for one in search.fitting), default=None)
         return level is not None and search.found[search.waiting[0]].level > level
 
     def _waits_beside(self, search: Search) -> bool:
-        """Whether a placement waits that may be better than the current one."""
+        """Return whether a placement waits that may be better than the current one."""
         level = search.found[search.current].level
         return any(search.found[name].level <= level for name in search.waiting)
 
     def _ruled_out(self, attempt: GroupAttempt, search: Search, name: str) -> bool:
-        """Whether a placement is not to be tried: it takes too few pods in any case, and nothing need be said of it.
+        """Return whether a placement is not to be tried: it takes too few pods in any case, and nothing need be said of
+        it.
 
         Where sums say nothing, neither are those of a level that has many: a broader one is tried.
         """
@@ -263,7 +264,7 @@ class Placements:
             return []
 
     def _room(self, attempt: GroupAttempt, found: list[Placement]) -> Room | None:
-        """What all placements and their domains take. Those of one level have no node in common."""
+        """Return what all placements and their domains take. Those of one level have no node in common."""
         pods = [member.queued.pod for member in attempt.pods]
         if any(self._attempts.asks_extenders(pod) for pod in pods):
             return None

@@ -111,7 +111,7 @@ class Planning(ABC, Generic[Found]):
                 yield 1 + entries // _LET_GO
 
     def _walk(self, thought: Cluster, *, once: bool) -> tuple[Trial, Framework]:
-        """What tries the group in a copy, and the plugins that it asks. `once`: as `Consulting` takes it."""
+        """Return what tries the group in a copy, and the plugins that it asks. `once`: as `Consulting` takes it."""
         framework = self._framework.apart()
         if self._extenders is not None:
             profile = self._pods[0].scheduler_name

@@ -84,7 +84,7 @@ class GroupPreemption(Planning[Plan]):
         return plan
 
     def _preempting(self) -> Generator[int, None, tuple[Plan, bool]]:
-        """What comes of preemption, and whether nothing else is said beside it."""
+        """Yield what comes of preemption, and whether nothing else is said beside it."""
         plan, final = yield from self._found()
         plan.said = f"pod group preemption: {plan.said}"
         return plan, final
@@ -141,7 +141,7 @@ class GroupPreemption(Planning[Plan]):
         return {pod.uid: node for pod in self._pods if (node := node_of(pod.uid) or pod.nominated_node_name)}
 
     def _under_way(self, nodes: set[str]) -> bool:
-        """Whether victims of an earlier attempt are still leaving these nodes."""
+        """Return whether victims of an earlier attempt are still leaving these nodes."""
         cluster = self._cluster
         rows = (cluster.nodes.live_row(node) for node in nodes)
         return any(

@@ -82,7 +82,9 @@ class Reservations:
                 return
 
     def _may_need_room(self, attempt: GroupAttempt) -> bool:
-        """Whether it is a gang that failed since there is too little room now, and that makes none by preemption."""
+        """Return whether it is a gang that failed since there is too little room now, and that makes none by
+        preemption.
+        """
         plan = attempt.plan
         return (
             attempt.ended is Ended.REJECTED
@@ -93,7 +95,7 @@ class Reservations:
         )
 
     def _due(self, attempt: GroupAttempt, wanted: Reservation, now: float) -> bool:
-        """Whether room is to be looked for, now that the group did not fit once more."""
+        """Return whether room is to be looked for, now that the group did not fit once more."""
         pod = attempt.pods[0].queued.pod
         entry, key = attempt.entry, attempt.entry.key
         room = self._kept.by_profile.get(pod.scheduler_name)
@@ -108,7 +110,7 @@ class Reservations:
         )
 
     def _stands(self, room: KeptRoom, attempt: GroupAttempt) -> bool:
-        """Whether the group can still have what it was promised."""
+        """Return whether the group can still have what it was promised."""
         late = room.until is not None and room.until <= self._cluster.devices.wall
         return not (late or room.lost or room.planned.keys() != attempt.members.keys())
 
@@ -210,7 +212,7 @@ class Reservations:
                 self._end(profile, now, "")
 
     def next_tick(self) -> float | None:
-        """When the first room is to be given up."""
+        """Return when the first room is to be given up."""
         return min((room.expires for room in self._kept.by_profile.values()), default=None)
 
     def _end(self, profile: str, now: float, note: str, entry: Entry | None = None) -> None:
@@ -232,7 +234,7 @@ def _sooner(room: KeptRoom | None, before: KeptRoom) -> bool:
 
 
 def said(room: KeptRoom) -> str:
-    """What is said of the group."""
+    """Return what is said of the group."""
     nodes = "1 node" if len(room.rows) == 1 else f"{len(room.rows)} nodes"
     by = "nobody knows when it has all of it" if room.until is None else f"it should have it all by {_text(room.until)}"
     return f"room is kept for it on {nodes} until {room.expires_text}, {by}"

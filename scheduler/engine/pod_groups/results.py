@@ -113,7 +113,7 @@ class Search(Struct, eq=False):
 
     @property
     def levels(self) -> bool:
-        """Whether some placements are tried only if the group fits into no other."""
+        """Return whether some placements are tried only if the group fits into no other."""
         return len(self.at_level) > 1
 
     @property
@@ -229,7 +229,7 @@ class GroupAttempt(Struct, eq=False):
             member.forget()
 
     def answered(self) -> Answer:
-        """What extenders have said, after the turn that asked them."""
+        """Return what extenders have said, after the turn that asked them."""
         answer, self.answer = self.answer, None
         assert answer is not None
         return answer
@@ -250,7 +250,9 @@ class GroupAttempt(Struct, eq=False):
 
 
 def unsatisfied(group: PodGroup, scheduled: int, remaining: int) -> str:
-    """Why no more than this can find a node, so that the group fails; empty: it can still fit (PlacementFeasible)."""
+    """Return why no more than this can find a node, so that the group fails; empty: it can still fit
+    (PlacementFeasible).
+    """
     if scheduled + remaining >= group.needed:
         return ""
     return f"minCount ({group.needed}) cannot be satisfied: {scheduled} scheduled, {remaining} remaining"

@@ -36,8 +36,8 @@ class Room(Struct, frozen=True):
 
 
 def room_of(placements: Mapping[str, Rows], pods: Sequence[Pod], framework: Framework, cluster: Cluster) -> Room | None:
-    """How many of the pods each placement takes, as far as sums tell. None: they tell nothing, as more than amounts and
-    node objects decide, or a plugin may fail for these pods.
+    """Return how many of the pods each placement takes, as far as sums tell. None: they tell nothing, as more than
+    amounts and node objects decide, or a plugin may fail for these pods.
 
     Raises PluginError.
     """
@@ -99,7 +99,7 @@ def _on_rows(pod: Pod, count: int, framework: Framework, cluster: Cluster) -> tu
 
 
 def plain(shape: PodShape) -> bool:
-    """Whether only amounts and node objects decide about pods of a shape, and nothing about these can fail."""
+    """Return whether only amounts and node objects decide about pods of a shape, and nothing about these can fail."""
     wrong = (shape.problem, shape.preferred_error, shape.annotation_problem)
     elsewhere = (shape.affinity_terms, shape.anti_affinity_terms, shape.preferred_pod_terms, shape.spread)
     return (
@@ -113,5 +113,5 @@ def plain(shape: PodShape) -> bool:
 
 
 def foreign(framework: Framework) -> bool:
-    """Whether a third party's plugin may go by whatever it likes."""
+    """Return whether a third party's plugin may go by whatever it likes."""
     return any(isinstance(plugin, Foreign) for plugin in framework.profile.by_name.values())

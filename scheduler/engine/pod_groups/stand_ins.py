@@ -30,7 +30,7 @@ class StandIns:
         self._only_places = attempt.only_places
 
     def of(self, pod: Pod, node: str) -> Pod | None:
-        """Who keeps the node; None: nobody, or nobody would notice."""
+        """Return who keeps the node; None: nobody, or nobody would notice."""
         if self._none or pod.priority > 0:
             return None  # pods of a higher priority pass it
         cluster = self._cluster

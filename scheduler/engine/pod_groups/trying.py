@@ -102,7 +102,7 @@ class Tries:
             member.nominated = ""
 
     def _starts(self, attempt: GroupAttempt) -> bool:
-        """Whether enough pods have a node by now."""
+        """Return whether enough pods have a node by now."""
         return not unsatisfied(attempt.group, self._cluster.pod_groups.scheduled(attempt.group.key), 0)
 
     def _decided(

@@ -54,18 +54,18 @@ class FairShare:
         return max(steps - (now - since) * PAID_OFF, 0.0)
 
     def all_owed(self, now: float) -> dict[str, float]:
-        """What each namespace owes that owes anything."""
+        """Return what each namespace owes that owes anything."""
         return {name: owed for name in self._owed if (owed := self.owes(name, now))}
 
     def seconds_beyond(self, namespace: str, now: float) -> float:
-        """How long a namespace is beyond its share if it causes no more work; 0.0: it is within its share."""
+        """Return how long a namespace is beyond its share if it causes no more work; 0.0: it is within its share."""
         if namespace not in self._owed:
             return 0.0
         return max(self.owes(namespace, now) - SHARE, 0.0) / PAID_OFF
 
     @property
     def holds(self) -> bool:
-        """Whether any pod is held, or was and has gone since."""
+        """Return whether any pod is held, or was and has gone since."""
         return bool(self._held)
 
     @property
@@ -107,5 +107,5 @@ class FairShare:
         self._held.clear()
 
     def entries(self) -> int:
-        """How much is kept here, for tests of what a tenant can make grow."""
+        """Return how much is kept here, for tests of what a tenant can make grow."""
         return len(self._owed) + sum(len(heap) for each in self._held.values() for heap in each.values())

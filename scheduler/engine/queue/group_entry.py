@@ -70,7 +70,7 @@ class Entry(Struct, eq=False):
 
     @property
     def new(self) -> bool:
-        """Whether it has no place yet."""
+        """Return whether it has no place yet."""
         return self.leader is None and not self.trying
 
 

@@ -47,7 +47,7 @@ class QueuedGroups:
         """Groups that came up while another one was being tried."""
 
     def entries(self) -> int:
-        """How much is kept here, for tests of what a tenant can make grow."""
+        """Return how much is kept here, for tests of what a tenant can make grow."""
         return sum(1 + len(entry.pods) + len(entry.held) for entry in self._entries.values())
 
     def entry(self, key: GroupKey) -> Entry | None:
@@ -164,7 +164,7 @@ class QueuedGroups:
         return True
 
     def has_before(self, entry: Entry) -> bool:
-        """Whether a pod or a group is active that comes before this group, which is being tried."""
+        """Return whether a pod or a group is active that comes before this group, which is being tried."""
         first = self._places.active.peek()
         return first is not None and first.key < entry.order
 
@@ -325,7 +325,7 @@ class QueuedGroups:
     # -- from place to place -----------------------------------------------------------------------------------------
 
     def backoff(self, entry: Entry) -> float:
-        """How long a group backs off; the longest backoff grows with the root of the number of its pods.
+        """Return how long a group backs off; the longest backoff grows with the root of the number of its pods.
 
         For pods that could not be bound it is no longer than that of a pod, as others of the group wait with them.
         """
@@ -354,8 +354,9 @@ class QueuedGroups:
             self._ready(entry, now, cause)
 
     def _tries_once_more(self, entry: Entry) -> bool:
-        """Whether a group that lacks pods by now, or has no object any more, is tried all the same: nodes are kept for
-        it, and it gives them up then, as in kube-scheduler."""
+        """Return whether a group that lacks pods by now, or has no object any more, is tried all the same: nodes are
+        kept for it, and it gives them up then, as in kube-scheduler.
+        """
         uid, (held_by, _) = next(iter(entry.held.items()))
         if uid not in entry.held_by_group or not entry.attempts or (entry.place is Place.GATED and not entry.new):
             return False
@@ -366,7 +367,7 @@ class QueuedGroups:
         return entry.once_more
 
     def keeps_nodes(self, entry: Entry) -> bool:
-        """Whether nodes are kept for pods of the group."""
+        """Return whether nodes are kept for pods of the group."""
         node_of = self._places.cluster.nominations.node_of
         return any(node_of(uid) is not None for uid in entry.pods)
 
@@ -519,20 +520,20 @@ class QueuedGroups:
     def _queued(
         self, queued: QueuedPod, entry: Entry, now: float, cause: Cause, order: Any = None
     ) -> story_entries.Queued:
-        """What the story of a pod says of its group's place; the same for all pods with the same reasons."""
+        """Return what the story of a pod says of its group's place; the same for all pods with the same reasons."""
         until = order if entry.place is Place.BACKOFF and order is not None else 0.0
         reason = self._reason(queued, entry)
         return story_entries.Queued(now, entry.place, cause.event, cause.about, queued.plugins, until, reason)
 
     def _reason(self, queued: QueuedPod, entry: Entry) -> str:
-        """Why PreEnqueue plugins hold a pod, or else another pod of its group."""
+        """Return why PreEnqueue plugins hold a pod, or else another pod of its group."""
         if not entry.held or entry.place is not Place.GATED:
             return ""
         return entry.held.get(queued.pod.uid, next(iter(entry.held.values())))[1]
 
 
 def _asks(group: PodGroup) -> tuple[Any, ...]:
-    """What of a group decides whether it fits."""
+    """Return what of a group decides whether it fits."""
     needed = None if group.min_resources is None else tuple(sorted(group.min_resources.items()))
     topology = group.topology_key, group.required_topology, group.preferred_topology
     return group.min_count, topology, group.priority, group.preempts, needed

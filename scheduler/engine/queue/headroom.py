@@ -29,7 +29,8 @@ class Room:
         return room_on(self._cluster, self._cluster.nodes.live_row(self._name))
 
     def rejects(self, framework: Framework, plugins: Collection[str], pod: Pod) -> bool:
-        """Whether one of the plugins rejects pods like this on the node, even if they preempt all pods that they may.
+        """Return whether one of the plugins rejects pods like this on the node, even if they preempt all pods that they
+        may.
 
         For pods that are not nominated for the node. Raises PluginError.
         """
@@ -39,7 +40,7 @@ class Room:
         return framework.filters.rejecting(pod, view, plugins) is not None
 
     def waits_on(self, framework: Framework, plugins: Collection[str], pod: Pod) -> bool:
-        """Whether a pod that is nominated for the node has to wait longer, since victims of it are still there.
+        """Return whether a pod that is nominated for the node has to wait longer, since victims of it are still there.
 
         Raises PluginError.
         """

@@ -24,7 +24,7 @@ class Heap:
         self._most = _FEW
 
     def __len__(self) -> int:
-        """How many entries there are, stale ones included."""
+        """Return how many entries there are, stale ones included."""
         return len(self._entries)
 
     def push(self, order: Any, queued: QueuedPod) -> None:

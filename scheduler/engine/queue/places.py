@@ -80,7 +80,7 @@ class Places:
         """How many pods entered each place by which event, as the queue_incoming_pods metric counts them."""
 
     def entries(self) -> int:
-        """How much is kept here, for tests of what a tenant can make grow."""
+        """Return how much is kept here, for tests of what a tenant can make grow."""
         heaps = (self.active, self.backing_off, self.strict_backoff, self.early_groups, self.flush)
         return sum(map(len, heaps)) + len(self.pods) + self.fair_share.entries() + self.unschedulable.entries()
 

@@ -91,7 +91,7 @@ class SchedulingQueue:
         return self._pods.get(uid)
 
     def counts(self) -> dict[Place, int]:
-        """How many pods wait where."""
+        """Return how many pods wait where."""
         return dict(self.places.counts)
 
     def backoff(self, queued: QueuedPod) -> float:
@@ -99,7 +99,7 @@ class SchedulingQueue:
         return self.places.backoff(queued)
 
     def entries(self) -> int:
-        """How much is kept here, for tests of what a tenant can make grow."""
+        """Return how much is kept here, for tests of what a tenant can make grow."""
         return self.places.entries() + self.groups.entries() + len(self.events)
 
     def _wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
@@ -155,7 +155,7 @@ class SchedulingQueue:
         return True
 
     def missed(self, queued: QueuedPod, plugins: frozenset[str]) -> bool:
-        """Whether an event has happened since the pod's attempt began that may change these plugins' verdicts.
+        """Return whether an event has happened since the pod's attempt began that may change these plugins' verdicts.
 
         The pod was not in the queue meanwhile: it was being tried, or waited for a Permit plugin or for extenders.
         """
@@ -294,7 +294,7 @@ class SchedulingQueue:
         return None  # pods behind them in the queue may have to come first
 
     def _active_before(self, priority: int) -> bool:
-        """Whether an active pod has at least this priority."""
+        """Return whether an active pod has at least this priority."""
         first = self.places.active.peek()
         return first is not None and first.pod.priority >= priority
 
@@ -309,12 +309,12 @@ class SchedulingQueue:
 
     @property
     def _idle(self) -> bool:
-        """Whether a group that backs off could be tried now, as nothing else is to be done."""
+        """Return whether a group that backs off could be tried now, as nothing else is to be done."""
         return not (self.has_active or self.groups.under_way)
 
     @property
     def has_active(self) -> bool:
-        """Whether `pop` has something to do."""
+        """Return whether `pop` has something to do."""
         return self.places.counts[Place.ACTIVE] > 0 or self.places.patient > 0 or self.has_pending_work
 
     def tick(self, now: float) -> None:
@@ -343,7 +343,7 @@ class SchedulingQueue:
         return min((time for time in times if time is not None), default=None)
 
     def _helps(self, queued: QueuedPod, event: ClusterEvent) -> bool:
-        """Whether a change of the pod itself may change the verdict of a plugin that rejected it."""
+        """Return whether a change of the pod itself may change the verdict of a plugin that rejected it."""
         framework = self.frameworks[queued.pod.scheduler_name]
         return not queued.plugins or any(framework.events(name) & event for name in queued.plugins)
 
@@ -421,12 +421,12 @@ class SchedulingQueue:
 
     @property
     def has_pending_work(self) -> bool:
-        """Whether pods are still being woken, events are pending, or stories are behind."""
+        """Return whether pods are still being woken, events are pending, or stories are behind."""
         return bool(self.waking.under_way or self._entering or self.stories.late) or self.behind
 
     @property
     def behind(self) -> bool:
-        """Whether events are pending."""
+        """Return whether events are pending."""
         return bool(self.unschedulable.behind)
 
     def do_pending_work(self, now: float) -> None:

@@ -132,7 +132,7 @@ class UnschedulablePods:
         """Steps that events may still take at once. A burst of events must not delay pods that can be tried."""
 
     def entries(self) -> int:
-        """How much is kept here, for tests of what a tenant can make grow."""
+        """Return how much is kept here, for tests of what a tenant can make grow."""
         every = self._by_namespace.values()
         sets = sum(len(sets) for one in every for sets in one.buckets.values())
         return sets + len(every) + len(self._buckets) + len(self._pending) + len(self.behind)
@@ -314,7 +314,7 @@ class UnschedulablePods:
         )
 
     def says(self, hint: Hint, framework: Framework, plugin: Plugin | None, pod: Pod) -> bool:
-        """Whether a plugin thinks that the pod may fit now. If it fails, the pod is woken."""
+        """Return whether a plugin thinks that the pod may fit now. If it fails, the pod is woken."""
         if plugin is None:
             return True
         try:
@@ -332,7 +332,9 @@ class UnschedulablePods:
         pod: Pod,
         room: Room | None,
     ) -> bool:
-        """Whether one of these plugins thinks that the pod may fit now; if all look at one node, with room there."""
+        """Return whether one of these plugins thinks that the pod may fit now; if all look at one node, with room
+        there.
+        """
         willing = None
         for plugin in asked:
             if self.says(hint, framework, plugin, pod):

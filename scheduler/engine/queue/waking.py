@@ -20,7 +20,7 @@ class _Set(Struct):
     real: bool
 
     def has(self, queued: QueuedPod) -> bool:
-        """Whether a pod still waits where it did when the set began."""
+        """Return whether a pod still waits where it did when the set began."""
         if self.equals is None:
             return queued.place is Place.UNSCHEDULABLE and queued.equals is not None
         return queued.equals is self.equals

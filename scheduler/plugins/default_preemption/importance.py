@@ -25,7 +25,7 @@ _Versions = tuple[tuple[GroupState, int], ...]
 
 
 def started(pod: Pod) -> str:
-    """When a pod started, as text that sorts as time."""
+    """Return when a pod started, as text that sorts as time."""
     return pod.started or _NOT_STARTED
 
 

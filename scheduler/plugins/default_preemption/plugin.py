@@ -86,7 +86,7 @@ class DefaultPreemption(Plugin):
         return min(max(share, self._args.min_candidate_nodes_absolute), nodes)
 
     def _not_eligible(self, pod: Pod, cluster: Cluster, hopeless: Bools) -> str:
-        """Why the pod may not preempt now (PodEligibleToPreemptOthers); empty when it may."""
+        """Return why the pod may not preempt now (PodEligibleToPreemptOthers); empty when it may."""
         if not pod.preempts:
             return "not eligible due to preemptionPolicy=Never."
         kept = cluster.nominations.node_of(pod.uid) or pod.nominated_node_name

@@ -129,11 +129,11 @@ class NodeDryRun:
         self._free = [left + sum(amounts) for left, *amounts in zip(free, *taken, strict=True)]
 
     def fits(self) -> bool:
-        """Whether the pod fits by the amounts."""
+        """Return whether the pod fits by the amounts."""
         return all(left >= need for left, need in zip(self._free, self._needs, strict=True))
 
     def at(self, step: int) -> Placement | Whole:
-        """What is to be put back at a step."""
+        """Return what is to be put back at a step."""
         return self.lower[self._order[step]]
 
     def can_give_back(self, step: int) -> bool:
@@ -282,7 +282,7 @@ class DryRun:
         return [*chain.from_iterable(batch.lower), *chain.from_iterable(map(self._move, batch.whole))]
 
     def _apart(self, batch: Batch) -> bool:
-        """Whether these rows have to be tried one after the other."""
+        """Return whether these rows have to be tried one after the other."""
         if self._filters.looks_elsewhere(self._pod, self._cluster, ()):
             return True
         victims = [placement.pod for lower in batch.lower for placement in lower]
@@ -300,7 +300,7 @@ class DryRun:
         return list(map(self._codes.__getitem__, shapes))
 
     def _free(self, rows: list[int]) -> Ints:
-        """What is left on these rows beside the nominated pods that the pod has to yield to."""
+        """Return what is left on these rows beside the nominated pods that the pod has to yield to."""
         free = self._spare.free(np.array(rows))
         if self._ahead:
             for i, row in enumerate(rows):
@@ -436,7 +436,7 @@ class DryRun:
         return asked
 
     def _asked(self, rows: list[int]) -> tuple[Bools, list[Rejected]]:
-        """What the filters say of these rows."""
+        """Return what the filters say of these rows."""
         among = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
         among[rows] = True
         return self._filters.passing(self._pod, self._cluster, among, trying=True)

@@ -73,7 +73,7 @@ class Sparing:
         return any(row in self._on_row for _, row in victim.pods)
 
     def _looks_elsewhere(self) -> bool:
-        """Whether a victim may matter to a pod of the group on another node."""
+        """Return whether a victim may matter to a pod of the group on another node."""
         alike = {id(pod.shape): pod for pod, _ in self._assigned}
         filters, cluster = self._filters, self._cluster
         return any(
@@ -82,19 +82,19 @@ class Sparing:
         )
 
     def _stand_ins(self) -> bool:
-        """Whether somebody stands in for a pod of the group, which is nominated for a node already."""
+        """Return whether somebody stands in for a pod of the group, which is nominated for a node already."""
         nominations = self._cluster.nominations
         return bool(nominations) and any(nominations.counts(pod.uid) for pod, _ in self._assigned)
 
     def _yields(self) -> bool:
-        """Whether other pods are nominated for nodes of the group."""
+        """Return whether other pods are nominated for nodes of the group."""
         names, nominations = self._cluster.nodes.names, self._cluster.nominations
         return bool(nominations) and any(nominations.on(names[row] or "") for row in self._on_row)
 
     # -- by sums -----------------------------------------------------------------------------------------------------
 
     def _sums(self) -> "_Sums | None":
-        """What is left on each node of the group; None if more than amounts decides there."""
+        """Return what is left on each node of the group; None if more than amounts decides there."""
         spares: dict[PodShape, Spare] = {}
         for pod, _ in self._assigned:
             if pod.shape not in spares:
@@ -178,7 +178,7 @@ class _Sums:
         return True
 
     def _taken(self, row: int, shape: PodShape) -> list[int]:
-        """What a pod of this shape takes of all that counts on a row."""
+        """Return what a pod of this shape takes of all that counts on a row."""
         shapes = self._shapes[row]
         found = self._takes.get((shapes, shape))
         if found is None:

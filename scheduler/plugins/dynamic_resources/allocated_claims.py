@@ -33,7 +33,9 @@ def unusable_rows(claim: ResourceClaim, cluster: Cluster, seconds: float) -> Boo
 
 
 def score_of_allocated(claims: Iterable[ResourceClaim]) -> int:
-    """What the alternatives of `firstAvailable` that were allocated count: earlier ones count more (computeScore)."""
+    """Return what the alternatives of `firstAvailable` that were allocated count: earlier ones count more
+    (computeScore).
+    """
     score = 0
     for claim in claims:
         if claim.allocation is None:

@@ -67,7 +67,7 @@ def _add(to: list[dict[str, Any]], requirements: Sequence[dict[str, Any]]) -> No
 
 
 def allocation_of(claim: ResourceClaim, chosen: Sequence[Chosen], node: str, seed: str) -> Allocation:
-    """What the claim is to hold. Raises AllocationError."""
+    """Return what the claim is to hold. Raises AllocationError."""
     raw = selector_of(claim.name, chosen, node)
     selector = None
     if raw is not None:
@@ -108,7 +108,7 @@ def written(
 
 
 def _config(wanted: RequestedClaim, chosen: Sequence[Chosen]) -> list[dict[str, Any]]:
-    """What drivers are told: the configurations of the classes, then those of the claim."""
+    """Return what drivers are told: the configurations of the classes, then those of the claim."""
     used = {one.alternative.base: one.alternative for one in chosen}
     picked = [used[alternatives[0].base] for alternatives in wanted.requests if alternatives[0].base in used]
     found: list[dict[str, Any]] = []

@@ -44,12 +44,12 @@ class DynamicResourcesArgs(Struct, forbid_unknown_fields=True, rename="camel", f
 
     @property
     def group_claims(self) -> bool:
-        """Whether claims of pod groups are heeded."""
+        """Return whether claims of pod groups are heeded."""
         return feature_gates.is_on(self.feature_gates, GROUP_CLAIMS)
 
     @property
     def thousandths(self) -> bool:
-        """Whether ranges of capacity are counted in thousandths."""
+        """Return whether ranges of capacity are counted in thousandths."""
         return feature_gates.is_on(self.feature_gates, THOUSANDTHS)
 
     def check(self, path: str) -> list[str]:

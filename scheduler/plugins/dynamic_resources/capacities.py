@@ -37,7 +37,7 @@ def taken(asked: Amounts | None, capacity: Mapping[str, Capacity], *, thousandth
 
 
 def _rounded(asked: Quantity | None, capacity: Capacity, thousandths: bool) -> Quantity:
-    """What is taken when so much is asked for (calculateConsumedCapacity)."""
+    """Return what is taken when so much is asked for (calculateConsumedCapacity)."""
     if asked is None:
         return capacity.value if capacity.default is None else capacity.default
     span = capacity.valid_range
@@ -78,13 +78,13 @@ def _next(asked: int, least: int, step: int) -> int:
 
 
 def _in_milli(span: CapacityRange) -> bool:
-    """Whether the range can be counted in thousandths (useMilli)."""
+    """Return whether the range can be counted in thousandths (useMilli)."""
     said = [one for one in (span.min, span.max, span.step) if one is not None]
     return all(one.milli is not None for one in said) and (span.step is None or span.step.nano > 0)
 
 
 def _violates(amount: Quantity, capacity: Capacity, thousandths: bool) -> bool:
-    """Whether the device's policy does not allow to take so much (violatesPolicy)."""
+    """Return whether the device's policy does not allow to take so much (violatesPolicy)."""
     if not capacity.has_policy or amount == capacity.default:
         return False
     span = capacity.valid_range

@@ -28,7 +28,7 @@ class Chosen(Struct, gc=False, eq=False):
 
     @property
     def is_shared(self) -> bool:
-        """Whether others may have a share of the device."""
+        """Return whether others may have a share of the device."""
         return self.consumed is not None
 
 
@@ -61,7 +61,7 @@ class Choices:
         self._available: dict[PoolID, dict[tuple[str, str], int]] = {}
 
     def is_free(self, number: int, alternative: Alternative, entry: PoolDevice) -> bool:
-        """Whether no claim has the device, or has to."""
+        """Return whether no claim has the device, or has to."""
         device = entry.id
         if alternative.asked.admin_access:
             return number not in self._taken.get(device, ())
@@ -83,7 +83,7 @@ class Choices:
         name: str = "",
         doing: str = "checking",
     ) -> bool:
-        """Whether the device has the capacity that is asked for (CmpRequestOverCapacity)."""
+        """Return whether the device has the capacity that is asked for (CmpRequestOverCapacity)."""
         capacity, asked = entry.device.traits.capacity, alternative.asked.capacity
         if not capacity:
             return not asked

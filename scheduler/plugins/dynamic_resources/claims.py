@@ -42,7 +42,7 @@ def keys_of(pod: Pod) -> Iterator[tuple[ClaimKey, bool]]:
 
 
 def named_claims(pod: Pod) -> list[PodClaim]:
-    """What the spec says of each claim that `keys_of` has."""
+    """Return what the spec says of each claim that `keys_of` has."""
     made = dict(pod.made_claims)
     return [one for one in pod.shape.claims if one.claim is not None or made.get(one.name) is not None]
 
@@ -69,7 +69,7 @@ def claims_of(pod: Pod, devices: Devices, group: PodGroup | None = None) -> list
 def problem_of(
     pod: Pod, claims: Sequence[ResourceClaim], devices: Devices, group: PodGroup | None = None
 ) -> str | None:
-    """What keeps a pod from using its claims, or any from having them allocated, on whatever node (PreFilter).
+    """Return what keeps a pod from using its claims, or any from having them allocated, on whatever node (PreFilter).
 
     Raises RequestError.
     """
@@ -97,7 +97,9 @@ def problem_of(
 
 
 def _is_full(claim: ResourceClaim, pod: Pod, devices: Devices) -> bool:
-    """Whether the claim is reserved for so many pods, or is about to be, that the API would take no other one."""
+    """Return whether the claim is reserved for so many pods, or is about to be, that the API would
+    take no other one.
+    """
     coming = devices.users.uids(claim.uid)
     return len(claim.reserved_for) + len(coming) >= MOST and pod.uid not in coming.union(claim.reserved_for)
 
@@ -125,7 +127,8 @@ class Readiness(Struct, frozen=True):
 
 
 def late_at(claim: ResourceClaim, seconds: float) -> float | None:
-    """When the devices of an allocated claim should have been ready, in seconds since the epoch (isClaimTimeout).
+    """Return when the devices of an allocated claim should have been ready, in seconds since the epoch
+    (isClaimTimeout).
 
     None: nobody says when they were allocated, or none of them has to get ready.
     """

@@ -10,7 +10,7 @@ from scheduler.state.allocated_devices import AllocatedDevices
 
 
 def available_counters(pool: Pool, holders: AllocatedDevices) -> dict[tuple[str, str], int]:
-    """What is left of the counters of a pool, in nano-units; less than nothing where too much was given."""
+    """Return what is left of the counters of a pool, in nano-units; less than nothing where too much was given."""
     available = dict(pool.counters)
     for one in pool.consumers:
         if holders.is_allocated(one.id):
@@ -28,6 +28,6 @@ def uses(device: Device) -> Iterable[tuple[tuple[str, str], int]]:
 
 
 def tolerates_all(alternative: Alternative, taints: Iterable[DeviceTaint]) -> bool:
-    """Whether a request tolerates each of the taints of a device."""
+    """Return whether a request tolerates each of the taints of a device."""
     tolerations: Any = alternative.asked.tolerations
     return all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in taints)

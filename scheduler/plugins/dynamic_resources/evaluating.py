@@ -58,7 +58,7 @@ def _matches(owner: str, search: CappedSearch | None, expression: str, traits: D
 
 
 def _view(traits: DeviceTraits) -> DeviceView:
-    """What CEL sees of a device. Raises VersionError."""
+    """Return what CEL sees of a device. Raises VersionError."""
     attributes: dict[str, str | bool | int | Version] = {}
     for name, (kind, value) in traits.attributes.items():
         if not kind and value:

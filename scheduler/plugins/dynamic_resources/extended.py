@@ -67,7 +67,7 @@ def extended_claim(containers: Sequence[DeviceContainer], classes: Mapping[str, 
 def _ask(
     number: int, container: DeviceContainer, resource: str, reusable: Sequence[_Asked]
 ) -> tuple[_Asked | None, list[Served]]:
-    """What a container needs besides what it may use of others, and whose requests serve it."""
+    """Return what a container needs besides what it may use of others, and whose requests serve it."""
     nano = container.requests.get(resource, 0)
     if not nano or nano % NANO:
         return None, []

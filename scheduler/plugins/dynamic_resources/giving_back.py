@@ -76,7 +76,7 @@ def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices) 
 
 
 def _is_reserved(one: ReservedClaim, assumed: AssumedPod, devices: Devices) -> bool:
-    """Whether the API has stored that the claim is reserved for the pod, or may be told so by another one."""
+    """Return whether the API has stored that the claim is reserved for the pod, or may be told so by another one."""
     if one.joined and devices.is_unsettled(one.uid):
         return True
     written = assumed.written.get(one.object_key)

@@ -12,7 +12,8 @@ SECONDS = 1.0
 
 
 def pause(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
-    """Where another scheduler is active in the pools, wait until the watch shows what was written, and a moment more.
+    """Return where another scheduler is active in the pools, wait until the watch shows what was written, and a moment
+    more.
 
     Another scheduler may have given the same device to another claim, which no write is refused for. Once the watch
     shows what was written here, it has shown all that was written before. What another scheduler decided before it

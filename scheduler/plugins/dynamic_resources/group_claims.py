@@ -26,7 +26,7 @@ def group_of(pod: Pod, cluster: Cluster) -> PodGroup | None:
 
 
 def is_of_group(one: PodClaim, group: PodGroup | None) -> bool:
-    """Whether a claim of a pod is one of its group: all that both say of it is the same."""
+    """Return whether a claim of a pod is one of its group: all that both say of it is the same."""
     return group is not None and one in group.resource_claims
 
 
@@ -46,7 +46,7 @@ def confirmed(group: PodGroup) -> Patch:
 
 
 def is_idle(group: PodGroup, cluster: Cluster) -> bool:
-    """Whether no pod of the group has a node."""
+    """Return whether no pod of the group has a node."""
     return cluster.pod_groups.scheduled(group.key) == 0
 
 

@@ -45,7 +45,7 @@ class IdlePools:
         return known.idle
 
     def _may_be_wanted(self, pool: Pool, wanted: Sequence[RequestedClaim], steps: CappedSearch) -> bool:
-        """Whether a device of a pool is selected by a request."""
+        """Return whether a device of a pool is selected by a request."""
         every = [alternative.selectors for claim in wanted for request in claim.requests for alternative in request]
         for selectors in dict.fromkeys(every):
             for entry in pool.devices:

@@ -290,7 +290,7 @@ class DynamicResources(Plugin):
         return new.key in own and (before is None or before.raw_status != new.raw_status or before.uid != new.uid)
 
     def wants(self, pod: Pod, cluster: Cluster) -> PodDevices | None:
-        """What the pod wants, with answers for all nodes; None: nothing. Raises SearchCapError."""
+        """Return what the pod wants, with answers for all nodes; None: nothing. Raises SearchCapError."""
         try:
             claims = claims_of(pod, cluster.devices, self._claiming(pod, cluster))
         except ClaimError as error:  # PreFilter has rejected the pod then
@@ -342,14 +342,14 @@ class DynamicResources(Plugin):
         return [] if wants is None or wants.results is None else wants.results.without_devices()
 
     def given_if_any(self, pod: Pod, cluster: Cluster, row: int) -> dict[str, list[AllocatedDevice]] | None:
-        """What `given` finds; None if the node's devices do not suffice."""
+        """Return what `given` finds; None if the node's devices do not suffice."""
         wants = self.wants(pod, cluster)
         if wants is None or wants.results is None or wants.results.of(row).code != FITS:
             return None
         return self.given(pod, cluster, row)
 
     def looked_further(self, pod: Pod, cluster: Cluster, row: int) -> bool:
-        """Whether kube-scheduler's search finds no devices on a node that passes, and looking further did."""
+        """Return whether kube-scheduler's search finds no devices on a node that passes, and looking further did."""
         wants = self.wants(pod, cluster)
         return wants is not None and wants.results is not None and wants.results.of(row).further
 

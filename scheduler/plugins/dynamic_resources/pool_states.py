@@ -91,7 +91,7 @@ class PoolStates:
         return make, known.taken
 
     def places_of(self, pool: Pool, allocated: AllocatedDevices) -> TakenPlaces | None:
-        """What need not be looked at of a large pool; None: it is a small one."""
+        """Return what need not be looked at of a large pool; None: it is a small one."""
         if pool.size < LARGE:
             return None
         self._follow(allocated)
@@ -169,7 +169,7 @@ class PoolStates:
 
 
 def _taken(device: DeviceID, allocated: AllocatedDevices) -> Hashable:
-    """What of a device is taken."""
+    """Return what of a device is taken."""
     exclusive, shared = allocated.is_taken(device), allocated.is_shared(device)
     if not (exclusive or shared):
         return _FREE

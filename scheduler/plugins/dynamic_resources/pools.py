@@ -54,7 +54,7 @@ class Pool(Struct, gc=False, eq=False):
 
     @property
     def size(self) -> int:
-        """How many devices there are."""
+        """Return how many devices there are."""
         return len(self.source.devices) if self.source is not None else len(self.devices)
 
     def __str__(self) -> str:
@@ -62,12 +62,12 @@ class Pool(Struct, gc=False, eq=False):
 
     @property
     def usable(self) -> bool:
-        """Whether devices may be taken from it."""
+        """Return whether devices may be taken from it."""
         return not self.incomplete and not self.invalid
 
 
 def reaches(node: Node, place: Place) -> bool:
-    """Whether a node is one of those that a place names (NodeMatches)."""
+    """Return whether a node is one of those that a place names (NodeMatches)."""
     if place.node:
         return node.name == place.node
     return place.everywhere or (place.selector is not None and node_matches(place.selector, node))
@@ -157,7 +157,7 @@ def _is_relevant(node: Node, one: ResourceSlice) -> bool:
 
 
 def _is_plain(one: ResourceSlice) -> bool:
-    """Whether nothing has to be said of its devices but what they say themselves."""
+    """Return whether nothing has to be said of its devices but what they say themselves."""
     if one.by_device or one.counters or any(device.consumes for device in one.devices):
         return False
     return len({device.name for device in one.devices}) == len(one.devices)
@@ -197,7 +197,7 @@ def _duplicate_device(slices: Iterable[ResourceSlice]) -> str:
 
 
 def _unknown(one: ResourceSlice, sets: set[str], counters: Mapping[tuple[str, str], int]) -> Iterator[str]:
-    """What devices use and the pool does not have."""
+    """Yield what devices use and the pool does not have."""
     for device in one.devices:
         for counter_set, amounts in device.consumes:
             if counter_set not in sets:

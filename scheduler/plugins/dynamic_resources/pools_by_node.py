@@ -79,7 +79,7 @@ class PoolsByNode:
                     self._forget(row)
 
     def entries(self) -> tuple[int, int]:
-        """How many nodes and pools something is known of, for tests of what a tenant can make grow."""
+        """Return how many nodes and pools something is known of, for tests of what a tenant can make grow."""
         return len(self._by_row), len(self._rows)
 
     def of(self, row: int, node: Node, devices: Devices) -> list[Pool]:
@@ -96,7 +96,7 @@ class PoolsByNode:
         return found.pools
 
     def are_local(self, row: int) -> bool:
-        """Whether no other node reaches any of the pools that `of` has given for a row."""
+        """Return whether no other node reaches any of the pools that `of` has given for a row."""
         return self._by_row[row].local
 
     def state_of(self, pool: Pool, devices: Devices, reading: Reading) -> PoolState:
@@ -104,7 +104,7 @@ class PoolsByNode:
         return self._states.of(pool, devices.allocated, reading)
 
     def places_of(self, pool: Pool, devices: Devices) -> TakenPlaces | None:
-        """What need not be looked at of a large pool; None: it is a small one."""
+        """Return what need not be looked at of a large pool; None: it is a small one."""
         return self._states.places_of(pool, devices.allocated)
 
     def rows_of(self, pool: PoolID) -> set[int]:
@@ -112,7 +112,7 @@ class PoolsByNode:
         return self._rows.get(pool, set())
 
     def is_local(self, pool: PoolID | None) -> bool:
-        """Whether a pool is for the nodes that its slices name, or for none."""
+        """Return whether a pool is for the nodes that its slices name, or for none."""
         devices = self._devices
         if pool is None or devices is None:
             return False

@@ -21,7 +21,9 @@ class Reading:
         self._seen: dict[DeviceTraits, Hashable] = {}
 
     def seen(self, traits: DeviceTraits) -> Hashable:
-        """What requests can see of a device: capacities, the attributes they read, and the names of all others."""
+        """Return what requests can see of a device: capacities, the attributes they read, and the
+        names of all others.
+        """
         if self.names is None:
             return traits
         found = self._seen.get(traits)
@@ -59,7 +61,7 @@ def expressions(wanted: Sequence[RequestedClaim]) -> Iterator[str]:
 
 
 def reading_of(wanted: Sequence[RequestedClaim], reads: Mapping[str, frozenset[str] | None]) -> Reading:
-    """What claims read. `reads`: of each expression, the attributes that it reads; None: any."""
+    """Return what claims read. `reads`: of each expression, the attributes that it reads; None: any."""
     constraints = (one for claim in wanted for one in claim.spec.constraints)
     names = {name for one in constraints for name in (one.match, one.distinct) if name is not None}
     for expression in expressions(wanted):

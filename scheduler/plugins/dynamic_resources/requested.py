@@ -52,7 +52,7 @@ class Alternative(Struct, frozen=True, eq=False):
 
     @property
     def wants_all(self) -> bool:
-        """Whether it asks for all devices that there are."""
+        """Return whether it asks for all devices that there are."""
         return self.asked.mode == ALL
 
 

@@ -143,7 +143,7 @@ class AllocationRequests:
         return self._pools_by_node.of(row, node, devices)
 
     def about(self, pod: Pod, claims: list[ResourceClaim], cluster: Cluster) -> PodDevices:
-        """What a pod with these claims asks for. No node is asked yet."""
+        """Return what a pod with these claims asks for. No node is asked yet."""
         resources = device_resources(pod, cluster.devices)
         opened = [claim for claim in claims if claim.allocation is None]
         if not opened and not resources:

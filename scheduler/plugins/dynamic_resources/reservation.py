@@ -126,7 +126,7 @@ def _to_be_made(pod: Pod, extended: ExtendedClaim, devices: Devices) -> Resource
 def next_step(
     reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float, peers: Container[str]
 ) -> Wait | None:
-    """What has to be written or waited for next; None: the pod may be bound.
+    """Return what has to be written or waited for next; None: the pod may be bound.
 
     `peers`: UIDs of the pods of its group that are assumed. Raises ReservationError.
     """
@@ -384,7 +384,7 @@ def overtaken(claims: Iterable[ResourceClaim], devices: Devices) -> Iterator[Pat
 
 
 def may_be_used(claim: ResourceClaim, pod: Pod, devices: Devices) -> bool:
-    """Whether an earlier leader may have reserved this claim, and have bound a pod by it that seems to wait.
+    """Return whether an earlier leader may have reserved this claim, and have bound a pod by it that seems to wait.
 
     Nothing is freed then. The pod is tried again once that leader's Bindings are known (`Devices.late_bindings`).
     """

@@ -230,7 +230,7 @@ class AllocationsByNode:
     def _outcome(
         self, row: int, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, steps: CappedSearch
     ) -> _Outcome:
-        """What is found for one row, and for all that reach the same pools."""
+        """Return what is found for one row, and for all that reach the same pools."""
         by_node, devices = self._pools_by_node, cluster.devices
         reading = self._reading(wanted)
         states = (wanted, *[by_node.state_of(pool, devices, reading) for pool in pools])
@@ -251,7 +251,7 @@ class AllocationsByNode:
         return found
 
     def _reading(self, wanted: Sequence[RequestedClaim]) -> Reading:
-        """What of devices the claims read."""
+        """Return what of devices the claims read."""
         found = self._readings.get(wanted)
         if found is None:
             for expression in expressions(wanted):
@@ -300,7 +300,7 @@ class AllocationsByNode:
 
 
 def _found(wanted: Sequence[RequestedClaim], search: Search, *, further: bool = False) -> NodeAllocation:
-    """What a search came to. The score is higher for earlier alternatives of `firstAvailable` (computeScore)."""
+    """Return what a search came to. The score is higher for earlier alternatives of `firstAvailable` (computeScore)."""
     score = 0
     for claim, chosen in zip(wanted, search.result, strict=True):
         used = {one.alternative.name for one in chosen if one.alternative.parent}

@@ -106,7 +106,7 @@ class Search:
 
     @property
     def problem(self) -> str:
-        """What may have kept a search from finding a solution."""
+        """Return what may have kept a search from finding a solution."""
         return INVALID_POOLS if any(pool.invalid for pool in self._pools) else ""
 
     # -- before the search -------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Search:
         return True
 
     def _number(self, alternative: Alternative) -> int:
-        """How many devices it takes."""
+        """Return how many devices it takes."""
         return len(self._all[id(alternative)]) if alternative.wants_all else alternative.asked.count
 
     # -- the search ----------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class Search:
         return self._choices_take[number] + _CAPACITY * len(entry.device.traits.capacity)
 
     def _is_selected(self, alternative: Alternative, entry: PoolDevice) -> bool:
-        """Whether all selectors hold for a device, and the node reaches it."""
+        """Return whether all selectors hold for a device, and the node reaches it."""
         traits = entry.device.traits
         for expression, whose in alternative.selectors:
             selected = known(expression, traits)

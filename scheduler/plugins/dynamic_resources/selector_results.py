@@ -28,7 +28,7 @@ class SelectorResults:
         self._given = 0
 
     def known(self, expression: str, traits: DeviceTraits) -> bool | None:
-        """Whether an expression holds for a device; None: not evaluated yet."""
+        """Return whether an expression holds for a device; None: not evaluated yet."""
         results = self._results.peek(expression)
         if results is None or traits.edition != self._edition or traits.number >= len(results):
             return None
@@ -38,7 +38,9 @@ class SelectorResults:
     def holds(
         self, expression: str, traits: DeviceTraits, owner: str, evaluate: Callable[[str, DeviceTraits], bool]
     ) -> bool:
-        """Whether an expression holds for a device; `evaluate` is called the first time. Its errors are not kept."""
+        """Return whether an expression holds for a device; `evaluate` is called the first time. Its errors are not
+        kept.
+        """
         number = self._number_of(traits)
         results = self._of(expression, owner)
         if number < len(results) and results[number] != _UNKNOWN:

@@ -73,7 +73,7 @@ def turn(reservation: Reservation, assumed: AssumedPod, devices: Devices, second
 
 
 def is_other(one: ReservedClaim, claim: ResourceClaim) -> bool:
-    """Whether the API shows another allocation than the one that was promised."""
+    """Return whether the API shows another allocation than the one that was promised."""
     if one.document is None or claim.allocation is None:
         return False
     if not one.shared or one.allocation is None:
@@ -82,7 +82,7 @@ def is_other(one: ReservedClaim, claim: ResourceClaim) -> bool:
 
 
 def _said(device: AllocatedDevice) -> tuple[AllocatedDevice, dict[str, int]]:
-    """What is said of a device. An amount may come back in another notation: 0.5Ki as 512."""
+    """Return what is said of a device. An amount may come back in another notation: 0.5Ki as 512."""
     amounts = {name: amount.nano for name, amount in (device.consumed or {}).items()}
     return replace(device, consumed=None), amounts
 
@@ -105,7 +105,7 @@ def consumers(
 
 
 def is_reserved(one: ReservedClaim, reservation: Reservation, pod: Pod, claim: ResourceClaim) -> bool:
-    """Whether the API shows the claim as reserved for whom it is to be."""
+    """Return whether the API shows the claim as reserved for whom it is to be."""
     group = reservation.claiming
     return pod.uid in claim.reserved_for or (one.of_group and group is not None and group.uid in claim.reserved_for)
 

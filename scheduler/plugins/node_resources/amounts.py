@@ -141,7 +141,7 @@ def amount_of_row(resource: ResourceWeight, asked: int, nodes: Nodes, row: int, 
 
 
 def _on_rows(resources: Sequence[ResourceWeight], pod: Pod, nodes: Nodes, *, nonzero: bool) -> list[Amount]:
-    """What all rows have and have given of each resource that counts.
+    """Return what all rows have and have given of each resource that counts.
 
     As doubles where all capacities are small enough. What is used may be beyond what a double holds, but then it is
     far beyond any such capacity too.

@@ -56,7 +56,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         return errors
 
     def signature(self, shape: PodShape) -> Hashable:
-        """What is asked for."""
+        """Return what is asked for."""
         return tuple(shape.requests.items())
 
     def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | None:
@@ -99,12 +99,12 @@ def _change(before: Any, after: Any) -> Any:
 
 
 def with_pod(found: Sequence[Amount], a: Arithmetic) -> Any:
-    """How even the fractions would be with the pod."""
+    """Return how even the fractions would be with the pod."""
     return evenness([a.fraction(used + asked, capacity) for _, capacity, used, asked in found], a)
 
 
 def without_pod(found: Sequence[Amount], a: Arithmetic) -> Any:
-    """How even they are."""
+    """Return how even they are."""
     return evenness([a.fraction(used, capacity) for _, capacity, used, _ in found], a)
 
 

@@ -33,7 +33,7 @@ class ByDevices:
         self._devices: Devices | None = None
 
     def counts_for(self, pod: Pod, cluster: Cluster) -> bool:
-        """Whether a resource that counts for the pod may be there as devices."""
+        """Return whether a resource that counts for the pod may be there as devices."""
         if not self._names or not any(pod.shape.requests.get(name) for name in self._names):
             return False
         self._devices = cluster.devices

@@ -86,7 +86,7 @@ class NodeResourcesFit(Plugin):
         return errors + args.scoring_strategy.check(f"{path}.scoringStrategy")
 
     def signature(self, shape: PodShape) -> Hashable:
-        """What is asked for, and what scoring assumes."""
+        """Return what is asked for, and what scoring assumes."""
         return tuple(shape.requests.items()), tuple(shape.scoring.items())
 
     def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
@@ -140,7 +140,7 @@ class NodeResourcesFit(Plugin):
         return [1, *(amount for _, amount in self._asked(pod.shape))]
 
     def free(self, pod: Pod, nodes: Nodes, rows: Rows) -> Ints:
-        """What is left of each on some rows."""
+        """Return what is left of each on some rows."""
         left = [nodes.allowed_pods[rows] - nodes.pods[rows]]
         for name, _ in self._asked(pod.shape):
             index = nodes.resources.get(name)
@@ -157,7 +157,7 @@ class NodeResourcesFit(Plugin):
         return tuple([name for name, _ in self._asked(shape)])
 
     def takes(self, pod: Pod, shape: PodShape) -> list[int]:
-        """What a placed pod takes of each."""
+        """Return what a placed pod takes of each."""
         return [1, *(shape.requests.get(name, 0) for name, _ in self._asked(pod.shape))]
 
     def _asked(self, shape: PodShape) -> list[tuple[str, int]]:
@@ -175,7 +175,7 @@ class NodeResourcesFit(Plugin):
         return score_row(self._resources, pod, nodes, row, self._strategy, nonzero=True)
 
     def placement_score(self, assignment: Assignment, cluster: Cluster) -> int:
-        """How much of all its nodes together would be taken, whatever strategy single nodes are scored by."""
+        """Return how much of all its nodes together would be taken, whatever strategy single nodes are scored by."""
         return score_placement(self._resources, assignment, cluster.nodes)
 
     def node_hint(self, pod: Pod, old: Node | None, new: Node) -> bool:

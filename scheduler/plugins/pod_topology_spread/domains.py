@@ -52,7 +52,7 @@ class Domains:
 
     @cached_property
     def size(self) -> int:
-        """How many domains all nodes are in, with those without the label as one."""
+        """Return how many domains all nodes are in, with those without the label as one."""
         return distinct(self.codes[self._alive])
 
     def of_inhabited(self, counts: Ints) -> Ints:

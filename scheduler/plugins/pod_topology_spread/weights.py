@@ -10,7 +10,7 @@ from scheduler.state.column import Codes, Ints
 
 
 def distinct(codes: Codes) -> int:
-    """How many domains there are, with those that have no label as one."""
+    """Return how many domains there are, with those that have no label as one."""
     return int(np.count_nonzero(np.bincount(1 + codes)))
 
 

@@ -162,7 +162,7 @@ def _check_reached(volume: PersistentVolume, assumed: AssumedPod, cluster: Clust
 
 
 def _older(stored: str, written: str | None) -> bool:
-    """Whether the watch has not shown yet what we wrote (CompareResourceVersion)."""
+    """Return whether the watch has not shown yet what we wrote (CompareResourceVersion)."""
     return written is not None and written.isdigit() and stored.isdigit() and int(stored) < int(written)
 
 
@@ -174,7 +174,7 @@ def _bound(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persistent
 def _volume_patch(
     stored: PersistentVolume | None, bound: PersistentVolume, claim: PersistentVolumeClaim
 ) -> Iterator[Patch]:
-    """What makes the API's volume the one that is assumed."""
+    """Yield what makes the API's volume the one that is assumed."""
     if stored is None or (stored.claim == bound.claim and stored.bound_by_controller == bound.bound_by_controller):
         return
     change: dict[str, Any] = {

@@ -106,7 +106,7 @@ def _waits(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> 
 
 
 def find(pod: Pod, cluster: Cluster) -> Found:
-    """What would serve a pod's claims on each row. Raises MatchingError."""
+    """Return what would serve a pod's claims on each row. Raises MatchingError."""
     claims = claims_of(pod, cluster)
     unreachable, lost, unmatched, full = np.zeros((4, cluster.nodes.rows), dtype=np.bool_)
     found = Found(unreachable, lost, unmatched, full, claims)
@@ -257,7 +257,7 @@ def _taken(volumes: Ints, earlier: Iterable[Choice]) -> Bools:
 
 
 def may_serve(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume is large enough for a claim, of its mode, and no other claim's."""
+    """Return whether a volume is large enough for a claim, of its mode, and no other claim's."""
     return (
         (volume.claim is None or volume.is_for(claim))
         and volume.capacity >= (claim.requested or 0)
@@ -268,7 +268,9 @@ def may_serve(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume that is nobody's is available, and has the labels and access modes that a claim asks for."""
+    """Return whether a volume that is nobody's is available, and has the labels and access modes
+    that a claim asks for.
+    """
     return (
         volume.available
         and (claim.selector is None or claim.selector.matches(volume.labels))

@@ -134,7 +134,9 @@ class VolumeBinding(Plugin):
         return usage.score(self._shape)
 
     def shares_room(self, pod: Pod, cluster: Cluster) -> bool:
-        """Whether a pod may take a volume that is there, or room that is counted, so that others do not find it."""
+        """Return whether a pod may take a volume that is there, or room that is counted, so that
+        others do not find it.
+        """
         if not pod.shape.volumes.claims:
             return False
         found = self.find(pod, cluster)
@@ -196,7 +198,9 @@ class VolumeBinding(Plugin):
             raise PluginError(self.name, str(error)) from None
 
     def find(self, pod: Pod, cluster: Cluster) -> Found:
-        """What was found last, if it was for this pod and nothing has changed since: Filter, Score and Reserve ask."""
+        """Return what was found last, if it was for this pod and nothing has changed since: Filter, Score and Reserve
+        ask.
+        """
         storage, nodes = cluster.storage, cluster.nodes
         state = (storage, storage.version, nodes.label_changes, nodes.rows)
         if self._found is None or self._found[0] is not pod or self._found[1] != state:
@@ -208,7 +212,7 @@ class VolumeBinding(Plugin):
 
 
 def _problem(pod: Pod, cluster: Cluster) -> str | None:
-    """What is wrong with the first claim that can't be used (podHasPVCs)."""
+    """Return what is wrong with the first claim that can't be used (podHasPVCs)."""
     for used in pod.shape.volumes.claims:
         name = used.claim(pod.name)
         claim = cluster.storage.claims.stored((pod.namespace, name))

@@ -103,7 +103,7 @@ class Aside:
         return reply.ruling
 
     async def parse(self, namespace: str, raw: bytes) -> Parsed:
-        """What a policy object of this namespace says and costs.
+        """Return what a policy object of this namespace says and costs.
 
         Raises WorkError.
         """

@@ -89,7 +89,7 @@ class LargeBody:
 
     @property
     def bytes(self) -> memoryview:
-        """What was read so far."""
+        """Return what was read so far."""
         return self._buffer[: self._size]
 
     async def read(self, seconds: float, enough: int = LIMIT + 1) -> memoryview:

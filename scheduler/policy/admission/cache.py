@@ -132,7 +132,8 @@ class PolicyCache:
 
     @property
     def unready(self) -> str | None:
-        """Why no review can be answered yet. Once the first list was there, what is known stays good to answer with.
+        """Return why no review can be answered yet. Once the first list was there, what is known stays good to answer
+        with.
 
         Without the CRD it is not ready either: an API server may answer 404 while it starts, and then nobody knows
         whether there are policies.
@@ -144,7 +145,7 @@ class PolicyCache:
         return f"MetadataPolicies not listed yet: {self.reflector.last_error or 'first list under way'}"
 
     def of(self, namespace: str) -> KnownPolicies:
-        """What applies in this namespace; nothing applies to objects without one."""
+        """Return what applies in this namespace; nothing applies to objects without one."""
         return self._held.get(namespace, NONE)
 
     @property

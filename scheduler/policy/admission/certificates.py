@@ -45,7 +45,7 @@ class Authority:
 
     @property
     def made(self) -> datetime:
-        """When it was made."""
+        """Return when it was made."""
         return self.certificate.not_valid_before_utc + BACKDATE
 
 

@@ -45,7 +45,7 @@ class Stored(msgspec.Struct):
 
     @property
     def place(self) -> Place:
-        """Where it stands in its namespace."""
+        """Return where it stands in its namespace."""
         return Place(self.kind, self.created, self.name)
 
     def learn(self, parsed: Parsed) -> None:
@@ -94,7 +94,7 @@ class Group:
             del self._order[bisect_left(self._order, (stored.place, stored.units))]
 
     def settle(self, version: int) -> tuple[KnownPolicies, list[Stored]]:
-        """What applies now, and the policies that should and have to be read again.
+        """Return what applies now, and the policies that should and have to be read again.
 
         Looks at those that apply and at those that did, however many there are besides.
         """
@@ -137,5 +137,5 @@ class Group:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """How many apply, are refused, are left out."""
+        """Return how many apply, are refused, are left out."""
         return len(self._applied), len(self.refused), len(self._order) - len(self._applied)

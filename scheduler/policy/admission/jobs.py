@@ -84,7 +84,7 @@ def parsed(raw: Bytes | msgspec.Raw, allowed_prefixes: tuple[str, ...]) -> Parse
 
 
 def rules(held: KnownPolicies) -> Rules:
-    """What a worker needs of it."""
+    """Return what a worker needs of it."""
     return Rules(held.specs, held.refused, held.left_out, held.closed)
 
 
@@ -107,7 +107,7 @@ class Desk:
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """Whose rules are here."""
+        """Return whose rules are here."""
         return frozenset(self._held)
 
     def do(self, job: Job, body: Bytes) -> Reply:

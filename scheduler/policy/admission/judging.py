@@ -69,7 +69,7 @@ class KnownPolicies(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def said(self) -> list[str]:
-        """What every answer says of policies that do not apply."""
+        """Return what every answer says of policies that do not apply."""
         found = [f'MetadataPolicy "{name}" is not accepted, and not applied' for name in self.refused]
         if self.left_out:
             found.append(
@@ -138,7 +138,7 @@ def refusal(uid: str, text: str, *, code: int = 400, outcome: str = "malformed",
 
 
 def judge(request: Request, held: KnownPolicies, terms: Terms, question: Question) -> Ruling:
-    """What the policies of the request's namespace say of it: never yes to what is not understood."""
+    """Return what the policies of the request's namespace say of it: never yes to what is not understood."""
     operation = next(known for known in OPERATIONS if known == request.operation)
     if request.namespace in terms.exempt:
         told = {"exempt": f"namespace {request.namespace} is exempt"}

@@ -53,12 +53,12 @@ class Lanes:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a slot."""
+        """Return how many wait for a slot."""
         return sum(len(lane.waiting) for lane in self._in_line.values())
 
     @property
     def kept(self) -> int:
-        """How many namespaces are known, idle ones too: bounded, as tenants name them."""
+        """Return how many namespaces are known, idle ones too: bounded, as tenants name them."""
         return len(self._lanes)
 
     @property

@@ -74,7 +74,7 @@ class Natives:
         await follow(reflectors, self._trust_no_more)
 
     def enforces(self, namespace: str, policy: str) -> bool:
-        """Whether objects for this policy of this namespace are there."""
+        """Return whether objects for this policy of this namespace are there."""
         if self._trusted:
             return True
         found: defaultdict[str, set[str]] = defaultdict(set)
@@ -114,7 +114,9 @@ class Natives:
 
 
 def _said(name: str, meta: MarkedMeta) -> _Said | None:
-    """What an object says of itself; None for those of modes warn and observe, which refuse and write nothing."""
+    """Return what an object says of itself; None for those of modes warn and observe, which refuse
+    and write nothing.
+    """
     labels, annotations = meta.labels or {}, meta.annotations or {}
     namespace = labels.get(NAMESPACE_LABEL, "")
     if not namespace or not name.endswith(name_of("", namespace)):

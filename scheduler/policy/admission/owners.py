@@ -88,7 +88,7 @@ class Owners:
         self._lanes = Lanes(LOOKUPS, LOOKUPS_EACH, LOOKUPS_WAITING)
 
     async def selector(self, namespace: str, reference: OwnerReference) -> LabelSelector | None:
-        """What this controller selects by; None for one that is gone, and for one that selects nothing.
+        """Return what this controller selects by; None for one that is gone, and for one that selects nothing.
 
         Raises OwnerUnknownError.
         """

@@ -9,7 +9,7 @@ from scheduler.policy.objects import JsonObject
 
 
 def problem(request: Request) -> str | None:
-    """What is wrong with a pod's annotation; None when nothing is, or when it was so before this request."""
+    """Return what is wrong with a pod's annotation; None when nothing is, or when it was so before this request."""
     if (request.group, request.kind) != ("", "Pod") or request.sub_resource:
         return None
     text = _text(request.object)

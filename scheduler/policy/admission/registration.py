@@ -77,7 +77,7 @@ class Registration:
 
     @property
     def published(self) -> bool:
-        """Whether both configurations were as they should be since we lead."""
+        """Return whether both configurations were as they should be since we lead."""
         return self._published is not None
 
     def wake(self) -> None:

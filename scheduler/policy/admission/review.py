@@ -292,7 +292,7 @@ def answer(
 
 
 def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> tuple[JsonObject | None, _Owned]:
-    """What policies read of an object, under the kind that the API server names, and its owner."""
+    """Return what policies read of an object, under the kind that the API server names, and its owner."""
     if bytes(memoryview(raw)[:5]) in _NOTHING:
         return None, _NOBODY
     found: JsonObject = {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind}
@@ -313,7 +313,7 @@ def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> tuple[JsonObje
 
 
 def _owned(raw: msgspec.Raw) -> _Owned:
-    """Who owns it, without an object for each of thousands who may say so."""
+    """Return who owns it, without an object for each of thousands who may say so."""
     claims = [i for i, claim in enumerate(_claims(raw) or ()) if claim.controller]
     return _Owned(len(claims), _owner(_each(raw)[claims[0]]) if len(claims) == 1 else None)
 
@@ -326,5 +326,5 @@ def _of_pod(raw: msgspec.Raw) -> _Pod | _WholePod:
 
 
 def _say(error: Exception) -> str:
-    """What is wrong, in a line; the decoder names paths and types, never values."""
+    """Return what is wrong, in a line; the decoder names paths and types, never values."""
     return misfit(error)[:200]

@@ -110,7 +110,7 @@ class Reviewer:
                 return held, ruling
 
     async def _owned(self, namespace: str, reference: OwnerReference) -> Owned:
-        """What the object's owner selects by. When that can't be known, no label that is there is overwritten: a
+        """Return what the object's owner selects by. When that can't be known, no label that is there is overwritten: a
         ReplicaSet that loses its pods makes new ones without end; a label not written is seen, and said.
         """
         try:

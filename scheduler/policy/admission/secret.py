@@ -50,12 +50,12 @@ class Secret(Partial):
 
     @property
     def ours(self) -> bool:
-        """Whether we may write it: we made it, or it waits empty to be filled."""
+        """Return whether we may write it: we made it, or it waits empty to be filled."""
         return not self.data or OURS.items() <= (self.metadata.labels or {}).items()
 
     @property
     def rotate_before(self) -> datetime | None:
-        """What the annotation asks for; a time that can't be read asks for nothing."""
+        """Return what the annotation asks for; a time that can't be read asks for nothing."""
         text = (self.metadata.annotations or {}).get(ROTATE)
         try:
             return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
@@ -64,7 +64,7 @@ class Secret(Partial):
             return None
 
     def material(self) -> Material:
-        """What it holds. Raises CertificateError."""
+        """Return what it holds. Raises CertificateError."""
         try:
             parts = [base64.b64decode((self.data or {})[key], validate=True) for key in KEYS]
         except (KeyError, binascii.Error, ValueError) as error:

@@ -85,7 +85,7 @@ class AdmissionServer:
         self.port = int(listening[0].getsockname()[1])
 
     def ports(self) -> list[Port]:
-        """What it listens on."""
+        """Return what it listens on."""
         return [] if self._listens is None else [self._listens]
 
     async def drain(self, seconds: float) -> None:

@@ -121,7 +121,7 @@ def _namespaces(operator: str, *names: str) -> Object:
 
 
 def repaired(found: Object, wanted: Object) -> Object | None:
-    """What to write over a configuration that was found; None when it is as wanted.
+    """Return what to write over a configuration that was found; None when it is as wanted.
 
     Labels, annotations and owners that others gave it stay; so does an injected caBundle where we have none.
     """

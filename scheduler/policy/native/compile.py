@@ -128,7 +128,7 @@ class _Namespace:
         return [rule for rule in self._rules("enforce") if rule.action.reject]
 
     def _snapshot(self) -> _Variables:
-        """What every rule is asked about, but for the class of a pod."""
+        """Return what every rule is asked about, but for the class of a pod."""
         found = _Variables()
         found.add("labels", held("object", "labels"))
         found.add("annotations", held("object", "annotations"))
@@ -138,7 +138,7 @@ class _Namespace:
         return found
 
     def _refusal(self, variables: _Variables) -> str:
-        """Why rules reject; an empty text when none does."""
+        """Return why rules reject; an empty text when none does."""
         rules = self._rejecting()
         if not rules:
             return '""'
@@ -199,7 +199,7 @@ class _Namespace:
         return requests.of_what_comes([forged, *own, *(_asked(rule, requests.OF_ANY_CLASS) for rule in rules)])
 
     def _written(self, rule: Rule) -> Iterator[Write]:
-        """What a rule writes where policies may write it."""
+        """Yield what a rule writes where policies may write it."""
         for write in rule.writes:
             if write.field == "annotation" and self._reserved.why(write.key, write.power) is None:
                 yield write
@@ -256,7 +256,7 @@ class _Namespace:
         yield self._binding("ValidatingAdmissionPolicyBinding", "enforce", "Deny")
 
     def _telling(self, mode: Mode) -> Iterator[Object]:
-        """What a mode that changes nothing would do."""
+        """Yield what a mode that changes nothing would do."""
         variables = self._snapshot()
         variables.add("qos", f"string({pod_class.stored('object')}.orValue(variables.classOfPod))")
         validations, suspect = [], []
@@ -304,7 +304,7 @@ class _Namespace:
         }
 
     def _constraints(self) -> Object:
-        """Which requests; the namespace first, as it is what keeps the requests of all others cheap."""
+        """Return which requests; the namespace first, as it is what keeps the requests of all others cheap."""
         return {
             "namespaceSelector": self._here(),
             "excludeResourceRules": requests.excluded(),
@@ -329,7 +329,7 @@ class _Namespace:
 
 
 def _asked(rule: Rule, scope: Scope = NAMED) -> str:
-    """Whether the rule's predicate holds."""
+    """Return whether the rule's predicate holds."""
     criteria = [meets("labels", one, scope) for one in rule.predicate.labels]
     criteria += [meets("annotations", one, scope) for one in rule.predicate.annotations]
     return every(criteria)
@@ -346,7 +346,7 @@ def _lines(rules: Iterable[Rule]) -> str:
 
 
 def _changes(write: Write) -> str:
-    """Whether a write would change something, were it alone."""
+    """Return whether a write would change something, were it alone."""
     map_ = f"variables.{write.field}s"
     differs = f"{map_}[?{text(write.key)}] != optional.of({text(write.value)})"
     if (write.field, write.key) == ("annotation", keys.QOS):

@@ -52,7 +52,7 @@ def held(whose: str, field: Field) -> str:
 
 
 def meets(field: Field, criterion: Requirement, scope: Scope = NAMED) -> str:
-    """Whether the object, as it came in, meets a criterion.
+    """Return whether the object, as it came in, meets a criterion.
 
     The QoS class of a pod is read from the scope: the annotation that holds it is written at the same time.
     """

@@ -16,7 +16,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def same(found: Any, wanted: Any) -> bool:
-    """Whether two specs mean the same."""
+    """Return whether two specs mean the same."""
     return bool(_plain(found) == _plain(wanted))
 
 

@@ -16,7 +16,7 @@ _THERE = "has(object.metadata.annotations)"
 
 
 def wishes(asked: str, writes: Sequence[Write]) -> list[str]:
-    """What a rule writes where its predicate, which is `asked`, holds: lists of pairs.
+    """Return what a rule writes where its predicate, which is `asked`, holds: lists of pairs.
 
     The QoS class of a pod is no rule's to write, but on other objects its annotation is like any other.
     """

@@ -69,14 +69,14 @@ def partition(
 
 
 def written(rule: Rule, reserved: Reserved) -> Iterator[Touched]:
-    """What a rule writes where policies may write it."""
+    """Yield what a rule writes where policies may write it."""
     for write in rule.writes:
         if reserved.why(write.key, write.power) is None:
             yield write.field, write.key
 
 
 def _by_itself(policy: Policy, reserved: Reserved) -> str:
-    """Why this policy needs the webhook, whatever the others are; "" when it does not."""
+    """Return why this policy needs the webhook, whatever the others are; "" when it does not."""
     if policy.mode != "observe":
         for rule in policy.rules:
             for field, key in written(rule, reserved):

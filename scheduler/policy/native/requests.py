@@ -39,7 +39,7 @@ def of_resources() -> list[dict[str, str]]:
 
 
 def of_promises() -> list[dict[str, str]]:
-    """Whether a pod asks something new of its node while it runs (`scheduler.model.promise`)."""
+    """Return whether a pod asks something new of its node while it runs (`scheduler.model.promise`)."""
     key = text(ANNOTATION)
     now, before = held("object", "annotations"), held("oldObject", "annotations")
     same = f'request.operation == "UPDATE" && {key} in {before} && {before}[{key}] == {now}[{key}]'
@@ -87,7 +87,7 @@ def of_stored(conditions: Iterable[str]) -> list[dict[str, str]]:
 
 
 def _named(conditions: Iterable[str]) -> str:
-    """Whether one of the conditions holds, which call labels and annotations by these names."""
+    """Return whether one of the conditions holds, which call labels and annotations by these names."""
     asked = some(conditions)
     if len(asked) > LONGEST - 2000:
         asked = "true"  # then the rules themselves are asked, as each of them is short enough

@@ -153,7 +153,7 @@ class Tally:
         self._enforcing = {policy.name for policy in policies.policies if policy.mode == "enforce"}
 
     def needs_owners(self, obj: JsonObject) -> bool:
-        """Whether the verdict on this object may depend on by which labels its owner finds it."""
+        """Return whether the verdict on this object may depend on by which labels its owner finds it."""
         if not self._writes_labels or not guard.controllers(guard.references_of(obj)):
             return False
         try:
@@ -196,7 +196,7 @@ class Tally:
 
 
 def weight(policies: Policies) -> int:
-    """What it takes to judge one object: all that the rules ask and write."""
+    """Return what it takes to judge one object: all that the rules ask and write."""
     rules = (rule for policy in policies.policies for rule in policy.rules)
     return sum(
         1
@@ -209,7 +209,7 @@ def weight(policies: Policies) -> int:
 
 
 def report(results: dict[str, Result], time: str) -> JsonObject:
-    """What `berth operator --audit-once -o json` prints."""
+    """Return what `berth operator --audit-once -o json` prints."""
     totals: Sequence[Total] = [result.total for result in results.values()]
     return {
         "time": time,

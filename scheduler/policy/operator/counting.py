@@ -122,5 +122,5 @@ class Counting:
 
 
 def revision_of(stored: Iterable[Stored]) -> Revision:
-    """Which specs these are."""
+    """Return which specs these are."""
     return frozenset((one.uid, one.generation) for one in stored)

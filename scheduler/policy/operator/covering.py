@@ -83,7 +83,7 @@ class Covering:
 
 
 def covers(configuration: Configuration, namespace: str) -> bool:
-    """Whether the webhook is asked about this namespace; no for a selector that the registration did not write.
+    """Return whether the webhook is asked about this namespace; no for a selector that the registration did not write.
 
     Entries of other names are about other things than policies, also those that an admission server newer than this
     operator may write.

@@ -97,7 +97,7 @@ class Enforcer:
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """Where there is something of ours."""
+        """Return where there is something of ours."""
         return self.natives.namespaces
 
     async def enforce(self, namespace: str, stored: Sequence[Stored]) -> Enforced | None:
@@ -167,7 +167,7 @@ class Enforcer:
     async def _compiled(
         self, namespace: str, rules: Rules, policies: Sequence[Stored]
     ) -> tuple[_Split, list[Object] | None]:
-        """What should be there, and the objects; None when they are there as they should be."""
+        """Return what should be there, and the objects; None when they are there as they should be."""
         refused = self._refused.get(namespace, {})
         elsewhere = {one.name: refused[_version(one)] for one in policies if _version(one) in refused}
         owners = await self._owners()
@@ -246,7 +246,7 @@ class Enforcer:
         return 0.0
 
     def _told(self, one: Stored) -> bool:
-        """Whether the webhook knows for long enough that this policy is its own."""
+        """Return whether the webhook knows for long enough that this policy is its own."""
         if way_of(one.status) != "Webhook":
             return False
         try:

@@ -39,7 +39,7 @@ class Condition(msgspec.Struct, frozen=True):
 
     @property
     def is_problem(self) -> bool:
-        """Whether somebody should be told by an Event."""
+        """Return whether somebody should be told by an Event."""
         bad = {"Accepted": "False", "Conflict": "True", "SelfConsistent": "False", "SchedulerAvailable": "False"}
         if self.type == "Enforced":
             return self.reason == "Refused" or (self.status == "False" and self.reason != "Starting")
@@ -177,7 +177,7 @@ def within(total: int, each: int) -> Analyse:
 
 
 def findings(stored: Iterable[Stored], ask: Analyse | None = None, reserved: Reserved = RESERVED) -> Judged:
-    """What the analysis says of each accepted policy of a namespace.
+    """Return what the analysis says of each accepted policy of a namespace.
 
     A policy that enforces is looked at among those that do; one in mode warn or observe as if all of them enforced,
     which is what its author wants to know.

@@ -88,7 +88,7 @@ class _Written(msgspec.Struct, frozen=True):
     owners: frozenset[str]
 
     def is_still(self, meta: _Meta) -> bool:
-        """Whether nobody changed what was written. An event that is older than our write says nothing."""
+        """Return whether nobody changed what was written. An event that is older than our write says nothing."""
         if (meta.uid, _namespace(meta)) != (self.uid, self.namespace):
             return False
         return meta.generation <= self.generation and self.owners <= _owners(meta)
@@ -170,14 +170,14 @@ class Natives:
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """Where we have objects."""
+        """Return where we have objects."""
         return frozenset(self._by_namespace)
 
     def __len__(self) -> int:
         return len(self._found)
 
     def holds(self, namespace: str) -> bool:
-        """Whether something is enforced in this namespace."""
+        """Return whether something is enforced in this namespace."""
         return namespace in self._by_namespace
 
     def policies(self, namespace: str) -> frozenset[str]:
@@ -186,7 +186,7 @@ class Natives:
         return frozenset(name for annotations in held for name in annotations.get(POLICIES, "").split())
 
     async def _discover(self) -> str:
-        """Why there can be no objects of ours; empty when there can be.
+        """Return why there can be no objects of ours; empty when there can be.
 
         Raises ApiError and Unreachable for an answer that says neither.
         """
@@ -255,7 +255,7 @@ class Natives:
     # -- what there should be ------------------------------------------------------------------------------------
 
     def as_wanted(self, namespace: str, digests: dict[Key, bytes]) -> bool:
-        """Whether exactly these were written, and nobody touched them since."""
+        """Return whether exactly these were written, and nobody touched them since."""
         held = self._by_namespace.get(namespace, set())
         return held == digests.keys() and all(
             key in self._written and self._written[key].digest == digest for key, digest in digests.items()
@@ -375,7 +375,7 @@ _listed = msgspec.json.Decoder(_Listed).decode
 
 
 def digests(objects: Iterable[Object]) -> dict[Key, bytes]:
-    """What `as_wanted` compares."""
+    """Return what `as_wanted` compares."""
     return {(one["kind"], one["metadata"]["name"]): sha256(msgspec.json.encode(one)).digest() for one in objects}
 
 

@@ -31,7 +31,7 @@ class ListedOwners:
         self._known: dict[tuple[str, str], dict[str, LabelSelector | None] | OwnerUnknownError] = {}
 
     async def selectors(self, references: Iterable[OwnerReference]) -> tuple[LabelSelector, ...]:
-        """What these controllers select by; one that is gone selects nothing.
+        """Return what these controllers select by; one that is gone selects nothing.
 
         Raises OwnerUnknownError.
         """

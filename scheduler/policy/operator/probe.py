@@ -38,7 +38,7 @@ class Probe:
             await listens.stop(FINISH_SECONDS)
 
     def ports(self) -> list[Port]:
-        """What it listens on."""
+        """Return what it listens on."""
         return [] if self._listens is None else [self._listens]
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -54,7 +54,7 @@ class Pulse:
             return self._clock() - min(times) if len(times) == len(self._answered) else None
 
     def dead(self) -> str | None:
-        """Why a new process should take over; None while there is life."""
+        """Return why a new process should take over; None while there is life."""
         with self._lock:
             now = self._clock()
             tried = now - min(self._tried.values())
@@ -66,7 +66,7 @@ class Pulse:
         return None
 
     def unready(self) -> str | None:
-        """Why what we know may be old; None when it is fresh."""
+        """Return why what we know may be old; None when it is fresh."""
         age = self.age()
         if self.absent:
             return "there are no MetadataPolicies on this API server: the CRD is missing"

@@ -141,7 +141,7 @@ class Reconciler:
             self.turns.want(namespace)
 
     async def _tried(self, turns: Turns, namespace: str, work: Coroutine[Any, Any, Found]) -> Found | None:
-        """What comes of this; None when it failed, and is tried again unless that is a fault of Berth."""
+        """Return what comes of this; None when it failed, and is tried again unless that is a fault of Berth."""
         try:
             return await work
         except (ApiError, Unreachable) as error:

@@ -45,7 +45,7 @@ def change(
     now: str,
     enforcement: Enforcement | None = None,
 ) -> Change | None:
-    """What to write; None when the stored status says it all. `now`: RFC 3339, seconds.
+    """Return what to write; None when the stored status says it all. `now`: RFC 3339, seconds.
 
     `counts` and `enforcement` None: as they are.
     """
@@ -130,7 +130,7 @@ def _audit(counts: Counts, before: Any, now: str) -> JsonObject:
 
 
 def _says(before: Mapping[str, Any] | None, condition: Condition) -> bool:
-    """Whether the stored condition says the same already: then it was told."""
+    """Return whether the stored condition says the same already: then it was told."""
     return before is not None and all(
         before.get(field) == getattr(condition, field) for field in ("status", "reason", "message")
     )

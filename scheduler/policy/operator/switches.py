@@ -41,7 +41,7 @@ class Switches:
         self._known = asyncio.Event()
 
     def of(self, namespace: str) -> Switch:
-        """What holds in this namespace."""
+        """Return what holds in this namespace."""
         return self._said.get(namespace, self._default)
 
     async def run(self) -> None:

@@ -105,7 +105,9 @@ class Watch:
                 return
 
     async def _gone(self) -> bool:
-        """Whether the API server says that there are no MetadataPolicies; anything else is for kopf to find out."""
+        """Return whether the API server says that there are no MetadataPolicies; anything else is
+        for kopf to find out.
+        """
         try:
             await self._client.get(self._paths[0], query="limit=1", tries=1)
         except ApiError as error:
@@ -115,7 +117,7 @@ class Watch:
         return False
 
     async def _over(self) -> str:
-        """Why kopf has to begin anew, though it doesn't know; empty when it need not.
+        """Return why kopf has to begin anew, though it doesn't know; empty when it need not.
 
         After etcd was restored from a backup, kopf's position lies in the future, and the API server says nothing of
         what happens until then.
@@ -187,7 +189,7 @@ class Kopf:
         self._thread.join(seconds)
 
     def connector(self) -> aiohttp.BaseConnector:
-        """How requests get to the API server."""
+        """Return how requests get to the API server."""
         tls = self._connection.tls
         return aiohttp.TCPConnector(limit=0, ssl=True if tls is None else tls.context())
 

@@ -42,7 +42,7 @@ STARTING = "the API server takes over in some seconds"
 
 
 def way_of(status: Mapping[str, Any]) -> str:
-    """Who enforces a policy, as its status says."""
+    """Return who enforces a policy, as its status says."""
     held = status.get("enforcement")
     return str(held.get("way", "")) if isinstance(held, dict) else ""
 
@@ -71,12 +71,12 @@ class Rules(msgspec.Struct, frozen=True):
 
     @property
     def native(self) -> bool:
-        """Whether the API server is to enforce what it can."""
+        """Return whether the API server is to enforce what it can."""
         return not self.missing and (self.switch != "webhook" or not self.webhook)
 
     @property
     def falls_back(self) -> bool:
-        """Whether the webhook enforces what the API server can't."""
+        """Return whether the webhook enforces what the API server can't."""
         return self.webhook and self.switch != "native"
 
     def otherwise(self, reason: str, message: str) -> Enforcement:
@@ -100,7 +100,7 @@ def ways(
     in_force: bool,
     written: bool,
 ) -> dict[str, Enforcement]:
-    """Who enforces each policy. `stays`: reason and message of those that are not `native`.
+    """Return who enforces each policy. `stays`: reason and message of those that are not `native`.
 
     A policy that is enforced natively already stays so while its objects are still to be `written` again: an older
     version of it is in force until the new one is.

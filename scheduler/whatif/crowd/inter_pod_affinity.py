@@ -60,7 +60,7 @@ class TermsFollowing(Following):
         self.moves = bool(self._counting)
 
     def settled(self) -> Bools | None:
-        """What it rejects now, unless terms mean the pods themselves or score."""
+        """Return what it rejects now, unless terms mean the pods themselves or score."""
         return None if self._raw is not None or self._closing or self._counting else self._rejects
 
     def rejected(self, kinds: Kinds) -> Bools | None:
@@ -71,7 +71,7 @@ class TermsFollowing(Following):
         return found
 
     def raw(self, kinds: Kinds) -> Ints | None:
-        """What it was, and the weight of each of the pods in the domains."""
+        """Return what it was, and the weight of each of the pods in the domains."""
         if self._raw is None and not self._counting:
             return None
         found = np.zeros(len(kinds.rows), dtype=np.int64) if self._raw is None else self._raw[kinds.rows]

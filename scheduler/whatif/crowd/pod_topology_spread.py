@@ -67,7 +67,9 @@ class SpreadFollowing(Following):
         return found if counted is None else np.where(counted, found, 0)
 
     def _seen(self, kinds: Kinds, counted: Bools | None) -> "list[_Seen]":
-        """How each soft constraint sees the kinds, which often stay the same. `counted`: which count, if not all."""
+        """Return how each soft constraint sees the kinds, which often stay the same. `counted`: which count, if not
+        all.
+        """
         if self._last is None or self._last[0] is not kinds:
             self._last = kinds, [count.seen(kinds, counted) for count in self._parts]
         return self._last[1]
@@ -113,7 +115,7 @@ class _Count:
         to.by_pods |= own
 
     def seen(self, kinds: Kinds, counted: Bools | None) -> "_Seen":
-        """How a soft constraint sees these kinds. `counted`: those that take part in the score; None: all."""
+        """Return how a soft constraint sees these kinds. `counted`: those that take part in the score; None: all."""
         codes = self.domains.codes[kinds.rows]
         if self.by_row:
             size = int(kinds.sizes.sum() if counted is None else kinds.sizes[counted].sum())

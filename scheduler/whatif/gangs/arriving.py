@@ -48,7 +48,7 @@ def create_together(simulation: Simulation, batches: Iterable[Batch]) -> None:
 
 
 def outcomes(simulation: Simulation, keys: Sequence[GroupKey]) -> Iterator[GroupOutcome]:
-    """What became of these groups."""
+    """Yield what became of these groups."""
     groups = simulation.cluster.pod_groups
     for key in dict.fromkeys(keys):
         state = groups.state(key)
@@ -70,7 +70,7 @@ def outcomes(simulation: Simulation, keys: Sequence[GroupKey]) -> Iterator[Group
 
 
 def _why(simulation: Simulation, group: PodGroup, pods: int) -> str:
-    """What is said of a group that does not start."""
+    """Return what is said of a group that does not start."""
     said = simulation.conditions.get(group.key)
     if said is not None:
         return said

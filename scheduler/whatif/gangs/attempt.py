@@ -17,7 +17,9 @@ _SHOWN = 8
 
 
 def attempted(gang: Gang, framework: Framework, cluster: Cluster) -> str:
-    """What to say of the attempt at a group that does not start in a dry run; empty: that preemption does not help."""
+    """Return what to say of the attempt at a group that does not start in a dry run; empty: that preemption does not
+    help.
+    """
     waiting = gang.waiting
     preempts = waiting[0].preempts if gang.group.preempts is None else gang.group.preempts
     if len(waiting) > MOST:

@@ -71,7 +71,7 @@ class GangCapacity(Struct, rename="camel", kw_only=True, frozen=True):
 def gang_capacity(
     cluster: Cluster, framework: Framework, group: PodGroup, batches: Sequence[Batch], *, most: int = MOST
 ) -> GangCapacity:
-    """How many more gangs with the pods of these workloads fit. The cluster may keep those that were placed.
+    """Return how many more gangs with the pods of these workloads fit. The cluster may keep those that were placed.
 
     Raises PluginError, UndecidedError.
     """
@@ -125,7 +125,9 @@ def _in_domains(rooms: Room, where: Sequence[Domain], size: int, needed: int) ->
 
 
 def _gangs(free: int, size: int, needed: int) -> tuple[int, int]:
-    """How many gangs, and pods of theirs, go where so many pods fit: the last one may be without some of its pods."""
+    """Return how many gangs, and pods of theirs, go where so many pods fit: the last one may be without some of its
+    pods.
+    """
     whole, rest = divmod(free, max(size, 1))
     if size < needed:
         return 0, 0

@@ -24,7 +24,7 @@ class LowerMinCount(SmallChange, frozen=True):
         return replace(group, min_count=self.count)
 
     def command(self, group: PodGroup) -> str:
-        """What makes the change when it is run."""
+        """Return what makes the change when it is run."""
         spec = (
             {"minMember": self.count}
             if group.key.api == COSCHEDULING

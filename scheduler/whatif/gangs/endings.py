@@ -129,7 +129,8 @@ class _Search:
 
 
 def cheapest(gains: Ints, missing: int) -> list[int]:
-    """How many pods to take from each node, so that the gains add up to what is missing and the pods are the fewest.
+    """Return how many pods to take from each node, so that the gains add up to what is missing and the pods are the
+    fewest.
 
     `gains`: int64[number, node], what taking so many pods from a node brings. All zeros: nothing is enough. What goes
     beyond what is missing counts as just that.

@@ -107,7 +107,7 @@ class _Answer:
             return self._answer(shown.FAILED, cause=str(error), message=str(error))
 
     def in_short(self) -> str:
-        """How many of the pods that wait fit, of those that are needed."""
+        """Return how many of the pods that wait fit, of those that are needed."""
         gang = self._gang
         said = list(self._held())
         try:
@@ -192,7 +192,9 @@ class _Answer:
         return unsatisfied(gang.group, len(gang.running) + before, len(gang.waiting) - tried)
 
     def _stop(self, part: Part, domain: Domain) -> tuple[shown.Stop | None, str, list[Plan]]:
-        """What keeps the group from starting, once as many as fit have their nodes; why; and what plugins offer."""
+        """Return what keeps the group from starting, once as many as fit have their nodes; why; and
+        what plugins offer.
+        """
         stopped = part.stopped
         if stopped is None:
             return None, "", []
@@ -210,7 +212,7 @@ class _Answer:
         return shown.Stop(stopped.pod.key, stopped.message, said, stopped.kind.pods, closest), said, plans
 
     def _held(self) -> Iterator[str]:
-        """Why the group is not tried yet."""
+        """Yield why the group is not tried yet."""
         gang = self._gang
         if gang.missing:
             there = len(gang.waiting) + len(gang.running)
@@ -222,7 +224,7 @@ class _Answer:
             yield f"{which} scheduling gates ({', '.join(gates)}), and the others wait for that"
 
     def _rooms(self, most: Sequence[int | None]) -> list[shown.DomainRoom]:
-        """What each domain takes, the fullest first; of a topology that is not heeded, as if it were."""
+        """Return what each domain takes, the fullest first; of a topology that is not heeded, as if it were."""
         gang, where, found = self._gang, self._where, list(most)
         if self._key is not None and not self._heeds:
             where = list(by_label(self._key, self._cluster))[:_DOMAINS]
@@ -301,6 +303,6 @@ class _Answer:
 
 
 def in_short(gang: Gang, framework: Framework, cluster: Cluster) -> str:
-    """What a group lacks, in a line, for those who ask about one of its pods."""
+    """Return what a group lacks, in a line, for those who ask about one of its pods."""
     answer = _Answer(gang, framework, cluster, [], WORK)
     return answer.in_short()

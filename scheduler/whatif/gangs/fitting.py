@@ -34,11 +34,12 @@ class Fitting:
 
     @property
     def spent(self) -> bool:
-        """Whether no more pods may be placed in a dry run."""
+        """Return whether no more pods may be placed in a dry run."""
         return self.left <= 0
 
     def room(self, members: Sequence[Pod]) -> Room | None:
-        """How many pods like these each node takes; None where sums do not say, as they differ, or look elsewhere.
+        """Return how many pods like these each node takes; None where sums do not say, as they differ, or look
+        elsewhere.
 
         If a plugin fails only here, where it counts, the pods are placed one by one, and a note says so.
         """
@@ -53,14 +54,14 @@ class Fitting:
             return None
 
     def starts(self, members: Sequence[Pod], where: Sequence[Domain], needed: int) -> bool:
-        """Whether as many of the pods as are needed find a node in one of the domains. Raises PluginError."""
+        """Return whether as many of the pods as are needed find a node in one of the domains. Raises PluginError."""
         found = self.room(members)
         if found is not None:
             return any(in_domain(found, one) >= needed for one in where) and len(members) >= needed
         return any(self._enough(members, one, needed) for one in where)
 
     def most(self, members: Sequence[Pod], where: Sequence[Domain]) -> list[int | None]:
-        """How many find a node in each domain; None: that was not found out, as it would cost too much.
+        """Return how many find a node in each domain; None: that was not found out, as it would cost too much.
 
         Raises PluginError.
         """
@@ -76,7 +77,7 @@ class Fitting:
             return len(part.nodes)
 
     def _enough(self, members: Sequence[Pod], domain: Domain, needed: int) -> bool:
-        """Whether enough pods fit; it is given up as soon as that is known."""
+        """Return whether enough pods fit; it is given up as soon as that is known."""
         spare, done = len(members) - needed, 0
         refused: set[object] = set()
         mask = domain.mask(self.cluster)
@@ -160,12 +161,12 @@ class Part:
 
 
 def in_domain(found: Room, domain: Domain) -> int:
-    """How many pods all nodes of a domain take."""
+    """Return how many pods all nodes of a domain take."""
     return int(found.counts[domain.rows].sum())
 
 
 def alike(members: Sequence[Pod], cluster: Cluster) -> bool:
-    """Whether what is true of one is true of all: they have one shape, and equal claims of their own."""
+    """Return whether what is true of one is true of all: they have one shape, and equal claims of their own."""
     if not members:
         return False
     first = members[0]
@@ -181,7 +182,7 @@ def alike(members: Sequence[Pod], cluster: Cluster) -> bool:
 
 
 def _asked(pod: Pod, cluster: Cluster) -> list[object] | None:
-    """What the claims of a pod ask for; None: some are shared, not there yet, or have their devices already."""
+    """Return what the claims of a pod ask for; None: some are shared, not there yet, or have their devices already."""
     made, found = dict(pod.made_claims), list[object]()
     for one in pod.shape.claims:
         name = None if one.template is None else made.get(one.name)
@@ -199,7 +200,7 @@ def _kind(pod: Pod, cluster: Cluster) -> object:
 
 
 def _by_labels(pod: Pod, cluster: Cluster) -> bool:
-    """Whether the pod's labels may decide where it fits."""
+    """Return whether the pod's labels may decide where it fits."""
     shape = pod.shape
     own = shape.affinity_terms or shape.anti_affinity_terms or shape.spread
     return bool(own) or bool(cluster.incidence.repelling(pod))

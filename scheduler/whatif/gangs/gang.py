@@ -25,16 +25,16 @@ class Gang:
 
     @property
     def lacking(self) -> int:
-        """How many of the waiting pods have to find a node for any to start."""
+        """Return how many of the waiting pods have to find a node for any to start."""
         return max(self.group.needed - len(self.running), 1)
 
     def gap(self, cluster: Cluster) -> str:
-        """What the whole cluster lacks of what the group asks for together (minResources); empty: nothing."""
+        """Return what the whole cluster lacks of what the group asks for together (minResources); empty: nothing."""
         return gap(self.group, cluster.pod_groups.state(self.group.key), cluster)
 
     @property
     def missing(self) -> int:
-        """How many pods of the gang do not exist yet, although it can't start without them."""
+        """Return how many pods of the gang do not exist yet, although it can't start without them."""
         return max(self.group.needed - len(self.waiting) - len(self.running), 0) if self.group.gang else 0
 
 
@@ -73,12 +73,12 @@ def _natural(name: str) -> tuple[str, int, str]:
 
 
 def heeds_topology(framework: Framework) -> bool:
-    """Whether the profile keeps a group within one domain."""
+    """Return whether the profile keeps a group within one domain."""
     return framework.placements.wanted
 
 
 def domains(gang: Gang, framework: Framework, cluster: Cluster) -> list[Domain]:
-    """Where the group may be: each domain by itself, or the whole cluster as the only one.
+    """Return where the group may be: each domain by itself, or the whole cluster as the only one.
 
     Raises PluginError.
     """

@@ -103,7 +103,7 @@ class Remedies:
     # -- what is tried -----------------------------------------------------------------------------------------------
 
     def _of_plugins(self, first: Whole) -> Iterator[Whole]:
-        """What plugins offer for the pod that stops the gang: made for all pods like it, or for several nodes."""
+        """Yield what plugins offer for the pod that stops the gang: made for all pods like it, or for several nodes."""
         kinds: set[str] = set()
         nodes: dict[str, list[OnNode]] = {}
         own = {pod.key for pod in self._gang.waiting}
@@ -201,11 +201,11 @@ class Remedies:
 
     @cached_property
     def _by_sums(self) -> bool:
-        """Whether a try costs little, however many pods the gang has."""
+        """Return whether a try costs little, however many pods the gang has."""
         return self._fitting.room(self._gang.waiting) is not None
 
     def _fits(self, plan: Whole) -> int | None:
-        """How many of the waiting pods find a node after a plan; None: too few for the gang to start."""
+        """Return how many of the waiting pods find a node after a plan; None: too few for the gang to start."""
         by_part = len(plan) == 1 and isinstance(plan[0], LowerMinCount) and not self._gang.gap(self._cluster)
         if by_part and not any(pod.gates for pod in self._gang.waiting):
             return len(self._part.nodes)  # it was placed already
@@ -332,7 +332,7 @@ class Remedies:
         return [pod for pod in waiting if stopped is not None and pod.shape is stopped.pod.shape]
 
     def _does_the_same(self, found: Commands, pod: Pod, plan: Whole) -> bool:
-        """Whether the gang starts with pods like the one that the command makes."""
+        """Return whether the gang starts with pods like the one that the command makes."""
         if not found.pods:
             return True
         made = found.pods[0]
@@ -346,7 +346,7 @@ class Remedies:
 
 
 def _cost(plan: Whole) -> float:
-    """How much a plan asks of people."""
+    """Return how much a plan asks of people."""
     total = 0.0
     for change in plan:
         total += change.cost

@@ -16,7 +16,7 @@ _MOST = 5
 
 
 def said_of(group: PodGroup) -> str:
-    """What is said of room for a group; empty: nothing."""
+    """Return what is said of room for a group; empty: nothing."""
     condition = group.condition(INITIALLY_SCHEDULED)
     found = None if condition is None or condition.status == "True" else _SAID.search(condition.message)
     return "" if found is None else found[1]

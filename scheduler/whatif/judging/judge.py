@@ -20,7 +20,8 @@ _PATH = re.compile(r"[^:\s]+(?:\[[^\]]*\][^:\s]*)*")
 
 
 def judge(document: Document, *, comparing: bool = False) -> list[str]:
-    """What the API server would refuse, a line for each; empty for an object that it would take. Raises ObjectError.
+    """Return what the API server would refuse, a line for each; empty for an object that it would take. Raises
+    ObjectError.
 
     `comparing`: as for `rules.pod`.
     """
@@ -87,12 +88,12 @@ def _type_of(found: Mapping[str, Any], kind: str) -> tuple[str, str]:
 
 
 def _beta(version: str) -> bool:
-    """Whether the version is an earlier one that is served, of which no type is kept."""
+    """Return whether the version is an earlier one that is served, of which no type is kept."""
     return version in schemas().served and ("alpha" in version or "beta" in version)
 
 
 def _of_unknown_kind(found: Mapping[str, Any], kind: str, comparing: bool) -> Iterator[str]:
-    """What is wrong with a custom object: only its metadata and its pod templates are known."""
+    """Yield what is wrong with a custom object: only its metadata and its pod templates are known."""
     of_metadata: list[Misfit] = []
     fitting(found.get("metadata"), _METADATA, of_metadata, "metadata")
     yield from (misfit.text for misfit in of_metadata)

@@ -63,7 +63,7 @@ def counts(spec: Object, path: str) -> Iterator[str]:
 
 
 def restarts(template: Object, path: str, kind: str) -> Iterator[str]:
-    """When the containers of a workload's pods are started again: of jobs not always, of others always."""
+    """Yield when the containers of a workload's pods are started again: of jobs not always, of others always."""
     if kind in ("Pod", "PodTemplate"):
         return
     wanted = ("OnFailure", "Never") if kind in ("Job", "CronJob") else ("Always",)
@@ -155,7 +155,7 @@ def _said(errors: Sequence[FieldError], prefix: str = "") -> Iterator[str]:
 
 
 def _needs_comparing(error: FieldError) -> bool:
-    """Whether a toleration is refused for an operator that another gate allows."""
+    """Return whether a toleration is refused for an operator that another gate allows."""
     return error.type == "NotSupported" and error.value in COMPARISONS and f'"{error.value}"' in error.detail
 
 

@@ -50,7 +50,7 @@ class Misfit(NamedTuple):
 
 
 def fitting(value: Any, wanted: str, found: list[Misfit], path: str = "", *, strict: bool = True) -> Any:
-    """What of a value fits a type; `found` gets all that does not. An absent value fits.
+    """Return what of a value fits a type; `found` gets all that does not. An absent value fits.
 
     What does not fit is left out, or is empty in a list, where the others keep their places.
     """
@@ -130,7 +130,7 @@ def _fields(value: Any, kind: Type, found: list[Misfit], path: str, strict: bool
 
 
 def _scalar(value: Any, wanted: str) -> str:
-    """What was expected instead; empty when the value will do."""
+    """Return what was expected instead; empty when the value will do."""
     bits = _RANGES.get(wanted)
     if bits is not None:
         if not isinstance(value, int) or isinstance(value, bool):

@@ -32,7 +32,8 @@ class Absent(Plugin):
 
 
 def lint(config: SchedulerConfiguration, registry: Mapping[str, Any], world: World | None = None) -> list[Finding]:
-    """What is wrong with a configuration that is valid. `world`: a cluster whose pods it is for, if there is one.
+    """Return what is wrong with a configuration that is valid. `world`: a cluster whose pods it is for, if there is
+    one.
 
     Raises ConfigError when it is not, except for plugins that are not there: those are findings.
     """
@@ -82,7 +83,7 @@ def _built(config: ProfileConfig, registry: Mapping[str, Any], path: str) -> Pro
 
 
 def _named(config: ProfileConfig) -> set[str]:
-    """What a profile may run, or has arguments for. Others that are installed need not be imported."""
+    """Return what a profile may run, or has arguments for. Others that are installed need not be imported."""
     points = (getattr(config.plugins, point) for point in Plugins.__struct_fields__)
     names = {ref.name for chosen in points for ref in chosen.enabled}
     return names | {ref.name for ref in at_multi_point(config)} | {plugin.name for plugin in config.plugin_config}

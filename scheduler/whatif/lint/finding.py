@@ -48,7 +48,7 @@ class Checked(Struct, frozen=True):
     path: str
 
     def runs(self, name: str, point: str = "") -> bool:
-        """Whether a plugin runs at a point, or at any."""
+        """Return whether a plugin runs at a point, or at any."""
         points = (point,) if point else POINTS
         return any(plugin.name == name for each in points for plugin in self.profile.plugins(each))
 

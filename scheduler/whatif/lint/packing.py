@@ -72,7 +72,7 @@ def preferences(checked: Checked) -> Iterator[Finding]:
 
 
 def _packs(args: NodeResourcesFitArgs) -> bool:
-    """Whether a node gets more the more of it is used."""
+    """Return whether a node gets more the more of it is used."""
     strategy = args.scoring_strategy
     ratio = strategy.requested_to_capacity_ratio
     if strategy.type == "RequestedToCapacityRatio" and ratio is not None:

@@ -39,5 +39,5 @@ def named(profiles: Sequence[Checked], world: World) -> Iterator[Finding]:
 
 
 def uses_priorities(world: World) -> bool:
-    """Whether one pod could make room for another."""
+    """Return whether one pod could make room for another."""
     return len({pod.priority for pods in (world.waiting, world.placed) for pod in pods.values()}) > 1

@@ -212,7 +212,7 @@ def _together(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClai
 
 
 def _claim(wants: PodDevices, number: int) -> str:
-    """What asks for devices: a claim, or the extended resources for which one would be made."""
+    """Return what asks for devices: a claim, or the extended resources for which one would be made."""
     return f"claim {wants.open[number]}" if number < len(wants.open) else ", ".join(sorted(wants.resources))
 
 
@@ -263,7 +263,7 @@ def _against(
     selects: Selects,
     holders: Holders,
 ) -> str | None:
-    """Why a device can't be given; None for one that is of another class."""
+    """Return why a device can't be given; None for one that is of another class."""
     traits, asked, allocated = entry.device.traits, alternative.asked, devices.allocated
     is_taken = not asked.admin_access and allocated.is_taken(entry.id)
     for number, (expression, whose) in enumerate(alternative.selectors):
@@ -291,7 +291,7 @@ def _against(
 def _short(
     alternative: Alternative, entry: PoolDevice, holders: AllocatedDevices, left: Mapping[tuple[str, str], int]
 ) -> str | None:
-    """What a device has too little of."""
+    """Return what a device has too little of."""
     capacity = entry.device.traits.capacity
     try:
         takes = alternative.takes(capacity)
@@ -326,7 +326,7 @@ class _Against(NamedTuple):
 
     @property
     def nothing(self) -> bool:
-        """Whether the device can be given."""
+        """Return whether the device can be given."""
         return self == _NOTHING
 
 
@@ -416,7 +416,7 @@ class _Fixes:
                     yield (UseDeviceClass(claim, one.name, of.name, one.of.name, patch),)
 
     def _without(self, claim: str, one: Alternative, against: _Against) -> Iterator[Fix]:
-        """What the claim could do without, so that it could have a device."""
+        """Yield what the claim could do without, so that it could have a device."""
         if against.taken or against.counters:
             return
         selectors, taints, capacity = against.selectors, against.taints, against.capacity
@@ -449,7 +449,9 @@ class _Fixes:
                 yield from self._less_of_resource(one, one.asked.count - count)
 
     def _less_of_resource(self, one: Alternative, less: int) -> Iterator[Fix]:
-        """What helps if the pod asks for less of an extended resource, for which the scheduler makes the claim."""
+        """Yield what helps if the pod asks for less of an extended resource, for which the
+        scheduler makes the claim.
+        """
         requests = self._inquiry.pod.shape.requests
         for resource, of in self._wants.resources.items():
             if of.name == one.of.name and requests.get(resource, 0) > less:
@@ -476,7 +478,7 @@ class _Fixes:
                 yield (_free(claim, devices),)
 
     def _at(self, claim: str, one: Alternative) -> str:
-        """Where a claim's spec has a request."""
+        """Return where a claim's spec has a request."""
         place = next(i for i, each in enumerate(self._specs[claim].requests) if each.name == one.base)
         return f"/devices/requests/{place}/{f'firstAvailable/{one.place}' if one.parent else 'exactly'}"
 
@@ -520,7 +522,7 @@ class _Fixes:
         )
 
     def _lacks(self, one: Alternative, entry: PoolDevice) -> Iterator[str]:
-        """What a device has too little of that is asked for."""
+        """Yield what a device has too little of that is asked for."""
         asked, capacity = one.asked.capacity or {}, entry.device.traits.capacity
         used = self._devices.allocated.used(entry.id)
         yield from (name for name in asked if name not in capacity)
@@ -539,7 +541,7 @@ def _free(claim: ResourceClaim, devices: Sequence[str]) -> FreeDevices:
 
 
 def _named_devices(claim: ResourceClaim) -> list[str]:
-    """What a claim has."""
+    """Return what a claim has."""
     return [] if claim.allocation is None else [str(device.id) for device in claim.allocation.devices]
 
 

@@ -107,19 +107,19 @@ def _spelt_nearly(inquiry: Inquiry, term: AffinityTerm) -> RespellPodTerm | None
 
 
 def _then(inquiry: Inquiry, change: RespellPodTerm, term: AffinityTerm) -> tuple[Domains, AffinityTerm]:
-    """Where the pods are that the term would select."""
+    """Return where the pods are that the term would select."""
     respelt = change.respelt(term)
     return _selected(inquiry, respelt), respelt
 
 
 def _selected(inquiry: Inquiry, term: AffinityTerm) -> Domains:
-    """Where the pods are that a term of the incoming pod selects."""
+    """Return where the pods are that a term of the incoming pod selects."""
     selects = inquiry.cluster.incidence.selects
     return _domains(inquiry, term, "selected", lambda pod: selects(term, pod))
 
 
 def _carriers(inquiry: Inquiry, term: AffinityTerm) -> Domains:
-    """Where the pods are that carry a required anti-affinity term."""
+    """Return where the pods are that carry a required anti-affinity term."""
     return _domains(inquiry, term, "carriers", lambda pod: term in pod.shape.anti_affinity_terms)
 
 

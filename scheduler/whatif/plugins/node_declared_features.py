@@ -8,6 +8,6 @@ class NodeDeclaredFeaturesExplainer(Explainer):
     """Says of a node that NodeDeclaredFeatures rejects: which features the node does not declare."""
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Which features it does not declare."""
+        """Return which features it does not declare."""
         lacking = sorted(inquiry.pod.shape.features - inquiry.node(row).features)
         return f"the node does not declare {', '.join(lacking)}", {"lacking": lacking}

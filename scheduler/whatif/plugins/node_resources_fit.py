@@ -34,7 +34,7 @@ class NodeResourcesFitExplainer(Explainer):
     """Says of a node that NodeResourcesFit rejects: how much is missing, and what would help."""
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """What the pod needs, what is free, of how much."""
+        """Return what the pod needs, what is free, of how much."""
         short = _shortage(inquiry, row, reason)
         if short is None:
             nodes = inquiry.cluster.nodes
@@ -83,7 +83,7 @@ def _shortage(inquiry: Inquiry, row: int, reason: Reason) -> _Shortage | None:
 
 
 def _short_of(leaving: Sequence[Pod], short: Sequence[_Shortage]) -> list[_Shortage]:
-    """What is still missing when these pods are gone."""
+    """Return what is still missing when these pods are gone."""
     return [s for s in short if s.free + sum(pod.shape.requests.get(s.resource, 0) for pod in leaving) < s.needed]
 
 
@@ -96,6 +96,6 @@ def _several(movable: Sequence[Pod], short: Sequence[_Shortage]) -> Sequence[Pod
 
 
 def _round(short: _Shortage) -> int:
-    """What is free, in whole mebibytes where that is how people write it."""
+    """Return what is free, in whole mebibytes where that is how people write it."""
     in_bytes = short.resource in ("memory", "ephemeral-storage")
     return short.free - short.free % _MEBI if in_bytes and short.free >= _MEBI else short.free

@@ -18,7 +18,9 @@ class NodeVolumeLimitsExplainer(Explainer):
     plugin: NodeVolumeLimits
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """How many volumes of which driver the node has attached, of how many, and how many more the pod brings."""
+        """Return how many volumes of which driver the node has attached, of how many, and how many
+        more the pod brings.
+        """
         if reason != self.plugin.too_many:
             return reason.text, {}
         short = list(self._short(inquiry, row))

@@ -17,7 +17,9 @@ class PodTopologySpreadExplainer(Explainer):
     plugin: PodTopologySpread
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """How many matching pods the node's domains have, against the emptiest ones and the skew that is allowed."""
+        """Return how many matching pods the node's domains have, against the emptiest ones and the skew that is
+        allowed.
+        """
         found = [detail for _, detail in self._uneven(inquiry, row)]
         return "; ".join(text for text, _ in found), {"constraints": [numbers for _, numbers in found]}
 

@@ -11,7 +11,7 @@ class RequiredDuringExecutionExplainer(Explainer):
     plugin: RequiredDuringExecution
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """What of it the node does not meet."""
+        """Return what of it the node does not meet."""
         node, wanted = inquiry.node(row), self.plugin.wanted(inquiry.pod)
         if wanted is None:
             return reason.text, {}

@@ -26,7 +26,7 @@ class VolumeBindingExplainer(ClaimsExplainer):
     plugin: VolumeBinding
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Which claim, which volume, and what keeps the two or the node apart."""
+        """Return which claim, which volume, and what keeps the two or the node apart."""
         found = self.plugin.find(inquiry.pod, inquiry.cluster)
         match reason:
             case self.plugin.unreachable:
@@ -135,7 +135,7 @@ def _released(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> Itera
 
 
 def _say_full(inquiry: Inquiry, row: int, found: Found) -> Detail:
-    """How much room a driver has published for the node, against what the claims ask for."""
+    """Return how much room a driver has published for the node, against what the claims ask for."""
     parts, data = [], []
     needed = free = 0
     for claim, room in _full(inquiry, row, found):
@@ -211,7 +211,7 @@ def _domains(requirement: Requirement) -> str:
 
 
 def _volumes(storage: Storage, claim: PersistentVolumeClaim) -> str:
-    """How many volumes of the claim's class there are, and what keeps them from serving it."""
+    """Return how many volumes of the claim's class there are, and what keeps them from serving it."""
     of_class = storage.volumes_of_class(claim.storage_class)
     if not of_class:
         return "there is none"

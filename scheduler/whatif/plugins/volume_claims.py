@@ -49,7 +49,7 @@ class ClaimsExplainer(Explainer):
         return text, {"claims": [{"claim": fault.claim, "problem": fault.text} for fault in faults]}
 
     def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> list[Fix]:
-        """What would help all of them together."""
+        """Return what would help all of them together."""
         faults = _faults(inquiry)
         if not faults or len(faults) == _CLAIMS:
             return []

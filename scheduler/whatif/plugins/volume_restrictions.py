@@ -20,7 +20,7 @@ class VolumeRestrictionsExplainer(ClaimsExplainer):
     plugin: VolumeRestrictions
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Who holds the claim, or the disk, and where."""
+        """Return who holds the claim, or the disk, and where."""
         if reason != self.plugin.claim_in_use:
             held = _disk_holders(inquiry, row)
             text = "; ".join(f"the disk {disk} is used by {pod.key} here" for pod, disk in held)

@@ -18,7 +18,7 @@ class VolumeZoneExplainer(ClaimsExplainer):
     plugin: VolumeZone
 
     def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
-        """Which volume of which claim is where, and where the node is."""
+        """Return which volume of which claim is where, and where the node is."""
         labels = inquiry.node(row).labels
         parts, data = [], []
         for volume, topologies in self._elsewhere(inquiry, row):

@@ -108,7 +108,7 @@ class Tally(Struct):
 
     @property
     def pods(self) -> int:
-        """How many were compared."""
+        """Return how many were compared."""
         return sum(self.counts.values())
 
     def add(self, one: Compared) -> None:

@@ -45,7 +45,7 @@ class Change(Struct, kw_only=True, omit_defaults=True):
 
     @property
     def is_put(self) -> bool:
-        """Whether an object came or changed."""
+        """Return whether an object came or changed."""
         return self.gone is None and not self.synced
 
 
@@ -59,7 +59,7 @@ def first_line(of: str, began: float, *, masked: bool) -> bytes:
 
 
 def read_first(line: bytes) -> Recording:
-    """What the first line says. Raises ObjectError if this is no recording."""
+    """Return what the first line says. Raises ObjectError if this is no recording."""
     try:
         found = _recording.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -186,7 +186,7 @@ class Shadow:
         return pod.scheduler_name == self._of
 
     def _given(self, pod: Pod) -> int:
-        """How many of a pod's claims name a place: a volume, the node that it is made for, or devices."""
+        """Return how many of a pod's claims name a place: a volume, the node that it is made for, or devices."""
         storage, devices = self.world.cluster.storage, self.world.cluster.devices
         found = 0
         for volume in pod.shape.volumes.claims:
@@ -201,7 +201,7 @@ class Shadow:
     # -- what would have been done -------------------------------------------------------------------------------
 
     def _bound(self, before: Pod | None, pod: Pod, *, listed: bool) -> Compared | None:
-        """What is to be said of a pod that has got a node, None if somebody else has bound it."""
+        """Return what is to be said of a pod that has got a node, None if somebody else has bound it."""
         if not self._is_theirs(pod) or pod.mirror:
             return None
         wait = self._waits.get(pod.uid)
