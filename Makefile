@@ -105,7 +105,7 @@ replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to 
 manifests: $(STAMP) ## Write manifests/ from the chart
 	@helm=$$($(BIN)/python -m tests.chart.build helm) && $(BIN)/python manifests/make.py "$$helm"
 
-schemas: $(STAMP) ## Write scheduler/whatif/judging/schemas.json from the OpenAPI documents of the supported versions
+schemas: $(STAMP) ## Write scheduler/podberth/whatif/judging/schemas.json from the OpenAPI documents of the supported versions
 	@$(BIN)/python -m tests.controlplane.schemas
 
 chart-versions: $(STAMP) ## Check the chart's objects by kubeconform for Kubernetes 1.32 to 1.37
@@ -131,7 +131,7 @@ PLATFORMS ?= linux/amd64,linux/arm64
 image: ## Build the image with buildx: make image IMAGE=name:tag [PYTHON_IMAGE=python:…@sha256:…]
 	@docker buildx build --platform $(PLATFORMS) --sbom=true --provenance=mode=max \
 		$(if $(PYTHON_IMAGE),--build-arg PYTHON_IMAGE=$(PYTHON_IMAGE)) \
-		--build-arg VERSION=$$($(PYTHON) -c 'import scheduler; print(scheduler.__version__)') \
+		--build-arg VERSION=$$($(PYTHON) -c 'import podberth; print(podberth.__version__)') \
 		--build-arg REVISION=$$(git rev-parse HEAD) -t $(or $(IMAGE),podberth) .
 
 image-digest: ## What the base image's tag means now, to be pinned in the Dockerfile

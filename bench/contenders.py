@@ -11,8 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
+from podberth.workloads.workload import Mode, Workload
+
 from bench.binder import READY
-from scheduler.workloads.workload import Mode, Workload
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.process import Process
@@ -200,7 +201,7 @@ def compile_once() -> None:
 
     Where PYTHONDONTWRITEBYTECODE is set, each start would compile anew what has changed since the last installation.
     """
-    if not compileall.compile_dir(_ROOT / "scheduler", quiet=1):
+    if not compileall.compile_dir(_ROOT / "scheduler/podberth", quiet=1):
         raise RuntimeError("Berth's modules can't be compiled")
 
 

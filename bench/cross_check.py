@@ -12,14 +12,15 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from scheduler.kube.client import Client
-from scheduler.kube.config import from_kubeconfig
-from scheduler.kube.cross_check import CrossCheck
-from scheduler.kube.flow import CHECK
-from scheduler.kube.listwatch import FetchPage, ListWatch, Pause
-from scheduler.kube.resources import PODS
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
+from podberth.kube.client import Client
+from podberth.kube.config import from_kubeconfig
+from podberth.kube.cross_check import CrossCheck
+from podberth.kube.flow import CHECK
+from podberth.kube.listwatch import FetchPage, ListWatch, Pause
+from podberth.kube.resources import PODS
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
+
 from tests.controlplane import namespaces
 from tests.controlplane.cluster import ControlPlane
 from tests.integration.objects import pod, pods_path

@@ -12,16 +12,17 @@ import statistics
 import time
 from typing import Any
 
-from scheduler.engine.eviction.evictor import Evictor
-from scheduler.engine.eviction.messages import Answered, Evict, Look, Read, WasRead
-from scheduler.engine.eviction.settings import Settings
-from scheduler.engine.stimuli import Put
-from scheduler.framework.config import default_configuration
-from scheduler.framework.profiles import build
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.promise import ANNOTATION
-from scheduler.plugins.registry import registry
+from podberth.engine.eviction.evictor import Evictor
+from podberth.engine.eviction.messages import Answered, Evict, Look, Read, WasRead
+from podberth.engine.eviction.settings import Settings
+from podberth.engine.stimuli import Put
+from podberth.framework.config import default_configuration
+from podberth.framework.profiles import build
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.promise import ANNOTATION
+from podberth.plugins.registry import registry
+
 from tests import builders
 
 GOAL_MS = 5.0

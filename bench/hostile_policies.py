@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
-from scheduler.model.selectors import Requirement
-from scheduler.policy.analyse import analyse
-from scheduler.policy.findings import Report
-from scheduler.policy.operator import judge, reading
-from scheduler.policy.parse import parse
-from scheduler.policy.spec import MAX_CRITERIA, MAX_RULES, MAX_VALUES, MAX_WRITES, Policies
+from podberth.model.selectors import Requirement
+from podberth.policy.analyse import analyse
+from podberth.policy.findings import Report
+from podberth.policy.operator import judge, reading
+from podberth.policy.parse import parse
+from podberth.policy.spec import MAX_CRITERIA, MAX_RULES, MAX_VALUES, MAX_WRITES, Policies
 
 Object = dict[str, Any]
 MOST_BYTES = 1_500_000

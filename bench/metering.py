@@ -9,15 +9,16 @@ from __future__ import annotations
 import argparse
 import time
 
-from scheduler.controller.meter import Meter
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind
-from scheduler.engine.stimuli import Bound, Cycle, Put
-from scheduler.framework.config import default_configuration
-from scheduler.framework.profiles import build
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
+from podberth.controller.meter import Meter
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind
+from podberth.engine.stimuli import Bound, Cycle, Put
+from podberth.framework.config import default_configuration
+from podberth.framework.profiles import build
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.plugins.registry import registry
+
 from tests.builders import node, pod
 
 

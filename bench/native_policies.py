@@ -31,12 +31,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scheduler.policy import bounds
-from scheduler.policy.native.compile import compile_namespace
-from scheduler.policy.native.partition import MOST_UNITS
-from scheduler.policy.parse import parse
-from scheduler.policy.powers import Reserved
-from scheduler.policy.spec import Policies
+from podberth.policy import bounds
+from podberth.policy.native.compile import compile_namespace
+from podberth.policy.native.partition import MOST_UNITS
+from podberth.policy.parse import parse
+from podberth.policy.powers import Reserved
+from podberth.policy.spec import Policies
+
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api
 from tests.controlplane.cluster import ControlPlane

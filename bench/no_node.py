@@ -15,15 +15,14 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind, Instruction
-from scheduler.engine.stimuli import Cycle, Put, Stimulus, Tick
-from scheduler.framework.config import ProfileConfig, SchedulerConfiguration
-from scheduler.framework.profiles import build
-from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
-from scheduler.workloads.figures import quantile
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind, Instruction
+from podberth.engine.stimuli import Cycle, Put, Stimulus, Tick
+from podberth.framework.config import ProfileConfig, SchedulerConfiguration
+from podberth.framework.profiles import build
+from podberth.model.kinds import Decoder
+from podberth.plugins.registry import registry
+from podberth.workloads.figures import quantile
 
 NAME = "bench"
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

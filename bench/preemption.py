@@ -16,15 +16,15 @@ from collections import deque
 
 import msgspec
 from msgspec.structs import replace
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind, Instruction, PatchCondition, Preempt
+from podberth.engine.stimuli import Bound, Cycle, Gone, Put, Tick
+from podberth.framework.config import default_configuration
+from podberth.framework.profiles import build
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
+from podberth.plugins.registry import registry
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind, Instruction, PatchCondition, Preempt
-from scheduler.engine.stimuli import Bound, Cycle, Gone, Put, Tick
-from scheduler.framework.config import default_configuration
-from scheduler.framework.profiles import build
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
-from scheduler.plugins.registry import registry
 from tests.controlplane.api import Object
 from tests.integration.objects import node, pod
 

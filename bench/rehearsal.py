@@ -12,24 +12,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-
-from bench.contenders import profile_for
-from bench.crowd import crowd, rendered
-from bench.rehearsed_claims import KIND, Claims
-from scheduler.apiserver.patch import strategic
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind, Instruction, PreBindWrite, Preempt
-from scheduler.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Stimulus, Tick
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.model.kinds import Decoder, Modelled
-from scheduler.model.pod import Pod
-from scheduler.model.pod_group import NATIVE, NATIVE_KIND
-from scheduler.plugins.registry import registry
-from scheduler.whatif import claim_templates
-from scheduler.workloads import objects
-from scheduler.workloads.template import merged
-from scheduler.workloads.workload import (
+from podberth.apiserver.patch import strategic
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind, Instruction, PreBindWrite, Preempt
+from podberth.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Stimulus, Tick
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.model.kinds import Decoder, Modelled
+from podberth.model.pod import Pod
+from podberth.model.pod_group import NATIVE, NATIVE_KIND
+from podberth.plugins.registry import registry
+from podberth.whatif import claim_templates
+from podberth.workloads import objects
+from podberth.workloads.template import merged
+from podberth.workloads.workload import (
     Barrier,
     Churn,
     CreateNamespaces,
@@ -41,6 +37,10 @@ from scheduler.workloads.workload import (
     UpdateAny,
     Workload,
 )
+
+from bench.contenders import profile_for
+from bench.crowd import crowd, rendered
+from bench.rehearsed_claims import KIND, Claims
 
 NAME = "bench"
 _HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}

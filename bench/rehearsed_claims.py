@@ -6,15 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-
-from scheduler.apiserver.patch import merge
-from scheduler.engine.instructions import PreBindWrite
-from scheduler.engine.stimuli import Gone, PreBindWritten, Put, Stimulus
-from scheduler.framework.binding import Create, ObjectKey, Patch
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
-from scheduler.whatif import claim_templates
-from scheduler.whatif.claim_templates import Templated, templated
+from podberth.apiserver.patch import merge
+from podberth.engine.instructions import PreBindWrite
+from podberth.engine.stimuli import Gone, PreBindWritten, Put, Stimulus
+from podberth.framework.binding import Create, ObjectKey, Patch
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
+from podberth.whatif import claim_templates
+from podberth.whatif.claim_templates import Templated, templated
 
 KIND = "ResourceClaim"
 Document = dict[str, Any]

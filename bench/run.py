@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+from podberth.kube.client import Client
+from podberth.kube.config import from_kubeconfig
+from podberth.kube.loop import loop_factory
+from podberth.kube.resources import EVENTS
+from podberth.workloads.driver import Driver
+from podberth.workloads.figures import Figures, figures
+from podberth.workloads.workload import Mode, Workload
+from podberth.workloads.writes import count
 
 from bench.contenders import NOTHING, Contender
-from scheduler.kube.client import Client
-from scheduler.kube.config import from_kubeconfig
-from scheduler.kube.loop import loop_factory
-from scheduler.kube.resources import EVENTS
-from scheduler.workloads.driver import Driver
-from scheduler.workloads.figures import Figures, figures
-from scheduler.workloads.workload import Mode, Workload
-from scheduler.workloads.writes import count
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.process import Process
 

@@ -15,18 +15,18 @@ import time
 from pathlib import Path
 
 import msgspec
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind
+from podberth.engine.stimuli import Bound, Cycle, Gone, Put
+from podberth.framework.config import ProfileConfig, SchedulerConfiguration
+from podberth.framework.profiles import build
+from podberth.model.kinds import Decoder
+from podberth.plugins.registry import registry
+from podberth.workloads import objects
+from podberth.workloads.figures import quantile
 
 from bench.crowd import HOST, ZONE, crowd, rendered
 from bench.page import provenance, replace_between
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind
-from scheduler.engine.stimuli import Bound, Cycle, Gone, Put
-from scheduler.framework.config import ProfileConfig, SchedulerConfiguration
-from scheduler.framework.profiles import build
-from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
-from scheduler.workloads import objects
-from scheduler.workloads.figures import quantile
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 SIZES = (

@@ -12,22 +12,22 @@ import signal
 import sys
 
 import structlog
+from podberth.cli.inputs import configuration
+from podberth.cli.services import log_at
+from podberth.controller.comparer import Comparer
+from podberth.controller.reload import Reloader
+from podberth.controller.rivals import Rivals
+from podberth.controller.scheduler import Scheduler
+from podberth.controller.vitals import endpoints
+from podberth.framework.profiles import build
+from podberth.kube.client import Client
+from podberth.kube.config import connect
+from podberth.plugins.registry import registry
+from podberth.service.run import run_service, until_told
+from podberth.state.validate import validate
+from podberth.telemetry import collector
 
 from bench.telling import heap, tell_when_asked
-from scheduler.cli.inputs import configuration
-from scheduler.cli.services import log_at
-from scheduler.controller.comparer import Comparer
-from scheduler.controller.reload import Reloader
-from scheduler.controller.rivals import Rivals
-from scheduler.controller.scheduler import Scheduler
-from scheduler.controller.vitals import endpoints
-from scheduler.framework.profiles import build
-from scheduler.kube.client import Client
-from scheduler.kube.config import connect
-from scheduler.plugins.registry import registry
-from scheduler.service.run import run_service, until_told
-from scheduler.state.validate import validate
-from scheduler.telemetry import collector
 
 SIZES, COLUMNS = "sizes", "columns"
 """The events of both lines."""
@@ -66,7 +66,7 @@ def sizes(scheduler: Scheduler) -> dict[str, int]:
 
 
 async def schedule(config: str, kubeconfig: str) -> None:
-    """As `scheduler.controller.launch.schedule`, without a port, and with two signals more."""
+    """As `podberth.controller.launch.schedule`, without a port, and with two signals more."""
     settings = configuration(config)
     frameworks = build(settings, registry())
     limits = settings.client_connection

@@ -16,14 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from podberth.kube.client import Client
+from podberth.kube.config import from_kubeconfig
+from podberth.kube.loop import loop_factory
+from podberth.workloads.bindings import Bindings
+from podberth.workloads.driver import Driver
+from podberth.workloads.workload import Mode, Workload
+
 from bench.__main__ import load
 from bench.contenders import BerthContender, KubeScheduler
-from scheduler.kube.client import Client
-from scheduler.kube.config import from_kubeconfig
-from scheduler.kube.loop import loop_factory
-from scheduler.workloads.bindings import Bindings
-from scheduler.workloads.driver import Driver
-from scheduler.workloads.workload import Mode, Workload
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import DiedError, Process
 

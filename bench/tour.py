@@ -14,25 +14,25 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from scheduler.engine.attempts import Attempts
-from scheduler.engine.binding_cycle import BindingCycles
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind
-from scheduler.engine.outbox import Outbox
-from scheduler.engine.queue.scheduling_queue import SchedulingQueue
-from scheduler.engine.stimuli import Bound, Cycle, Put
-from scheduler.framework.binding_plugins import BindingPlugins
-from scheduler.framework.config import default_configuration
-from scheduler.framework.equivalence import EquivalenceClass, EquivalenceClasses
-from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.model.kinds import Decoder
-from scheduler.model.shape_parse import parse_shape
-from scheduler.plugins.default_binder import DefaultBinder
-from scheduler.plugins.node_resources.fit import NodeResourcesFit
-from scheduler.plugins.registry import registry
-from scheduler.plugins.taint_toleration import TaintToleration
-from scheduler.state.cluster import Cluster
+from podberth.engine.attempts import Attempts
+from podberth.engine.binding_cycle import BindingCycles
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind
+from podberth.engine.outbox import Outbox
+from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.engine.stimuli import Bound, Cycle, Put
+from podberth.framework.binding_plugins import BindingPlugins
+from podberth.framework.config import default_configuration
+from podberth.framework.equivalence import EquivalenceClass, EquivalenceClasses
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from podberth.model.kinds import Decoder
+from podberth.model.shape_parse import parse_shape
+from podberth.plugins.default_binder import DefaultBinder
+from podberth.plugins.node_resources.fit import NodeResourcesFit
+from podberth.plugins.registry import registry
+from podberth.plugins.taint_toleration import TaintToleration
+from podberth.state.cluster import Cluster
 
 ROOT = Path(__file__).parents[1]
 ALLOCATABLE = {"cpu": "2", "memory": "4Gi", "pods": "110"}

@@ -16,17 +16,17 @@ import time
 from pathlib import Path
 
 import msgspec
+from podberth.framework.profiles import build
+from podberth.plugins.registry import registry
+from podberth.report.simulation_page import study_page
+from podberth.report.simulation_tables import figures, footnote
+from podberth.whatif.profiles import TRACE_PROFILES
+from podberth.whatif.replay import saturating
+from podberth.whatif.study import Recorded, Study, beside, study
+from podberth.whatif.trace import NODES_FILE, PODS_FILE, Trace, read
 
 from bench.contenders import CONTENDERS
 from bench.page import DOCS, provenance, replace_between
-from scheduler.framework.profiles import build
-from scheduler.plugins.registry import registry
-from scheduler.report.simulation_page import study_page
-from scheduler.report.simulation_tables import figures, footnote
-from scheduler.whatif.profiles import TRACE_PROFILES
-from scheduler.whatif.replay import saturating
-from scheduler.whatif.study import Recorded, Study, beside, study
-from scheduler.whatif.trace import NODES_FILE, PODS_FILE, Trace, read
 from tests.controlplane.api import Object
 from tests.controlplane.build import binaries
 from tests.controlplane.cluster import Cluster, ControlPlane

@@ -21,14 +21,13 @@ from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
 from msgspec.structs import replace
-
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.model.kinds import Decoder
-from scheduler.model.wire import encode
-from scheduler.plugins.registry import registry
-from scheduler.whatif.simulation import Simulation
-from scheduler.whatif.trace import GPU, NODES_FILE, PODS_FILE, Arrival, Trace, read
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.model.kinds import Decoder
+from podberth.model.wire import encode
+from podberth.plugins.registry import registry
+from podberth.whatif.simulation import Simulation
+from podberth.whatif.trace import GPU, NODES_FILE, PODS_FILE, Arrival, Trace, read
 
 EPOCH = 1_767_225_600.0
 NAME = "waiting"

@@ -27,20 +27,20 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
+from podberth.kube import writes
+from podberth.kube.client import Client
+from podberth.kube.config import from_kubeconfig
+from podberth.kube.connection import Connection
+from podberth.kube.exchange import Exchange
+from podberth.kube.loop import loop_factory
+from podberth.kube.protobuf import MEDIA_TYPE as PROTOBUF
+from podberth.kube.resources import EVENTS, NAMESPACES, NODES, PODS
+from podberth.kube.wire import list_page, partial
+from podberth.kube.writes import PodRef
+from podberth.model.kinds import Decoder
+from podberth.workloads.writes import create_all, delete_labelled
 
 from bench.pprof import MalformedError, Profile, fields, read
-from scheduler.kube import writes
-from scheduler.kube.client import Client
-from scheduler.kube.config import from_kubeconfig
-from scheduler.kube.connection import Connection
-from scheduler.kube.exchange import Exchange
-from scheduler.kube.loop import loop_factory
-from scheduler.kube.protobuf import MEDIA_TYPE as PROTOBUF
-from scheduler.kube.resources import EVENTS, NAMESPACES, NODES, PODS
-from scheduler.kube.wire import list_page, partial
-from scheduler.kube.writes import PodRef
-from scheduler.model.kinds import Decoder
-from scheduler.workloads.writes import create_all, delete_labelled
 from tests.builders import node, pod
 from tests.controlplane.cluster import ControlPlane
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-
-from scheduler.framework.config import SchedulerConfiguration
+from podberth.framework.config import SchedulerConfiguration
 
 HERE = Path(__file__).parent
 CHART = HERE.parent / "helm"

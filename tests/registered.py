@@ -5,10 +5,10 @@ To look through all installed packages takes milliseconds, and tests make thousa
 
 from functools import cache
 
-from scheduler.plugins import registry as plugins
+from podberth.plugins import registry as plugins
 
 
 @cache
 def registry() -> plugins.Registry:
-    """As `scheduler.plugins.registry` finds them; who installs a plugin meanwhile asks there."""
+    """As `podberth.plugins.registry` finds them; who installs a plugin meanwhile asks there."""
     return plugins.registry()

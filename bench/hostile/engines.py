@@ -10,6 +10,24 @@ from importlib import import_module
 from itertools import count
 
 import msgspec
+from podberth.engine.engine import Engine
+from podberth.engine.stimuli import Follows, Put
+from podberth.framework.config import (
+    PluginConfig,
+    PluginRef,
+    Plugins,
+    PluginSet,
+    ProfileConfig,
+    SchedulerConfiguration,
+)
+from podberth.framework.profiles import annotated, build
+from podberth.model.kinds import Decoder
+from podberth.model.pod_group import NATIVE
+from podberth.plugins.annotation_affinity import AnnotationAffinity
+from podberth.plugins.dynamic_resources.selecting import EVALUATING
+from podberth.plugins.registry import registry
+from podberth.telemetry import collector
+from podberth.workloads.figures import quantile
 
 from bench.crowd import HOST, ZONE
 from bench.hostile import town
@@ -18,24 +36,6 @@ from bench.hostile.machine import Machine
 from bench.hostile.meters import Cpu, Longest, Meter, Steps
 from bench.hostile.row import Chosen, Row
 from bench.hostile.scenario import ONE, Scenario, Write
-from scheduler.engine.engine import Engine
-from scheduler.engine.stimuli import Follows, Put
-from scheduler.framework.config import (
-    PluginConfig,
-    PluginRef,
-    Plugins,
-    PluginSet,
-    ProfileConfig,
-    SchedulerConfiguration,
-)
-from scheduler.framework.profiles import annotated, build
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod_group import NATIVE
-from scheduler.plugins.annotation_affinity import AnnotationAffinity
-from scheduler.plugins.dynamic_resources.selecting import EVALUATING
-from scheduler.plugins.registry import registry
-from scheduler.telemetry import collector
-from scheduler.workloads.figures import quantile
 
 API = 10.0
 """Milliseconds that an API server and its watch take of a pod's way from creation to binding."""

@@ -16,6 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from podberth.kube.client import Client
+from podberth.kube.config import from_kubeconfig
+from podberth.kube.errors import ApiError
+from podberth.kube.loop import loop_factory
+from podberth.kube.resources import NAMESPACES, NODES, PODS
+from podberth.workloads.bindings import Bindings
+from podberth.workloads.figures import quantile
+from podberth.workloads.objects import LABEL
+from podberth.workloads.writes import create_all, delete_labelled
 
 from bench.contenders import BerthContender, Contender, KubeScheduler
 from bench.crowd import HOST
@@ -24,15 +33,6 @@ from bench.hostile.row import Chosen, Row
 from bench.hostile.shapes.specs import node_terms
 from bench.hostile.shapes.terms import apart, needs, not_in, rather, spread
 from bench.hostile.town import TENANT, Object
-from scheduler.kube.client import Client
-from scheduler.kube.config import from_kubeconfig
-from scheduler.kube.errors import ApiError
-from scheduler.kube.loop import loop_factory
-from scheduler.kube.resources import NAMESPACES, NODES, PODS
-from scheduler.workloads.bindings import Bindings
-from scheduler.workloads.figures import quantile
-from scheduler.workloads.objects import LABEL
-from scheduler.workloads.writes import create_all, delete_labelled
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import DiedError, Process
 

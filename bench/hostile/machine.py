@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind, Instruction, PatchCondition, PreBindWrite, Preempt
+from podberth.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
+from podberth.kube.beside import LARGE_BYTES
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
+from podberth.telemetry import collector
 
 from bench.hostile.meters import Meter
 from bench.hostile.scenario import Write
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind, Instruction, PatchCondition, PreBindWrite, Preempt
-from scheduler.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
-from scheduler.kube.beside import LARGE_BYTES
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
-from scheduler.telemetry import collector
 
 T = TypeVar("T")
 

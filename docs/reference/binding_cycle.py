@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from scheduler.engine.binding_table import ANSWERS, ASKING, ENDS, LIVE, TABLE, Action, Event, Outcome, State
+from podberth.engine.binding_table import ANSWERS, ASKING, ENDS, LIVE, TABLE, Action, Event, Outcome, State
 
 PAGE = Path(__file__).parents[1] / "binding-cycle.md"
 HEAD = """\
 # The binding cycle
 
-`make reference` writes this page from the table in [`engine/binding_table.py`](../scheduler/engine/binding_table.py).
-The scheduler uses the same table: [`engine/binding_cycle.py`](../scheduler/engine/binding_cycle.py) does what it says.
+`make reference` writes this page from the table in
+[`engine/binding_table.py`](../scheduler/podberth/engine/binding_table.py). The scheduler uses the same table:
+[`engine/binding_cycle.py`](../scheduler/podberth/engine/binding_cycle.py) does what it says.
 A test walks every state with every event.
 
 When a node was chosen, the pod is assumed: it counts as placed there. Then its plugins run, one extension point

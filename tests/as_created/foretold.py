@@ -13,18 +13,19 @@ from random import Random
 from typing import NamedTuple
 from unittest.mock import patch
 
-from scheduler.cli.arriving import Asked
-from scheduler.cli.given import given
-from scheduler.cli.main import run
-from scheduler.engine.choice import Choice
-from scheduler.model.pod import Pod
-from scheduler.whatif.admission import Admission
-from scheduler.whatif.arrivals import Batch
-from scheduler.whatif.explain import explain
-from scheduler.whatif.explanation import Remedy
-from scheduler.whatif.outcome import Outcome
-from scheduler.whatif.plan import plan
-from scheduler.whatif.written import of_cluster
+from podberth.cli.arriving import Asked
+from podberth.cli.given import given
+from podberth.cli.main import run
+from podberth.engine.choice import Choice
+from podberth.model.pod import Pod
+from podberth.whatif.admission import Admission
+from podberth.whatif.arrivals import Batch
+from podberth.whatif.explain import explain
+from podberth.whatif.explanation import Remedy
+from podberth.whatif.outcome import Outcome
+from podberth.whatif.plan import plan
+from podberth.whatif.written import of_cluster
+
 from tests.controlplane.api import Object
 
 _SEEDS = 60

@@ -14,8 +14,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from scheduler.cli.given import given
-from scheduler.framework.decision import fit_error
+from podberth.cli.given import given
+from podberth.framework.decision import fit_error
+
 from tests.as_created.town import Town
 from tests.controlplane.api import Object
 from tests.differential.generate.dice import REQUIRED

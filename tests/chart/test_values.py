@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import podberth
 import pytest
+from podberth.framework.config import decode
 
-import scheduler
-from scheduler.framework.config import decode
 from tests.chart.rendering import CHART, Chart, Object, by_kind, documents
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
@@ -105,7 +105,7 @@ def test_every_value_is_used() -> None:
 def test_versions() -> None:
     """Chart and application have the version of the package."""
     (about,) = documents((CHART / "Chart.yaml").read_text())
-    assert about["version"] == about["appVersion"] == scheduler.__version__
+    assert about["version"] == about["appVersion"] == podberth.__version__
 
 
 CONFIGURATIONS: list[tuple[str, Object, Object]] = [

@@ -12,10 +12,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scheduler.cel import program as programs
-from scheduler.cel.errors import EvaluationError
-from scheduler.cel.quantity import Quantity
-from scheduler.cel.version import Version
+from podberth.cel import program as programs
+from podberth.cel.errors import EvaluationError
+from podberth.cel.quantity import Quantity
+from podberth.cel.version import Version
 
 HERE = Path(__file__).parent / "cel"
 EXPRESSIONS = [line for line in (HERE / "expressions.txt").read_text().splitlines() if not line.startswith("#")]

@@ -6,18 +6,19 @@ import json
 from typing import Any
 from unittest.mock import patch
 
-from scheduler.framework.config import decode, default_configuration
-from scheduler.framework.decision import Decision
-from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.framework.status import PluginError
-from scheduler.model.devices import ResourceClaim
-from scheduler.model.pod import Pod
-from scheduler.plugins.dynamic_resources import plugin as devices
-from scheduler.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX
-from scheduler.plugins.dynamic_resources.plugin import DynamicResources
-from scheduler.whatif import cases
-from scheduler.whatif.world import World
+from podberth.framework.config import decode, default_configuration
+from podberth.framework.decision import Decision
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from podberth.framework.status import PluginError
+from podberth.model.devices import ResourceClaim
+from podberth.model.pod import Pod
+from podberth.plugins.dynamic_resources import plugin as devices
+from podberth.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX
+from podberth.plugins.dynamic_resources.plugin import DynamicResources
+from podberth.whatif import cases
+from podberth.whatif.world import World
+
 from tests.conformance.comparison import Case
 from tests.registered import registry
 

@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-
-from scheduler.engine.binding_table import State
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import (
+from podberth.engine.binding_table import State
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import (
     AskExtenders,
     Bind,
     ClearNomination,
@@ -24,8 +23,8 @@ from scheduler.engine.instructions import (
     SetGroupCondition,
     UnreserveWrite,
 )
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import (
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import (
     Bound,
     Cycle,
     ExtendersAnswered,
@@ -37,23 +36,24 @@ from scheduler.engine.stimuli import (
     Stimulus,
     Tick,
 )
-from scheduler.framework.binding import Patch, Write
-from scheduler.framework.config import decode
-from scheduler.framework.decision import Decision
-from scheduler.framework.events import ClusterEvent
-from scheduler.framework.extenders import EXTENDER, NodesAnswer, NodesQuestion, Question, Scores
-from scheduler.framework.placement import Assignment
-from scheduler.framework.plugin import NODE, Filters, Plugin, PostFilterResult
-from scheduler.framework.profiles import build
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
-from scheduler.model.pod_group import NATIVE, GroupKey
-from scheduler.plugins.default_preemption.plugin import DefaultPreemption
-from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
-from scheduler.state.cluster import Cluster
-from scheduler.state.column import Ints
-from scheduler.state.validate import validate
+from podberth.framework.binding import Patch, Write
+from podberth.framework.config import decode
+from podberth.framework.decision import Decision
+from podberth.framework.events import ClusterEvent
+from podberth.framework.extenders import EXTENDER, NodesAnswer, NodesQuestion, Question, Scores
+from podberth.framework.placement import Assignment
+from podberth.framework.plugin import NODE, Filters, Plugin, PostFilterResult
+from podberth.framework.profiles import build
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
+from podberth.model.pod_group import NATIVE, GroupKey
+from podberth.plugins.default_preemption.plugin import DefaultPreemption
+from podberth.plugins.topology_placement_generator import TopologyPlacementGenerator
+from podberth.state.cluster import Cluster
+from podberth.state.column import Ints
+from podberth.state.validate import validate
+
 from tests.differential.generate.dice import Object
 from tests.registered import registry
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from scheduler.engine import changes
-from scheduler.engine.changes import EventObject
-from scheduler.engine.queue import queueing_hints
-from scheduler.engine.queue.headroom import Room
-from scheduler.engine.queue.scheduling_queue import SchedulingQueue
-from scheduler.framework.events import ClusterEvent
-from scheduler.framework.runtime import Framework
-from scheduler.model.node import Node
-from scheduler.model.pod import Pod
-from scheduler.model.storage import StorageKind
-from scheduler.whatif.world import World
+from podberth.engine import changes
+from podberth.engine.changes import EventObject
+from podberth.engine.queue import queueing_hints
+from podberth.engine.queue.headroom import Room
+from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.framework.events import ClusterEvent
+from podberth.framework.runtime import Framework
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.model.storage import StorageKind
+from podberth.whatif.world import World
+
 from tests.conformance.comparison import Case
 from tests.differential.answers import framework_of
 from tests.differential.client import Oracle

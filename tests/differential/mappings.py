@@ -16,10 +16,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from scheduler.model.devices import DeviceClass
-from scheduler.model.pod import Pod
-from scheduler.plugins.dynamic_resources.extended import extended_claim
-from scheduler.whatif.world import World
+from podberth.model.devices import DeviceClass
+from podberth.model.pod import Pod
+from podberth.plugins.dynamic_resources.extended import extended_claim
+from podberth.whatif.world import World
+
 from tests.conformance.comparison import Case
 from tests.differential.fuzz import seeds_of
 from tests.differential.generate.dice import Dice

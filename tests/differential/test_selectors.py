@@ -36,7 +36,7 @@ def test_the_declarations(compiler: Compiler) -> None:
     """The functions, their overloads and types are those of the environment."""
     hidden = ("__not_strictly_false__|", "_in_|", "in|")
     lines = [line for line in compiler.declarations().splitlines() if not line.startswith(("#", *hidden))]
-    written = files("scheduler.cel").joinpath("declarations.txt").read_text(encoding="utf-8").splitlines()
+    written = files("podberth.cel").joinpath("declarations.txt").read_text(encoding="utf-8").splitlines()
     assert [_declared(line) for line in lines] == written
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from scheduler.framework.status import printable
+from podberth.framework.status import printable
+
 from tests.conformance.comparison import Case, described, differing
 from tests.differential.answers import answer
 from tests.differential.client import Oracle

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import podberth
 import pytest
 
-import scheduler
 from tests.controlplane.golang import NETWORK_FAULTS
 
 ROOT = Path(__file__).parents[2]
@@ -101,10 +101,10 @@ def test_build_stage(cooked: Path) -> None:
     """What it leaves starts, from its own files alone, and has exactly the packages of run.lock and Berth."""
     bare = {"PATH": f"{cooked}/bin:/usr/bin:/bin"}
     done = subprocess.run(["berth", "version"], env=bare, cwd=cooked, capture_output=True, text=True, check=True)
-    assert done.stdout == f"berth {scheduler.__version__}\n"
+    assert done.stdout == f"berth {podberth.__version__}\n"
     code = (
-        "import importlib.metadata as m, scheduler.cli.run, scheduler.cli.operator, scheduler.cli.admission\n"
-        "print(scheduler.__file__, *sorted(d.name.lower() for d in m.distributions()))"
+        "import importlib.metadata as m, podberth.cli.run, podberth.cli.operator, podberth.cli.admission\n"
+        "print(podberth.__file__, *sorted(d.name.lower() for d in m.distributions()))"
     )
     done = subprocess.run(["python", "-Ic", code], env=bare, cwd=cooked, capture_output=True, text=True, check=True)
     where, *packages = done.stdout.split()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.controlplane.cluster import Cluster
 
-PROGRAM = "import sys; from scheduler.cli.main import run; sys.exit(run(sys.argv[1:]))"
+PROGRAM = "import sys; from podberth.cli.main import run; sys.exit(run(sys.argv[1:]))"
 KINDS = ("/api/v1/nodes", "/api/v1/namespaces", "/api/v1/pods")
 
 

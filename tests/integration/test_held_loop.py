@@ -25,7 +25,7 @@ HOLDER = '''
 import sys
 from pathlib import Path
 
-from scheduler.kit import ANYTHING, Plugin
+from podberth.kit import ANYTHING, Plugin
 
 
 class Holder(Plugin):

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from podberth.policy.native.compile import RELEASE_LABEL
 
-from scheduler.policy.native.compile import RELEASE_LABEL
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import Process
@@ -24,7 +24,7 @@ from tests.native.town import PLURALS, ROOT
 TOO_LONG = 110_000
 """Characters of a rule's values; CEL's parser in the API server takes expressions of 100,000."""
 UNBOUNDED = """
-from scheduler.policy.native import expressions
+from podberth.policy.native import expressions
 expressions.LONGEST = 1_000_000
 """
 """What an operator imports that believes the API server to take any expression."""

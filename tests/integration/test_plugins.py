@@ -17,7 +17,7 @@ from tests.packages import install_example, install_module
 TROUBLE = '''
 import time
 
-from scheduler.kit import ANYTHING, Plugin
+from podberth.kit import ANYTHING, Plugin
 
 
 class Trouble(Plugin):

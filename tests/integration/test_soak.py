@@ -91,7 +91,7 @@ def test_a_leak_is_seen() -> None:
 def test_idle_connections_are_closed() -> None:
     """All clients' of the process, also those that the collector was told to leave alone."""
     code = (
-        "import gc, time, bench.telling as t; from scheduler.kube.exchange import Exchange\n"
+        "import gc, time, bench.telling as t; from podberth.kube.exchange import Exchange\n"
         "a, b = Exchange('http://a', None, time.monotonic), Exchange('http://b', None, time.monotonic)\n"
         "gc.freeze(); print(t.close_idle(), t.close_idle())"
     )

@@ -16,7 +16,7 @@ from tests.mutants.mutations import Mutant, mutants
 from tests.mutants.session import Warm, run
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "scheduler"
+SOURCE = ROOT / "scheduler" / "podberth"
 HERE = Path(__file__).parent
 MAPS = Path(sys.prefix) / "mutants"
 """`make clean` removes it with the virtual environment."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from scheduler.policy import keys
+from podberth.policy import keys
 
 Object = dict[str, Any]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from scheduler.policy import keys
-from scheduler.policy.evaluate import Operation
-from scheduler.policy.native.compile import Compiled, compile_namespace
-from scheduler.policy.parse import parse
-from scheduler.policy.powers import Reserved
-from scheduler.policy.spec import Policies
+from podberth.policy import keys
+from podberth.policy.evaluate import Operation
+from podberth.policy.native.compile import Compiled, compile_namespace
+from podberth.policy.parse import parse
+from podberth.policy.powers import Reserved
+from podberth.policy.spec import Policies
+
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Told
 from tests.controlplane.wait import wait_for

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from scheduler.apiserver.storage import Change
-from scheduler.apiserver.strategy import timestamp
-from scheduler.model.promise import ANNOTATION
+from podberth.apiserver.storage import Change
+from podberth.apiserver.strategy import timestamp
+from podberth.model.promise import ANNOTATION
+
 from tests import builders
 from tests.storm.loop import Loop
 from tests.storm.policing import Webhook

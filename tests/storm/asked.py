@@ -8,8 +8,7 @@ from random import Random
 from typing import Any
 
 from msgspec import json
-
-from scheduler.apiserver import paths
+from podberth.apiserver import paths
 
 OURS = ("berth", "evictor", "admission", "operator")
 """How the names of our own processes begin."""

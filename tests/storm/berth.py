@@ -11,15 +11,16 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
-from scheduler.controller.candidacy import lease_annotations
-from scheduler.controller.comparer import Comparer
-from scheduler.controller.reload import Loaded, Reloader
-from scheduler.controller.scheduler import Scheduler
-from scheduler.engine.instructions import Bind
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.kube.machine import Machine
-from scheduler.plugins.registry import registry
+from podberth.controller.candidacy import lease_annotations
+from podberth.controller.comparer import Comparer
+from podberth.controller.reload import Loaded, Reloader
+from podberth.controller.scheduler import Scheduler
+from podberth.engine.instructions import Bind
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.kube.machine import Machine
+from podberth.plugins.registry import registry
+
 from tests.builders import configuration
 from tests.storm.process import Process
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from scheduler.apiserver.storage import Change
+from podberth.apiserver.storage import Change
+
 from tests.storm.actors import MERGE, ended
 from tests.storm.loop import Loop
 from tests.storm.server import Server

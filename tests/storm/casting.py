@@ -9,7 +9,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from scheduler.model.pod_group import COSCHEDULING, NATIVE
+from podberth.model.pod_group import COSCHEDULING, NATIVE
+
 from tests.storm.happenings import Happening, at
 
 EVICTOR, POLICIES, DEVICES, GANGS = "evictor", "policies", "devices", "gangs"

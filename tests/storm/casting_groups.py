@@ -8,7 +8,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from scheduler.model.pod_group import NATIVE
+from podberth.model.pod_group import NATIVE
+
 from tests import builders
 from tests.storm.casting import DEVICES, HALF_WAY
 from tests.storm.happenings import Happening, at

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from scheduler.apiserver.storage import Change
+from podberth.apiserver.storage import Change
+
 from tests import devices
 from tests.storm.actors import MERGE, RESOURCE, ended, node_of, periodically
 from tests.storm.gangs import gang_of

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from scheduler.controller.eviction.launch import lead
-from scheduler.controller.eviction.vitals import Post
-from scheduler.engine.eviction.settings import Settings
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.kube.machine import Machine
+from podberth.controller.eviction.launch import lead
+from podberth.controller.eviction.vitals import Post
+from podberth.engine.eviction.settings import Settings
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.kube.machine import Machine
+
 from tests.builders import configuration
 from tests.storm.berth import PLUGINS
 from tests.storm.process import Process

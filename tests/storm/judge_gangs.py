@@ -12,9 +12,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduler.apiserver.storage import Change
-from scheduler.engine.binding_table import State
-from scheduler.model.pod_group import COSCHEDULING, GroupKey
+from podberth.apiserver.storage import Change
+from podberth.engine.binding_table import State
+from podberth.model.pod_group import COSCHEDULING, GroupKey
+
 from tests.storm.actors import RIVAL, cpu_of, ended, node_of, room_of
 from tests.storm.asked import Entry
 from tests.storm.devices import OF_A_NODE, claimed, given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.apiserver.storage import Change
+from podberth.apiserver.storage import Change
 
 if TYPE_CHECKING:
     from tests.storm.world import World

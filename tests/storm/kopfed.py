@@ -23,10 +23,9 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.tracing import Trace
 from kopf._cogs.clients import scanning
-
-from scheduler.kube.connection import Connection
-from scheduler.policy.operator.pulse import Pulse
-from scheduler.policy.operator.watch import Kopf
+from podberth.kube.connection import Connection
+from podberth.policy.operator.pulse import Pulse
+from podberth.policy.operator.watch import Kopf
 
 if TYPE_CHECKING:
     from tests.storm.process import Process

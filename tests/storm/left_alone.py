@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.apiserver.storage import Change
+from podberth.apiserver.storage import Change
+
 from tests.storm.actors import node_of
 
 if TYPE_CHECKING:

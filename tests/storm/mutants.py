@@ -15,24 +15,23 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
-
-from scheduler.controller.bindings import GONE, LOST, Bindings, _Failure, _Unknown
-from scheduler.controller.freshness import Freshness
-from scheduler.controller.scheduler import Scheduler
-from scheduler.controller.writer import Writer
-from scheduler.engine.instructions import Bind
-from scheduler.engine.queue.scheduling_queue import SchedulingQueue
-from scheduler.engine.stimuli import BindFailed, Gone, Put, Stimulus
-from scheduler.kube import known_objects, writes
-from scheduler.kube.client import Client
-from scheduler.kube.cross_check import CrossCheck
-from scheduler.kube.errors import Unreachable
-from scheduler.kube.known_objects import KnownObjects
-from scheduler.kube.lease import Elector, Term
-from scheduler.kube.listwatch import ListWatch, Pause, Phase
-from scheduler.kube.reflector import Reflector
-from scheduler.model.node import Node
-from scheduler.plugins.node_unschedulable import NodeUnschedulable
+from podberth.controller.bindings import GONE, LOST, Bindings, _Failure, _Unknown
+from podberth.controller.freshness import Freshness
+from podberth.controller.scheduler import Scheduler
+from podberth.controller.writer import Writer
+from podberth.engine.instructions import Bind
+from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.engine.stimuli import BindFailed, Gone, Put, Stimulus
+from podberth.kube import known_objects, writes
+from podberth.kube.client import Client
+from podberth.kube.cross_check import CrossCheck
+from podberth.kube.errors import Unreachable
+from podberth.kube.known_objects import KnownObjects
+from podberth.kube.lease import Elector, Term
+from podberth.kube.listwatch import ListWatch, Pause, Phase
+from podberth.kube.reflector import Reflector
+from podberth.model.node import Node
+from podberth.plugins.node_unschedulable import NodeUnschedulable
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def no_uid() -> Iterator[None]:
     async def careless(client: Client, pod: writes.PodRef, node: str, **how: Any) -> Any:
         return await bind(client, msgspec.structs.replace(pod, uid=""), node, **how)
 
-    with patch("scheduler.controller.bindings.bind", careless):
+    with patch("podberth.controller.bindings.bind", careless):
         yield
 
 
@@ -108,7 +107,7 @@ def hopes_on_timeout() -> Iterator[None]:
 
 @mutant("one look at a pod that is not bound settles what became of its Binding")
 def settles_at_once() -> Iterator[None]:
-    with patch("scheduler.controller.bindings.SETTLED", 0.0), patch("scheduler.controller.bindings.MOST_SENT", 0):
+    with patch("podberth.controller.bindings.SETTLED", 0.0), patch("podberth.controller.bindings.MOST_SENT", 0):
         yield
 
 

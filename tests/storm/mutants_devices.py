@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from scheduler.controller import objects
-from scheduler.engine.engine import Engine
-from scheduler.engine.queue import queueing_hints
-from scheduler.framework.binding import Patch
-from scheduler.plugins.dynamic_resources import reservation
-from scheduler.state.allocated_devices import AllocatedDevices
+from podberth.controller import objects
+from podberth.engine.engine import Engine
+from podberth.engine.queue import queueing_hints
+from podberth.framework.binding import Patch
+from podberth.plugins.dynamic_resources import reservation
+from podberth.state.allocated_devices import AllocatedDevices
+
 from tests.storm.mutants import mutant, was
 from tests.storm.mutants_services import MUTANTS, named
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from scheduler.engine.binding_cycle import BindingCycles
-from scheduler.engine.pod_groups import cycle, trying
-from scheduler.engine.pod_groups.ending import Endings
-from scheduler.engine.pod_groups.gathering import Gathering
-from scheduler.engine.pod_groups.results import GroupAttempt
-from scheduler.engine.pod_groups.turns import Turns
-from scheduler.model.pod_group import GroupKey
-from scheduler.state.pod_groups import PodGroups
+from podberth.engine.binding_cycle import BindingCycles
+from podberth.engine.pod_groups import cycle, trying
+from podberth.engine.pod_groups.ending import Endings
+from podberth.engine.pod_groups.gathering import Gathering
+from podberth.engine.pod_groups.results import GroupAttempt
+from podberth.engine.pod_groups.turns import Turns
+from podberth.model.pod_group import GroupKey
+from podberth.state.pod_groups import PodGroups
+
 from tests.storm.mutants import mutant
 from tests.storm.mutants_devices import MUTANTS, named
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
-from scheduler.engine.pod_groups.reservations import Reservations
-from scheduler.framework.binding import Patch
-from scheduler.model.pod_group import PodGroup
-from scheduler.plugins.dynamic_resources import plugin, reservation
-from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
-from scheduler.state.kept_room import KeptRoom
+from podberth.engine.pod_groups.reservations import Reservations
+from podberth.framework.binding import Patch
+from podberth.model.pod_group import PodGroup
+from podberth.plugins.dynamic_resources import plugin, reservation
+from podberth.plugins.topology_placement_generator import TopologyPlacementGenerator
+from podberth.state.kept_room import KeptRoom
+
 from tests.storm.mutants import mutant, was
 from tests.storm.mutants_gangs import MUTANTS, named
 

@@ -7,20 +7,20 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+from podberth.controller.eviction.watcher import Watcher
+from podberth.engine.eviction.evictor import Evictor
+from podberth.engine.eviction.followed import Broken
+from podberth.engine.eviction.owners import Owners
+from podberth.kube import evictions, writes
+from podberth.kube.changes import Change, Deleted
+from podberth.kube.client import Client
+from podberth.kube.cross_check import CrossCheck
+from podberth.kube.listwatch import Pause
+from podberth.policy.admission import tally
+from podberth.policy.admission.cache import PolicyCache
+from podberth.policy.admission.group import Stored
+from podberth.policy.operator.reconciler import Reconciler
 
-from scheduler.controller.eviction.watcher import Watcher
-from scheduler.engine.eviction.evictor import Evictor
-from scheduler.engine.eviction.followed import Broken
-from scheduler.engine.eviction.owners import Owners
-from scheduler.kube import evictions, writes
-from scheduler.kube.changes import Change, Deleted
-from scheduler.kube.client import Client
-from scheduler.kube.cross_check import CrossCheck
-from scheduler.kube.listwatch import Pause
-from scheduler.policy.admission import tally
-from scheduler.policy.admission.cache import PolicyCache
-from scheduler.policy.admission.group import Stored
-from scheduler.policy.operator.reconciler import Reconciler
 from tests.storm.mutants import MUTANTS, mutant, named, was
 
 __all__ = ["MUTANTS", "named"]

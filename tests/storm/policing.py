@@ -15,15 +15,15 @@ from random import Random
 from typing import Any
 
 import msgspec
+from podberth.kube.machine import Machine
+from podberth.policy.admission import settings as admission
+from podberth.policy.admission.replica import Replica
+from podberth.policy.admission.tally import Key
+from podberth.policy.operator import settings as operating
+from podberth.policy.operator.replica import Operator
+from podberth.policy.options import Pass
+from podberth.policy.verdict import Effect
 
-from scheduler.kube.machine import Machine
-from scheduler.policy.admission import settings as admission
-from scheduler.policy.admission.replica import Replica
-from scheduler.policy.admission.tally import Key
-from scheduler.policy.operator import settings as operating
-from scheduler.policy.operator.replica import Operator
-from scheduler.policy.options import Pass
-from scheduler.policy.verdict import Effect
 from tests.storm.berth import LEASE, _NoBlocks
 from tests.storm.kopfed import Simulated
 from tests.storm.loop import Loop

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from scheduler.kube.client import Client
-from scheduler.kube.connection import Connection
-from scheduler.kube.lease import Elector, LeaseLostError
-from scheduler.kube.machine import Machine
-from scheduler.service.run import only
+from podberth.kube.client import Client
+from podberth.kube.connection import Connection
+from podberth.kube.lease import Elector, LeaseLostError
+from podberth.kube.machine import Machine
+from podberth.service.run import only
+
 from tests.storm.loop import Loop, Timeline
 from tests.storm.network import Network
 from tests.storm.server import PORT

@@ -17,7 +17,7 @@ import msgspec
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "storm"
-_PARTS = ("scheduler/**/*.py", "tests/*.py", "tests/storm/*.py", "helm/files/*.yaml", "requirements.lock")
+_PARTS = ("scheduler/podberth/**/*.py", "tests/*.py", "tests/storm/*.py", "helm/files/*.yaml", "requirements.lock")
 """What a run depends on."""
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.model.pod_group import COSCHEDULING, NATIVE
+from podberth.model.pod_group import COSCHEDULING, NATIVE
+
 from tests.storm.casting import DEVICES, GANGS
 from tests.storm.casting_groups import PREFERENCES, ROOMS, ZONES
 from tests.storm.happenings import Happening, at

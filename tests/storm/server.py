@@ -16,19 +16,19 @@ from urllib.parse import parse_qsl
 
 import msgspec
 from httptools import HttpRequestParser
+from podberth.apiserver import discovery, paths, protobuf
+from podberth.apiserver.admission import Admission
+from podberth.apiserver.audit import Trail, User
+from podberth.apiserver.bootstrap import bootstrap
+from podberth.apiserver.crd import Definitions
+from podberth.apiserver.dispatch import Dispatch
+from podberth.apiserver.listing import watch_options
+from podberth.apiserver.resources import Registry, Resource
+from podberth.apiserver.selectors import Selection
+from podberth.apiserver.status import NothingServedError, StatusError, expired, forbidden
+from podberth.apiserver.storage import Change, Store, Stored
+from podberth.apiserver.watch import Watcher, WatchOptions, error_line
 
-from scheduler.apiserver import discovery, paths, protobuf
-from scheduler.apiserver.admission import Admission
-from scheduler.apiserver.audit import Trail, User
-from scheduler.apiserver.bootstrap import bootstrap
-from scheduler.apiserver.crd import Definitions
-from scheduler.apiserver.dispatch import Dispatch
-from scheduler.apiserver.listing import watch_options
-from scheduler.apiserver.resources import Registry, Resource
-from scheduler.apiserver.selectors import Selection
-from scheduler.apiserver.status import NothingServedError, StatusError, expired, forbidden
-from scheduler.apiserver.storage import Change, Store, Stored
-from scheduler.apiserver.watch import Watcher, WatchOptions, error_line
 from tests.storm.asked import OURS, Asked, Effect, Entry, Trouble, mistyped
 from tests.storm.loop import Loop
 from tests.storm.network import End, Network

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 import yaml
+from podberth.framework.config import ConfigError, decode
+from podberth.framework.profiles import build
+from podberth.kube import kubeconfig
+from podberth.kube.errors import ConfigError as ConnectionConfigError
+from podberth.model.annotated import AnnotationError, affinity_of
+from podberth.plugins.registry import registry
+from podberth.policy.parse import PolicyError, parse
+from podberth.workloads.workload import WorkloadError, read
 
-from scheduler.framework.config import ConfigError, decode
-from scheduler.framework.profiles import build
-from scheduler.kube import kubeconfig
-from scheduler.kube.errors import ConfigError as ConnectionConfigError
-from scheduler.model.annotated import AnnotationError, affinity_of
-from scheduler.plugins.registry import registry
-from scheduler.policy.parse import PolicyError, parse
-from scheduler.workloads.workload import WorkloadError, read
 from tests.builders import configuration, profile
 
-ROOT = Path(__file__).parents[2] / "scheduler"
+ROOT = Path(__file__).parents[2] / "scheduler" / "podberth"
 LEAKS = re.compile(
     r"(?<!\w)'[^']*'(?!\w)|\b(?:True|False|None|NoneType|dict|tuple|str|bool|struct)\b|Errno|Traceback|object at 0x"
     r"|object has no attribute|unhashable|\b[A-Z]\w+Error\b|`(?:int|str|array|object|bool|float|null)`"

@@ -24,7 +24,7 @@ def names(text: str) -> set[str]:
 def rooms(contract: str, what: str) -> set[str]:
     """The rooms in a list of a contract."""
     found = (name.split(".") for name in CONTRACTS[contract][what])
-    return {path[1] for path in found if path[0] == "scheduler"}
+    return {path[1] for path in found if path[0] == "podberth"}
 
 
 def drawn() -> tuple[list[set[str]], set[str], set[str]]:
@@ -45,7 +45,7 @@ def drawn() -> tuple[list[set[str]], set[str], set[str]]:
 
 def test_lines_are_the_layers() -> None:
     """As import-linter checks them, in that order."""
-    layers = [names(layer.replace("scheduler.", "")) for layer in CONTRACTS["Rooms import downward only"]["layers"]]
+    layers = [names(layer.replace("podberth.", "")) for layer in CONTRACTS["Rooms import downward only"]["layers"]]
     assert drawn()[0] == layers
 
 
@@ -66,7 +66,7 @@ def test_beside_are_rooms_that_import_no_other() -> None:
 
 def test_every_room_is_drawn_and_described() -> None:
     """In the picture once, and in the table below it."""
-    there = {path.parent.name for path in (ROOT / "scheduler").glob("*/__init__.py")}
+    there = {path.parent.name for path in (ROOT / "scheduler" / "podberth").glob("*/__init__.py")}
     lines, beside, _ = drawn()
     assert sorted([*beside, *(name for line in lines for name in line)]) == sorted(there)
     table = PAGE[PAGE.index("| room | what is in it") :].partition("\n\n")[0]
@@ -76,24 +76,25 @@ def test_every_room_is_drawn_and_described() -> None:
 
 def test_folders_of_tests_mirror_the_rooms() -> None:
     """Tests of a room, or of a package in it, are in the folder of the same path; `bench` is beside the scheduler."""
-    code, tests = ROOT / "scheduler", ROOT / "tests/unit"
+    code, tests = ROOT / "scheduler" / "podberth", ROOT / "tests/unit"
     packages = {path.parent.relative_to(code).as_posix() for path in code.rglob("__init__.py")}
     folders = {path.parent.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")}
     assert folders - packages == {"bench"}
 
 
 def test_files_that_it_names_are_there() -> None:
-    """A file is named by its path below scheduler/, or alone behind another one of its folder."""
-    there = {path.relative_to(ROOT / "scheduler").as_posix() for path in (ROOT / "scheduler").rglob("*.py")}
-    named = set(re.findall(r"`(?:scheduler/)?([\w/]+\.py)`", PAGE))
+    """A file is named by its path below scheduler/podberth/, or alone behind another one of its folder."""
+    code = ROOT / "scheduler" / "podberth"
+    there = {path.relative_to(code).as_posix() for path in code.rglob("*.py")}
+    named = set(re.findall(r"`(?:scheduler/podberth/)?([\w/]+\.py)`", PAGE))
     assert len(named) > 50
     assert {name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)} == set()
 
 
 def test_names_of_the_code_are_defined_there() -> None:
     """Classes, methods and attributes that the page has in backticks."""
-    code = "".join(path.read_text() for path in (ROOT / "scheduler").rglob("*.py"))
+    code = "".join(path.read_text() for path in (ROOT / "scheduler" / "podberth").rglob("*.py"))
     named = {word for text in re.findall(r"`([A-Z]?[A-Za-z_.]+)`", PAGE) for word in text.split(".")}
-    words = set(re.findall(r"\w+", code)) | {path.name for path in (ROOT / "scheduler").rglob("*")}
+    words = set(re.findall(r"\w+", code)) | {path.name for path in (ROOT / "scheduler" / "podberth").rglob("*")}
     outside = {"in"} | {"md", "toml", "pyproject"}
     assert {word for word in named if word not in words} - outside == set()

@@ -2,8 +2,7 @@
 
 import aiohttp
 from msgspec import Struct
-
-from scheduler.kit import AssumedPod, Plugin, Reject, Unschedulable
+from podberth.kit import AssumedPod, Plugin, Reject, Unschedulable
 
 
 class AskFirstArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

@@ -1,8 +1,7 @@
 """All or none: the pods of a convoy are bound once each of them has a node."""
 
 from msgspec import Struct
-
-from scheduler.kit import AssumedPod, Cluster, ClusterEvent, Hold, Plugin, Pod, Reject, Unresolvable
+from podberth.kit import AssumedPod, Cluster, ClusterEvent, Hold, Plugin, Pod, Reject, Unresolvable
 
 
 class ConvoyArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

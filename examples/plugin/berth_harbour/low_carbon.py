@@ -3,8 +3,7 @@
 import aiohttp
 import msgspec
 from msgspec import Struct
-
-from scheduler.kit import MAXIMUM_REVERSED, NODE, SOURCES, Cluster, Ints, Plugin, Pod, Reads, Rows, Source
+from podberth.kit import MAXIMUM_REVERSED, NODE, SOURCES, Cluster, Ints, Plugin, Pod, Reads, Rows, Source
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -6,17 +6,16 @@ import msgspec
 import pytest
 from aiohttp import web
 from berth_harbour.low_carbon import LowCarbon, LowCarbonArgs
-
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind, Failed, RunCall
-from scheduler.engine.stimuli import CallEnded, Cycle, Put, Tick
-from scheduler.framework.config import ConfigError, decode
-from scheduler.framework.profiles import build
-from scheduler.framework.status import Reject
-from scheduler.kit import testing
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import registry
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind, Failed, RunCall
+from podberth.engine.stimuli import CallEnded, Cycle, Put, Tick
+from podberth.framework.config import ConfigError, decode
+from podberth.framework.profiles import build
+from podberth.framework.status import Reject
+from podberth.kit import testing
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.plugins.registry import registry
 
 Object = dict[str, Any]
 

@@ -89,7 +89,7 @@ def _unify(one: Type, wanted: Type, bound: dict[str, Type]) -> bool:
 
 def _overloads() -> dict[str, list[Overload]]:
     """By the name of the type of the result; those of any type under ""."""
-    lines = files("scheduler.cel").joinpath("declarations.txt").read_text(encoding="utf-8").splitlines()
+    lines = files("podberth.cel").joinpath("declarations.txt").read_text(encoding="utf-8").splitlines()
     found = defaultdict(list)
     for line in lines:
         if not line.startswith(("@s", "@n", "cel.@")) and "authorization" not in line:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from scheduler.apiserver.patch import PatchError, json_patch, merge, strategic
-from scheduler.apiserver.status import StatusError
+from podberth.apiserver.patch import PatchError, json_patch, merge, strategic
+from podberth.apiserver.status import StatusError
 
 
 @pytest.mark.parametrize(

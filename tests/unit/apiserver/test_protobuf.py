@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from scheduler.apiserver import protobuf
+from podberth.apiserver import protobuf
 
 BINDING = (
     b"k8s\x00\x0a\x0d\x0a\x02v1\x12\x07Binding"

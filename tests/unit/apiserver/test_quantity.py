@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from scheduler.apiserver import quantity
+from podberth.apiserver import quantity
 
 
 @pytest.mark.parametrize(

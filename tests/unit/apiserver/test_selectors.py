@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
-from scheduler.apiserver.resources import Registry
-from scheduler.apiserver.selectors import Selection, label_selector, parse_labels
-from scheduler.apiserver.status import StatusError
+from podberth.apiserver.resources import Registry
+from podberth.apiserver.selectors import Selection, label_selector, parse_labels
+from podberth.apiserver.status import StatusError
 
 
 @pytest.mark.parametrize(

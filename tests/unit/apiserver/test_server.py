@@ -14,8 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from podberth.apiserver import ApiServer, Connection, DropConnectionError, StatusError, User
 
-from scheduler.apiserver import ApiServer, Connection, DropConnectionError, StatusError, User
 from tests.contract.client import Api, pod
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -189,8 +189,8 @@ async def test_kubeconfig(tmp_path: Path) -> None:
 
 
 async def test_as_a_process(tmp_path: Path) -> None:
-    """`python -m scheduler.apiserver` says where it listens and ends in order on SIGTERM."""
-    command = [sys.executable, "-m", "scheduler.apiserver", "--port", "0", "--kubeconfig", str(tmp_path / "config")]
+    """`python -m podberth.apiserver` says where it listens and ends in order on SIGTERM."""
+    command = [sys.executable, "-m", "podberth.apiserver", "--port", "0", "--kubeconfig", str(tmp_path / "config")]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import zoneinfo
 
 import pytest
-
-from scheduler.cel import effort
-from scheduler.cel import program as programs
-from scheduler.cel.effort import LIMIT, STEPS
-from scheduler.cel.errors import CostLimitError, EffortError, EvaluationError
-from scheduler.cel.quantity import Quantity
-from scheduler.cel.version import Version
+from podberth.cel import effort
+from podberth.cel import program as programs
+from podberth.cel.effort import LIMIT, STEPS
+from podberth.cel.errors import CostLimitError, EffortError, EvaluationError
+from podberth.cel.quantity import Quantity
+from podberth.cel.version import Version
 
 GPU = programs.DeviceView(
     "gpu.example.com",

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from podberth.cli import inputs
+from podberth.telemetry.listening import listen
 
-from scheduler.cli import inputs
-from scheduler.telemetry.listening import listen
 from tests.builders import configuration, container, node, pod, profile
 from tests.unit.cli.conftest import Berth
 
@@ -216,7 +216,7 @@ def test_how_many_decisions_to_verify(berth: Berth, value: str, said: str) -> No
     assert len(found.err.splitlines()) == 1
 
 
-SERVICE = "import sys; from scheduler.cli.main import run; sys.exit(run(sys.argv[1:]))"
+SERVICE = "import sys; from podberth.cli.main import run; sys.exit(run(sys.argv[1:]))"
 
 
 @pytest.mark.parametrize(

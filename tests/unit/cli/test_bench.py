@@ -11,11 +11,11 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
+from podberth.kube.client import Client
+from podberth.kube.config import from_kubeconfig
+from podberth.workloads.driver import Driver
+from podberth.workloads.workload import Mode, Workload, read
 
-from scheduler.kube.client import Client
-from scheduler.kube.config import from_kubeconfig
-from scheduler.workloads.driver import Driver
-from scheduler.workloads.workload import Mode, Workload, read
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.test_live import send
 
@@ -59,7 +59,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
     """An API server with a scheduler: its URL, and a kubeconfig."""
     kubeconfig = tmp_path_factory.mktemp("bench") / "kubeconfig"
     log = kubeconfig.with_name("log").open("wb")
-    command = [sys.executable, "-m", "scheduler.apiserver", "--kubeconfig", str(kubeconfig)]
+    command = [sys.executable, "-m", "podberth.apiserver", "--kubeconfig", str(kubeconfig)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as serving:
         assert serving.stdout is not None
         url = serving.stdout.readline().split()[-1]

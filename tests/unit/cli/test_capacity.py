@@ -107,7 +107,7 @@ def test_a_selector_that_fails_is_said(berth: Berth) -> None:
 def test_a_plugin_that_fails_is_named(berth: Berth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One line and exit code 2, since it is not known how many fit. It was a traceback."""
     code = """
-from scheduler.kit import ANYTHING, Plugin
+from podberth.kit import ANYTHING, Plugin
 class Faulty(Plugin):
     name = "Faulty"
     depends_on = ANYTHING
@@ -130,7 +130,7 @@ class Faulty(Plugin):
 def test_a_source_is_not_fetched(berth: Berth, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One line says what counts instead."""
     code = """
-from scheduler.kit import ANYTHING, Plugin, Reads, Source
+from podberth.kit import ANYTHING, Plugin, Reads, Source
 class Outside(Plugin):
     name = "Outside"
     depends_on = ANYTHING

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import podberth.whatif.lint as lint_room
 import pytest
 from msgspec import inspect
+from podberth.framework.config import PluginSet, SchedulerConfiguration
+from podberth.model import wire
+from podberth.plugins.registry import IN_TREE
 
-import scheduler.whatif.lint as lint_room
-from scheduler.framework.config import PluginSet, SchedulerConfiguration
-from scheduler.model import wire
-from scheduler.plugins.registry import IN_TREE
 from tests.unit.cli.conftest import Berth
 
 ROOT = Path(__file__).parents[3]

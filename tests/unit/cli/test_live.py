@@ -16,9 +16,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 import yaml
+from podberth.cli import live
+from podberth.kube.client import Client
 
-from scheduler.cli import live
-from scheduler.kube.client import Client
 from tests.unit.cli.conftest import Berth
 from tests.unit.policy.admission.conftest import CRD
 from tests.unit.whatif.story import DUMP
@@ -49,7 +49,7 @@ def put(url: str, made: Object) -> None:
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server that holds the story's cluster."""
     path = tmp_path_factory.mktemp("live") / "kubeconfig"
-    command = [sys.executable, "-m", "scheduler.apiserver", "--kubeconfig", str(path)]
+    command = [sys.executable, "-m", "podberth.apiserver", "--kubeconfig", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         assert server.stdout is not None
         url = server.stdout.readline().split()[-1]

@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 import pytest
 import typer
+from podberth import __version__
+from podberth.cli import errors
+from podberth.cli.commands import COMMANDS, imported
 
-from scheduler import __version__
-from scheduler.cli import errors
-from scheduler.cli.commands import COMMANDS, imported
 from tests.unit.cli.conftest import Berth
 
 
@@ -205,7 +205,7 @@ def test_forms_that_only_kubectl_has(berth: Berth, path: tuple[str, ...], form: 
 def test_help_and_version_import_nothing_heavy() -> None:
     """Neither numpy nor a Kubernetes client is loaded before a command needs it."""
     code = (
-        "import sys; from scheduler.cli.main import run; run(['version']); assert 'typer' not in sys.modules;"
+        "import sys; from podberth.cli.main import run; run(['version']); assert 'typer' not in sys.modules;"
         "run(['--help']); sys.exit(any(m in sys.modules for m in ('numpy', 'kubernetes', 'aiohttp', 'yaml')))"
     )
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
@@ -214,7 +214,7 @@ def test_help_and_version_import_nothing_heavy() -> None:
 @pytest.mark.parametrize("command", ["capacity", "explain", "simulate"])
 def test_answers_about_a_dump_import_no_server(command: str) -> None:
     """The rules of the embedded API server are read, and neither it nor aiohttp, which take as long as all the rest."""
-    code = f"import sys, scheduler.cli.{command}; sys.exit('aiohttp' in sys.modules)"
+    code = f"import sys, podberth.cli.{command}; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+from podberth.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch
 
-from scheduler.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch
 from tests.builders import namespace, node, pod
 from tests.unit.cli.conftest import Berth
 
@@ -502,8 +502,8 @@ def test_smaller_requests_as_a_command(berth: Berth, owner: str, spec: Object, m
 
 def stored(berth: Berth, there: list[Object], found: Object) -> Object:
     """The parts of the pod that the API server makes of a template: containers, and what the pod asks for."""
-    from scheduler.whatif.documents import Document
-    from scheduler.whatif.world import World
+    from podberth.whatif.documents import Document
+    from podberth.whatif.world import World
 
     world = World()
     for each in there:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 import typer
-
-from scheduler.cli import plain
-from scheduler.cli.commands import imported
+from podberth.cli import plain
+from podberth.cli.commands import imported
 
 DATACLASSES = 24
 """Each takes half a millisecond to make, as its methods are compiled then; a msgspec.Struct takes a thirtieth."""
@@ -58,7 +57,7 @@ def test_plain_options(arguments: list[str], want: dict[str, str | int] | None) 
 @pytest.mark.parametrize("name", sorted(plain.SERVICES))
 def test_typer_reads_the_same(name: str) -> None:
     """Each option of a service that is read plainly has the name, the default and the kind that typer gives it."""
-    service = getattr(import_module(f"scheduler.cli.{name}"), name)
+    service = getattr(import_module(f"podberth.cli.{name}"), name)
     made = typer.main.get_command(imported(name))
     by_name = {parameter.name: parameter for parameter in made.params}
     read = 0
@@ -78,7 +77,7 @@ def test_a_scheduler_starts_without_what_it_does_not_need(tmp_path: Path) -> Non
     nor what reads options that are not plain. Of our own classes few are dataclasses.
     """
     heavy = ["aiohttp", "pydantic", "rich", "cryptography", "kubernetes", "kopf", "jinja2", "prometheus_client"]
-    heavy += ["scheduler.cel.program", "typer", "http.client"]
+    heavy += ["podberth.cel.program", "typer", "http.client"]
     kubeconfig = tmp_path / "kubeconfig"
     context = {"name": "here", "context": {"cluster": "here", "user": "me"}}
     kubeconfig.write_text(
@@ -92,13 +91,13 @@ def test_a_scheduler_starts_without_what_it_does_not_need(tmp_path: Path) -> Non
         )
     )
     code = (
-        "import sys, scheduler.cli.run, scheduler.service.run as service; from scheduler.cli.main import run;"
+        "import sys, podberth.cli.run, podberth.service.run as service; from podberth.cli.main import run;"
         "service.run_service = lambda coroutine: coroutine.close() or 0;"
         f"code = run(['run', '--kubeconfig={kubeconfig}', '--secure-port', '0']);"
         f"print(code, [name for name in {heavy!r} if name in sys.modules]);"
-        "ours = [module for name, module in sys.modules.items() if name.startswith('scheduler.')];"
+        "ours = [module for name, module in sys.modules.items() if name.startswith('podberth.')];"
         "made = {one for module in ours for one in vars(module).values() if hasattr(one, '__dataclass_fields__')};"
-        "print(len({one for one in made if isinstance(one, type) and one.__module__.startswith('scheduler.')}));"
+        "print(len({one for one in made if isinstance(one, type) and one.__module__.startswith('podberth.')}));"
         "run(['run', '--kubeconfig=/nowhere/kubeconfig'])"
     )
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from podberth.cli import story as story_module
+from podberth.controller.scheduler import Scheduler
+from podberth.controller.storyteller import PATH, Storyteller
+from podberth.engine.story import LONGEST
+from podberth.engine.story_entries import Failed
+from podberth.report.timeline import after
+from podberth.telemetry.certificate import Certificate, self_signed
+from podberth.telemetry.serving import Address, Endpoints, Gate, Serving
 from structlog.testing import capture_logs
 
-from scheduler.cli import story as story_module
-from scheduler.controller.scheduler import Scheduler
-from scheduler.controller.storyteller import PATH, Storyteller
-from scheduler.engine.story import LONGEST
-from scheduler.engine.story_entries import Failed
-from scheduler.report.timeline import after
-from scheduler.telemetry.certificate import Certificate, self_signed
-from scheduler.telemetry.serving import Address, Endpoints, Gate, Serving
 from tests.unit.cli.conftest import Berth
 from tests.unit.engine.conftest import Harness, node, pod
 

@@ -12,22 +12,22 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from podberth.apiserver import ApiServer, StatusError
+from podberth.apiserver import server as embedded
+from podberth.controller.scheduler import Scheduler
+from podberth.controller.storyteller import PATH, Storyteller
+from podberth.engine.story_entries import Entry
+from podberth.framework.binding import BindResult, Hold
+from podberth.framework.config import decode
+from podberth.framework.plugin import Plugin
+from podberth.framework.profiles import build
+from podberth.kube.client import Client
+from podberth.kube.connection import Connection
+from podberth.kube.lease import Elector, own_identity
+from podberth.telemetry.certificate import Certificate, self_signed
+from podberth.telemetry.serving import Address, Endpoints, Gate, Serving
 from structlog.testing import capture_logs
 
-from scheduler.apiserver import ApiServer, StatusError
-from scheduler.apiserver import server as embedded
-from scheduler.controller.scheduler import Scheduler
-from scheduler.controller.storyteller import PATH, Storyteller
-from scheduler.engine.story_entries import Entry
-from scheduler.framework.binding import BindResult, Hold
-from scheduler.framework.config import decode
-from scheduler.framework.plugin import Plugin
-from scheduler.framework.profiles import build
-from scheduler.kube.client import Client
-from scheduler.kube.connection import Connection
-from scheduler.kube.lease import Elector, own_identity
-from scheduler.telemetry.certificate import Certificate, self_signed
-from scheduler.telemetry.serving import Address, Endpoints, Gate, Serving
 from tests.builders import Object, configuration, node, pod, profile
 from tests.extender import ExtenderServer, keep
 from tests.registered import registry

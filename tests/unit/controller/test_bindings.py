@@ -7,18 +7,18 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from podberth.controller.bindings import MOST_SENT, SEND_AGAIN, SETTLED, Bindings, Everything
+from podberth.controller.under_way import UnderWay
+from podberth.engine.instructions import Bind, Withdraw
+from podberth.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus
+from podberth.framework.decision import Decision
+from podberth.kube.answers import of_an_api_server
+from podberth.kube.client import Client
+from podberth.kube.errors import ApiError, Cause, Details, Unreachable
+from podberth.kube.flow import BIND, CONFIRM, Lane
+from podberth.model import wire
+from podberth.model.kinds import Decoder
 
-from scheduler.controller.bindings import MOST_SENT, SEND_AGAIN, SETTLED, Bindings, Everything
-from scheduler.controller.under_way import UnderWay
-from scheduler.engine.instructions import Bind, Withdraw
-from scheduler.engine.stimuli import BindFailed, BindWithdrawn, Bound, Stimulus
-from scheduler.framework.decision import Decision
-from scheduler.kube.answers import of_an_api_server
-from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError, Cause, Details, Unreachable
-from scheduler.kube.flow import BIND, CONFIRM, Lane
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
 from tests.builders import pod
 
 OK = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from podberth.controller.calls import Calls
+from podberth.engine.instructions import CancelCall, RunCall
+from podberth.engine.stimuli import CallEnded, CallFailed, Stimulus
+from podberth.framework.binding import Call
+from podberth.framework.guard import Guard, point_name
+from podberth.model import wire
+from podberth.model.kinds import Decoder
 
-from scheduler.controller.calls import Calls
-from scheduler.engine.instructions import CancelCall, RunCall
-from scheduler.engine.stimuli import CallEnded, CallFailed, Stimulus
-from scheduler.framework.binding import Call
-from scheduler.framework.guard import Guard, point_name
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
 from tests.builders import pod
 
 POD = Decoder().pod(wire.encode(pod("web")))

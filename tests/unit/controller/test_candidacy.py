@@ -16,15 +16,14 @@ from urllib.parse import urlsplit
 
 import pytest
 from msgspec.structs import replace
-
-from scheduler.apiserver import ApiServer
-from scheduler.controller.candidacy import candidacy
-from scheduler.framework.config import SchedulerConfiguration, default_configuration
-from scheduler.kube.client import Client
-from scheduler.kube.connection import Connection
-from scheduler.kube.errors import Unreachable
-from scheduler.kube.lease import LeaseLostError
-from scheduler.service import election
+from podberth.apiserver import ApiServer
+from podberth.controller.candidacy import candidacy
+from podberth.framework.config import SchedulerConfiguration, default_configuration
+from podberth.kube.client import Client
+from podberth.kube.connection import Connection
+from podberth.kube.errors import Unreachable
+from podberth.kube.lease import LeaseLostError
+from podberth.service import election
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/berth"
 PATIENCE = 120.0
@@ -144,8 +143,8 @@ async def test_a_dead_loop_loses_the_lease(server: Aside, monkeypatch: pytest.Mo
 
 STUCK = """
 import threading, time
-from scheduler.telemetry import log
-from scheduler.telemetry.ending import end_at_once
+from podberth.telemetry import log
+from podberth.telemetry.ending import end_at_once
 
 def stuck():
     threading.Thread(target=end_at_once, args=("the loop is dead",)).start()

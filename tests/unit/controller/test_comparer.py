@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from scheduler.controller.comparer import AT_ONCE, differences
-from scheduler.engine.engine import Engine
-from scheduler.engine.stimuli import Gone, Put
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
+from podberth.controller.comparer import AT_ONCE, differences
+from podberth.engine.engine import Engine
+from podberth.engine.stimuli import Gone, Put
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+
 from tests.builders import configuration, node, pod
 from tests.registered import registry
 

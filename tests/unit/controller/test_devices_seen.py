@@ -4,10 +4,9 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-
-from scheduler.controller import cluster_watch
-from scheduler.kube.resources import DEVICE_CLASSES, POD_GROUPS, Resource
-from scheduler.plugins.dynamic_resources.selecting import EVALUATING
+from podberth.controller import cluster_watch
+from podberth.kube.resources import DEVICE_CLASSES, POD_GROUPS, Resource
+from podberth.plugins.dynamic_resources.selecting import EVALUATING
 
 from .test_pod_groups_followed import Followed, group
 

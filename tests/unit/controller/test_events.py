@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
-
-from scheduler.apiserver import protobuf
-from scheduler.controller import events as room
-from scheduler.controller.events import TOGETHER, TRUST, Events, Written
-from scheduler.controller.waiting_writes import FEW, MOST
-from scheduler.kube.client import Client
-from scheduler.kube.connection import Connection
-from scheduler.kube.writes import PodRef, event
+from podberth.apiserver import protobuf
+from podberth.controller import events as room
+from podberth.controller.events import TOGETHER, TRUST, Events, Written
+from podberth.controller.waiting_writes import FEW, MOST
+from podberth.kube.client import Client
+from podberth.kube.connection import Connection
+from podberth.kube.writes import PodRef, event
 
 MADE = b'{"kind":"Event","apiVersion":"events.k8s.io/v1","metadata":{"name":"p.1","uid":"u","resourceVersion":"7"}}'
 OK = b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%b" % (len(MADE), MADE)

@@ -5,14 +5,14 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from podberth.controller.eviction.watcher import Watcher
+from podberth.engine.eviction.settings import Settings
+from podberth.framework.config import default_configuration
+from podberth.framework.profiles import build
+from podberth.kube.client import Client
+from podberth.kube.evictions import CONTROLLER, DONE, INTENT, Regarding, event, record
+from podberth.kube.machine import Machine
 
-from scheduler.controller.eviction.watcher import Watcher
-from scheduler.engine.eviction.settings import Settings
-from scheduler.framework.config import default_configuration
-from scheduler.framework.profiles import build
-from scheduler.kube.client import Client
-from scheduler.kube.evictions import CONTROLLER, DONE, INTENT, Regarding, event, record
-from scheduler.kube.machine import Machine
 from tests.registered import registry
 
 ABOUT = Regarding("v1", "Pod", "default", "gone", "uid-gone")

@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from scheduler.controller.eviction.counts import Counts
-from scheduler.controller.eviction.vitals import Post
-from scheduler.telemetry.exposition import page
+from podberth.controller.eviction.counts import Counts
+from podberth.controller.eviction.vitals import Post
+from podberth.telemetry.exposition import page
 
 
 def _told(post: Post) -> str:

@@ -11,19 +11,19 @@ from typing import Any
 
 import aiohttp
 import pytest
+from podberth.apiserver import ApiServer
+from podberth.apiserver.given import GIVEN
+from podberth.cli.main import run
+from podberth.controller.eviction.launch import lead
+from podberth.controller.eviction.vitals import Post
+from podberth.engine.eviction.settings import Settings
+from podberth.framework.config import default_configuration
+from podberth.framework.profiles import build
+from podberth.kube.client import Client
+from podberth.kube.connection import Connection
+from podberth.service.election import candidate
 from structlog.testing import capture_logs
 
-from scheduler.apiserver import ApiServer
-from scheduler.apiserver.given import GIVEN
-from scheduler.cli.main import run
-from scheduler.controller.eviction.launch import lead
-from scheduler.controller.eviction.vitals import Post
-from scheduler.engine.eviction.settings import Settings
-from scheduler.framework.config import default_configuration
-from scheduler.framework.profiles import build
-from scheduler.kube.client import Client
-from scheduler.kube.connection import Connection
-from scheduler.service.election import candidate
 from tests.builders import Object
 from tests.registered import registry
 from tests.unit.engine.eviction.conftest import OWNER, disk, keeping

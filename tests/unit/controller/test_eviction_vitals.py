@@ -7,12 +7,13 @@ import re
 from pathlib import Path
 from typing import Any, cast
 
-from scheduler.controller.eviction.vitals import Post
-from scheduler.controller.eviction.watcher import Watcher
-from scheduler.kube.errors import ApiError
-from scheduler.kube.lease import Elector
-from scheduler.telemetry.health import answer
-from scheduler.telemetry.serving import Endpoints, Gate
+from podberth.controller.eviction.vitals import Post
+from podberth.controller.eviction.watcher import Watcher
+from podberth.kube.errors import ApiError
+from podberth.kube.lease import Elector
+from podberth.telemetry.health import answer
+from podberth.telemetry.serving import Endpoints, Gate
+
 from tests.unit.controller.test_freshness import FORBIDDEN, World
 from tests.unit.telemetry.test_serving import everybody, serving
 

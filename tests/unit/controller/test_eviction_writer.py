@@ -6,10 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from structlog.testing import capture_logs
-
-from scheduler.controller.eviction.writer import Writer
-from scheduler.engine.eviction.messages import (
+from podberth.controller.eviction.writer import Writer
+from podberth.engine.eviction.messages import (
     Answered,
     Evict,
     NotRead,
@@ -21,13 +19,15 @@ from scheduler.engine.eviction.messages import (
     Turn,
     WasRead,
 )
-from scheduler.engine.stimuli import Gone
-from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError, Cause, Details, Unreachable
-from scheduler.kube.evictions import Regarding
-from scheduler.kube.machine import Machine
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
+from podberth.engine.stimuli import Gone
+from podberth.kube.client import Client
+from podberth.kube.errors import ApiError, Cause, Details, Unreachable
+from podberth.kube.evictions import Regarding
+from podberth.kube.machine import Machine
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from structlog.testing import capture_logs
+
 from tests.builders import node, pod
 
 POD = Decoder().pod(wire.encode(pod("web", on="a", uid="u1")))

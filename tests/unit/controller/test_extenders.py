@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from podberth.controller.extenders import ExtenderBinder, Extenders
+from podberth.controller.originals import Originals
+from podberth.engine.instructions import AskExtenders
+from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Stimulus
+from podberth.framework.binding import AssumedPod, BindResult
+from podberth.framework.config import ConfigError, decode
+from podberth.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion, in_order
+from podberth.framework.status import PluginError
+from podberth.model import wire
+from podberth.model.kinds import Decoder
 
-from scheduler.controller.extenders import ExtenderBinder, Extenders
-from scheduler.controller.originals import Originals
-from scheduler.engine.instructions import AskExtenders
-from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed, Stimulus
-from scheduler.framework.binding import AssumedPod, BindResult
-from scheduler.framework.config import ConfigError, decode
-from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion, in_order
-from scheduler.framework.status import PluginError
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
 from tests.builders import Object, configuration, node, pod
 from tests.extender import ExtenderServer, keep, names, rate
 from tests.unit.kube.kubeconfigs import Authority

@@ -3,21 +3,21 @@
 from typing import Any, cast
 
 import pytest
+from podberth.controller.freshness import NEEDED, STALE_SECONDS, Freshness
+from podberth.controller.scheduler import Scheduler
+from podberth.engine.instructions import Failed
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import Put
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.kube.client import Client
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.reflector import Reflector
+from podberth.kube.resources import NAMESPACES, NODES, PODS, Resource
+from podberth.model import wire
+from podberth.model.kinds import Decoder
 from structlog.testing import capture_logs
 
-from scheduler.controller.freshness import NEEDED, STALE_SECONDS, Freshness
-from scheduler.controller.scheduler import Scheduler
-from scheduler.engine.instructions import Failed
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import Put
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.reflector import Reflector
-from scheduler.kube.resources import NAMESPACES, NODES, PODS, Resource
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
 from tests.builders import configuration, node, pod
 from tests.registered import registry
 

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
+from podberth.controller import group_statuses, waiting_writes
+from podberth.controller.events import TOGETHER, TRUST
+from podberth.controller.group_statuses import AT_ONCE, GroupStatuses
+from podberth.controller.under_way import UnderWay
+from podberth.engine.instructions import DisruptGroup, SetGroupCondition
+from podberth.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.flow import Lane
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.pod_group import PodGroup
 from structlog.testing import capture_logs
 
-from scheduler.controller import group_statuses, waiting_writes
-from scheduler.controller.events import TOGETHER, TRUST
-from scheduler.controller.group_statuses import AT_ONCE, GroupStatuses
-from scheduler.controller.under_way import UnderWay
-from scheduler.engine.instructions import DisruptGroup, SetGroupCondition
-from scheduler.kube.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
-from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.flow import Lane
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod_group import PodGroup
 from tests.builders import pod
 
 DECODER = Decoder()

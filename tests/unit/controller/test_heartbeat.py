@@ -8,14 +8,13 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
-
-from scheduler.apiserver import ApiServer
-from scheduler.controller.heartbeat import beat, heartbeat
-from scheduler.framework.config import SchedulerConfiguration, default_configuration
-from scheduler.kube.client import Client
-from scheduler.kube.connection import Connection
-from scheduler.kube.errors import ApiError
-from scheduler.kube.schedulers import LiveSchedulers, decode
+from podberth.apiserver import ApiServer
+from podberth.controller.heartbeat import beat, heartbeat
+from podberth.framework.config import SchedulerConfiguration, default_configuration
+from podberth.kube.client import Client
+from podberth.kube.connection import Connection
+from podberth.kube.errors import ApiError
+from podberth.kube.schedulers import LiveSchedulers, decode
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 PATIENCE = 60.0

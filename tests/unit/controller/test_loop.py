@@ -5,24 +5,24 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
+from podberth.controller import scheduler as scheduler_module
+from podberth.controller.freshness import Freshness
+from podberth.controller.scheduler import LET_GO_BESIDE, LOOP_TURNS, Scheduler
+from podberth.engine.instructions import Bind, Failed, Instruction
+from podberth.engine.queue.queued import Place
+from podberth.engine.queue.scheduling_queue import AT_ONCE
+from podberth.engine.stimuli import Bound, Cycle, Follows, Put, Stimulus
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from podberth.kube.client import Client
+from podberth.kube.machine import MACHINE, Machine
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.pod_group import NATIVE
+from podberth.state.validate import validate
 from structlog.testing import capture_logs
 
-from scheduler.controller import scheduler as scheduler_module
-from scheduler.controller.freshness import Freshness
-from scheduler.controller.scheduler import LET_GO_BESIDE, LOOP_TURNS, Scheduler
-from scheduler.engine.instructions import Bind, Failed, Instruction
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.queue.scheduling_queue import AT_ONCE
-from scheduler.engine.stimuli import Bound, Cycle, Follows, Put, Stimulus
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.kube.client import Client
-from scheduler.kube.machine import MACHINE, Machine
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod_group import NATIVE
-from scheduler.state.validate import validate
 from tests.builders import configuration, node, pod
 from tests.registered import registry
 from tests.unit.engine.conftest import NO_LIMITS

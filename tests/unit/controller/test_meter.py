@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from podberth.controller import families
+from podberth.controller.meter import KEEP_MOST, Meter
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind
+from podberth.engine.queue.places import FLUSH_AFTER
+from podberth.engine.stimuli import BindFailed, Bound, Cycle, ExtendersAnswered, Follows, Gone, Put, Tick
+from podberth.framework.binding import AssumedPod, Hold
+from podberth.framework.config import Extender, PluginRef, Plugins, PluginSet, default_configuration
+from podberth.framework.extenders import NodesAnswer
+from podberth.framework.plugin import Plugin
+from podberth.framework.profiles import build
+from podberth.framework.status import Reject, Unschedulable
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.pod_group import NATIVE
+from podberth.state.validate import validate
+from podberth.telemetry.instruments import Family, Reading, read
 
-from scheduler.controller import families
-from scheduler.controller.meter import KEEP_MOST, Meter
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind
-from scheduler.engine.queue.places import FLUSH_AFTER
-from scheduler.engine.stimuli import BindFailed, Bound, Cycle, ExtendersAnswered, Follows, Gone, Put, Tick
-from scheduler.framework.binding import AssumedPod, Hold
-from scheduler.framework.config import Extender, PluginRef, Plugins, PluginSet, default_configuration
-from scheduler.framework.extenders import NodesAnswer
-from scheduler.framework.plugin import Plugin
-from scheduler.framework.profiles import build
-from scheduler.framework.status import Reject, Unschedulable
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod_group import NATIVE
-from scheduler.state.validate import validate
-from scheduler.telemetry.instruments import Family, Reading, read
 from tests.builders import node, pod
 from tests.registered import registry
 

@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
+from podberth.controller.scheduler import Scheduler
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.kube.client import Client
+from podberth.kube.errors import ApiError
+from podberth.kube.reflector import Reflector
+from podberth.kube.resources import COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource
+from podberth.model.pod_group import COSCHEDULING, NATIVE, GroupKey
 from structlog.testing import capture_logs
 
-from scheduler.controller.scheduler import Scheduler
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError
-from scheduler.kube.reflector import Reflector
-from scheduler.kube.resources import COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource
-from scheduler.model.pod_group import COSCHEDULING, NATIVE, GroupKey
 from tests.builders import configuration
 from tests.registered import registry
 

@@ -5,12 +5,10 @@ import json
 from typing import Any, cast
 
 import pytest
-from structlog.testing import capture_logs
-
-from scheduler.controller.objects import write_object
-from scheduler.controller.writer import Writer
-from scheduler.engine.instructions import PostFilterWrite, PreBindWrite, UnreserveWrite
-from scheduler.engine.stimuli import (
+from podberth.controller.objects import write_object
+from podberth.controller.writer import Writer
+from podberth.engine.instructions import PostFilterWrite, PreBindWrite, UnreserveWrite
+from podberth.engine.stimuli import (
     PostFilterWriteFailed,
     PreBindWriteFailed,
     PreBindWritten,
@@ -18,12 +16,14 @@ from scheduler.engine.stimuli import (
     TakenOut,
     TakingOut,
 )
-from scheduler.framework.binding import NOW, Create, Delete, ObjectKey, Patch, Write
-from scheduler.kube.client import MERGE_PATCH, Client
-from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.machine import MACHINE, Machine
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
+from podberth.framework.binding import NOW, Create, Delete, ObjectKey, Patch, Write
+from podberth.kube.client import MERGE_PATCH, Client
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.machine import MACHINE, Machine
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from structlog.testing import capture_logs
+
 from tests.builders import pod
 
 VOLUME: ObjectKey = ("PersistentVolume", "", "v")

@@ -7,20 +7,20 @@ from typing import Any
 
 import msgspec
 import pytest
+from podberth.apiserver import ApiServer
+from podberth.controller.candidacy import candidacy, lease_annotations
+from podberth.controller.eviction import launch
+from podberth.controller.eviction.vitals import Post
+from podberth.controller.rivals import Rivals
+from podberth.engine.eviction.settings import Settings
+from podberth.framework.config import decode
+from podberth.kube.client import Client
+from podberth.kube.config import IN_CLUSTER
+from podberth.kube.connection import Connection
+from podberth.kube.lease import Elector, own_identity
+from podberth.service import memory
 from structlog.testing import capture_logs
 
-from scheduler.apiserver import ApiServer
-from scheduler.controller.candidacy import candidacy, lease_annotations
-from scheduler.controller.eviction import launch
-from scheduler.controller.eviction.vitals import Post
-from scheduler.controller.rivals import Rivals
-from scheduler.engine.eviction.settings import Settings
-from scheduler.framework.config import decode
-from scheduler.kube.client import Client
-from scheduler.kube.config import IN_CLUSTER
-from scheduler.kube.connection import Connection
-from scheduler.kube.lease import Elector, own_identity
-from scheduler.service import memory
 from tests.builders import configuration, profile
 
 CONFIG = decode(configuration(profile("berth"), profile("packed")))
@@ -128,9 +128,9 @@ async def test_leases_that_may_not_be_read() -> None:
 
 async def test_a_tenant_with_many_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever may write Leases can say anything in them: so much is read, told and logged, and no more."""
-    monkeypatch.setattr("scheduler.controller.rivals.PAGE", 10)
-    monkeypatch.setattr("scheduler.controller.rivals.PAGES", 4)
-    monkeypatch.setattr("scheduler.controller.rivals.MOST", 15)
+    monkeypatch.setattr("podberth.controller.rivals.PAGE", 10)
+    monkeypatch.setattr("podberth.controller.rivals.PAGES", 4)
+    monkeypatch.setattr("podberth.controller.rivals.MOST", 15)
     asked = []
     async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
         for i in range(60):

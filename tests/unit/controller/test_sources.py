@@ -7,21 +7,21 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from podberth.apiserver import ApiServer
+from podberth.controller.scheduler import Scheduler
+from podberth.controller.sources import Sources
+from podberth.engine.instructions import Bind, Failed, Instruction
+from podberth.engine.stimuli import Refreshed, Stimulus
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from podberth.kit import NODE, SOURCES, Plugin, Reads, Source, Unschedulable
+from podberth.kube.client import Client
+from podberth.kube.connection import Connection
+from podberth.plugins.registry import IN_TREE
+from podberth.telemetry.instruments import read
 from structlog.testing import capture_logs
 
-from scheduler.apiserver import ApiServer
-from scheduler.controller.scheduler import Scheduler
-from scheduler.controller.sources import Sources
-from scheduler.engine.instructions import Bind, Failed, Instruction
-from scheduler.engine.stimuli import Refreshed, Stimulus
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.kit import NODE, SOURCES, Plugin, Reads, Source, Unschedulable
-from scheduler.kube.client import Client
-from scheduler.kube.connection import Connection
-from scheduler.plugins.registry import IN_TREE
-from scheduler.telemetry.instruments import read
 from tests.builders import configuration, node, pod, profile
 
 LOW = Unschedulable("the tide is low")

@@ -5,16 +5,16 @@ import json
 from typing import Any, cast
 
 import pytest
+from podberth.controller import statuses, waiting_writes
+from podberth.controller.statuses import AT_ONCE, BESIDE_BINDINGS, LATELY_SECONDS, LONGEST_REST, REST, Statuses
+from podberth.controller.under_way import UnderWay
+from podberth.engine.stimuli import Stimulus, Unwritten
+from podberth.kube.client import Client
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
 
-from scheduler.controller import statuses, waiting_writes
-from scheduler.controller.statuses import AT_ONCE, BESIDE_BINDINGS, LATELY_SECONDS, LONGEST_REST, REST, Statuses
-from scheduler.controller.under_way import UnderWay
-from scheduler.engine.stimuli import Stimulus, Unwritten
-from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
 from tests.builders import pod
 
 DECODER = Decoder()

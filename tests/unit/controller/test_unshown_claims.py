@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-
-from scheduler.controller.unshown_claims import UnshownClaims
-from scheduler.engine.stimuli import Gone, Stimulus
-from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.model.devices import AllocatedDevice, Allocation, DeviceID
-from scheduler.state.devices import Devices
+from podberth.controller.unshown_claims import UnshownClaims
+from podberth.engine.stimuli import Gone, Stimulus
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.model.devices import AllocatedDevice, Allocation, DeviceID
+from podberth.state.devices import Devices
 
 DEVICE = DeviceID("gpu.test", "n", "d0")
 

@@ -4,16 +4,16 @@ import json
 from typing import Any, cast
 
 import pytest
+from podberth.controller.writer import Writer
+from podberth.engine.instructions import Preempt
+from podberth.engine.stimuli import Stimulus, VictimStays
+from podberth.kube.client import Client
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.flow import CONFIRM, EVENT, EVICT, Lane
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.pod_group import GroupKey, PodGroup
 
-from scheduler.controller.writer import Writer
-from scheduler.engine.instructions import Preempt
-from scheduler.engine.stimuli import Stimulus, VictimStays
-from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.flow import CONFIRM, EVENT, EVICT, Lane
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod_group import GroupKey, PodGroup
 from tests.builders import pod
 
 CHANGED = ApiError(409, "Conflict", "the object has been modified")

@@ -8,18 +8,18 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 import pytest
+from podberth.controller.eviction.vitals import Post
+from podberth.controller.families import KEPT_NODES
+from podberth.controller.vitals import endpoints
+from podberth.engine.engine import Engine
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.kube.client import Client
+from podberth.kube.errors import Unreachable
+from podberth.kube.lease import Elector
+from podberth.model.pod_group import GroupKey
+from podberth.state.kept_room import KeptRoom
 
-from scheduler.controller.eviction.vitals import Post
-from scheduler.controller.families import KEPT_NODES
-from scheduler.controller.vitals import endpoints
-from scheduler.engine.engine import Engine
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.kube.client import Client
-from scheduler.kube.errors import Unreachable
-from scheduler.kube.lease import Elector
-from scheduler.model.pod_group import GroupKey
-from scheduler.state.kept_room import KeptRoom
 from tests.builders import configuration
 from tests.registered import registry
 

@@ -4,13 +4,12 @@ import threading
 from typing import Any
 
 import pytest
+from podberth.controller.watchdog import Watchdog
+from podberth.framework.foreign import Foreign
+from podberth.framework.guard import Guard
+from podberth.framework.plugin import Plugin
+from podberth.framework.status import PluginError
 from structlog.testing import capture_logs
-
-from scheduler.controller.watchdog import Watchdog
-from scheduler.framework.foreign import Foreign
-from scheduler.framework.guard import Guard
-from scheduler.framework.plugin import Plugin
-from scheduler.framework.status import PluginError
 
 
 class Sleepy(Plugin):

@@ -4,10 +4,9 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
-
-from scheduler.demo.lines import Lines
-from scheduler.demo.recording import Act, Recording, Step
-from scheduler.demo.run import Options, embedded
+from podberth.demo.lines import Lines
+from podberth.demo.recording import Act, Recording, Step
+from podberth.demo.run import Options, embedded
 
 
 @dataclass

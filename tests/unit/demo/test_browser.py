@@ -5,8 +5,9 @@ import json
 import re
 from pathlib import Path
 
-from scheduler.demo.recording import page_data
-from scheduler.report.demo_page import demo_page
+from podberth.demo.recording import page_data
+from podberth.report.demo_page import demo_page
+
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.unit.demo.conftest import Told

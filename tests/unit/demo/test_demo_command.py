@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = "import sys; from scheduler.cli.main import run; sys.exit(run(sys.argv[1:]))"
+PROGRAM = "import sys; from podberth.cli.main import run; sys.exit(run(sys.argv[1:]))"
 
 
 def berth(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -6,20 +6,19 @@ from typing import Any
 
 import msgspec
 import pytest
-
-from scheduler.apiserver.audit import User
-from scheduler.apiserver.server import ApiServer
-from scheduler.demo import acts
-from scheduler.demo import run as running
-from scheduler.demo.objects import HOSTNAME, ZONE, node, pod
-from scheduler.demo.play import Play
-from scheduler.demo.recording import Act, Recording, Step
-from scheduler.demo.run import Options, elsewhere
-from scheduler.kube.client import Client
-from scheduler.kube.connection import Connection
-from scheduler.kube.credentials import Credential, Credentials
-from scheduler.kube.errors import ApiError
-from scheduler.kube.resources import DEVICE_CLASSES, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from podberth.apiserver.audit import User
+from podberth.apiserver.server import ApiServer
+from podberth.demo import acts
+from podberth.demo import run as running
+from podberth.demo.objects import HOSTNAME, ZONE, node, pod
+from podberth.demo.play import Play
+from podberth.demo.recording import Act, Recording, Step
+from podberth.demo.run import Options, elsewhere
+from podberth.kube.client import Client
+from podberth.kube.connection import Connection
+from podberth.kube.credentials import Credential, Credentials
+from podberth.kube.errors import ApiError
+from podberth.kube.resources import DEVICE_CLASSES, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import io
 
 import pytest
+from podberth.demo.live import Terminal
+from podberth.demo.picture import Picture
+from podberth.demo.recording import NodeCard, PodCard, Step
 from rich.console import Console
 
-from scheduler.demo.live import Terminal
-from scheduler.demo.picture import Picture
-from scheduler.demo.recording import NodeCard, PodCard, Step
 from tests.unit.demo.conftest import Told
 
 

@@ -1,9 +1,8 @@
 """Decisions in words, in tables."""
 
 import pytest
-
-from scheduler.demo import words
-from scheduler.demo.witness import Candidate, Refusal, SeenDecision
+from podberth.demo import words
+from podberth.demo.witness import Candidate, Refusal, SeenDecision
 
 TAINTED = "node(s) had untolerated taint(s)"
 

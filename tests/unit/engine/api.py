@@ -3,9 +3,10 @@
 from copy import deepcopy
 from typing import Any
 
-from scheduler.engine.instructions import Instruction, PreBindWrite
-from scheduler.engine.stimuli import PreBindWritten
-from scheduler.framework.binding import Create, ObjectKey, Patch
+from podberth.engine.instructions import Instruction, PreBindWrite
+from podberth.engine.stimuli import PreBindWritten
+from podberth.framework.binding import Create, ObjectKey, Patch
+
 from tests.builders import Object
 from tests.storage import BOUND
 

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind, Instruction
+from podberth.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus, Tick
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.limits import LIMITS, Limits
+from podberth.state.validate import validate
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind, Instruction
-from scheduler.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus, Tick
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.limits import LIMITS, Limits
-from scheduler.state.validate import validate
 from tests.registered import registry
 
 CONFIG = {

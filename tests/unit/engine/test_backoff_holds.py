@@ -6,14 +6,14 @@ from random import Random
 from typing import Any
 
 import pytest
+from podberth.engine.instructions import Bind, Failed, Instruction, PreBindWrite, RunCall
+from podberth.engine.queue.queued import QueuedPod
+from podberth.engine.stimuli import CallEnded, CallFailed, Cycle, Gone, PreBindWriteFailed, Put, Stimulus
+from podberth.framework.binding import AssumedPod, Hold
+from podberth.framework.events import ANY
+from podberth.framework.status import Reject, Unschedulable
+from podberth.state.validate import validate
 
-from scheduler.engine.instructions import Bind, Failed, Instruction, PreBindWrite, RunCall
-from scheduler.engine.queue.queued import QueuedPod
-from scheduler.engine.stimuli import CallEnded, CallFailed, Cycle, Gone, PreBindWriteFailed, Put, Stimulus
-from scheduler.framework.binding import AssumedPod, Hold
-from scheduler.framework.events import ANY
-from scheduler.framework.status import Reject, Unschedulable
-from scheduler.state.validate import validate
 from tests.builders import configuration, profile
 
 from .conftest import Harness, node, pod

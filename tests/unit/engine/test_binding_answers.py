@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from podberth.engine.instructions import Bind, Failed, Misbehaved, PatchCondition, RecordFailure
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import Bound
+from podberth.framework.binding import AssumedPod, BindResult, Hold, Patch, Wait
+from podberth.framework.events import ClusterEvent
+from podberth.framework.status import LONGEST_TEXT, Narrow, Reject, Unschedulable
 
-from scheduler.engine.instructions import Bind, Failed, Misbehaved, PatchCondition, RecordFailure
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import Bound
-from scheduler.framework.binding import AssumedPod, BindResult, Hold, Patch, Wait
-from scheduler.framework.events import ClusterEvent
-from scheduler.framework.status import LONGEST_TEXT, Narrow, Reject, Unschedulable
 from tests.messages import without_place
 
 from .conftest import Harness, node, pod
@@ -99,7 +99,7 @@ POINT = {"reserve": "Reserve", "permit": "Permit", "pre_bind": "PreBind", "bind"
 RAISED = re.compile(r"(Hold|Wait|Patch) wants|want a Reason in the Reject")
 """What the constructor of an answer says; other answers are refused when they are given."""
 CASES = [(*case, False) for case in WRONG]
-# What a coroutine raises the shell tells (`scheduler.controller.calls`); and reserve can't be one.
+# What a coroutine raises the shell tells (`podberth.controller.calls`); and reserve can't be one.
 CASES += [(*case, True) for case in WRONG if not RAISED.match(case[3]) and case[1] != "reserve"]
 
 

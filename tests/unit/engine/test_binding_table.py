@@ -5,9 +5,8 @@ from itertools import product
 from typing import Any
 
 import pytest
-
-from scheduler.engine.binding_table import ANSWERS, ASKING, ENDS, LIVE, TABLE, Action, Event, State
-from scheduler.engine.instructions import (
+from podberth.engine.binding_table import ANSWERS, ASKING, ENDS, LIVE, TABLE, Action, Event, State
+from podberth.engine.instructions import (
     Bind,
     CancelCall,
     Failed,
@@ -19,8 +18,8 @@ from scheduler.engine.instructions import (
     Preempt,
     RunCall,
 )
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import (
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import (
     BindFailed,
     BindWithdrawn,
     Bound,
@@ -32,12 +31,13 @@ from scheduler.engine.stimuli import (
     PreBindWritten,
     Stimulus,
 )
-from scheduler.framework.binding import AssumedPod, BindResult, Call, Hold, Patch, Wait
-from scheduler.framework.guard import Guard
-from scheduler.framework.plugin import Plugin
-from scheduler.framework.status import Reject, Unschedulable
-from scheduler.model.pod_group import NATIVE
-from scheduler.state.validate import validate
+from podberth.framework.binding import AssumedPod, BindResult, Call, Hold, Patch, Wait
+from podberth.framework.guard import Guard
+from podberth.framework.plugin import Plugin
+from podberth.framework.status import Reject, Unschedulable
+from podberth.model.pod_group import NATIVE
+from podberth.state.validate import validate
+
 from tests.builders import configuration, profile
 
 from .conftest import Harness, node, pod

@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 
 import pytest
+from podberth.engine.instructions import Bind, Instruction, PostFilterWrite, UnreserveWrite
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import Follows, PreBindWriteFailed
+from podberth.framework.binding import Patch
+from podberth.framework.config import ConfigError
+from podberth.model.devices import FINALIZER
+from podberth.model.pod_group import NATIVE, NATIVE_KIND
+from podberth.plugins.dynamic_resources.reservation import RESERVED_OVER
+from podberth.plugins.dynamic_resources.reserved import NOTHING
+from podberth.state.validate import validate
 
-from scheduler.engine.instructions import Bind, Instruction, PostFilterWrite, UnreserveWrite
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import Follows, PreBindWriteFailed
-from scheduler.framework.binding import Patch
-from scheduler.framework.config import ConfigError
-from scheduler.model.devices import FINALIZER
-from scheduler.model.pod_group import NATIVE, NATIVE_KIND
-from scheduler.plugins.dynamic_resources.reservation import RESERVED_OVER
-from scheduler.plugins.dynamic_resources.reserved import NOTHING
-from scheduler.state.validate import validate
 from tests.builders import Object, configuration, node, profile
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-
-from scheduler.engine.instructions import Bind, Failed, PatchCondition, RecordFailure
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import Unwritten
+from podberth.engine.instructions import Bind, Failed, PatchCondition, RecordFailure
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import Unwritten
 
 from .conftest import Harness, node, pod
 
@@ -142,7 +141,7 @@ def test_a_recreated_pod_is_scheduled_anew_under_its_new_uid(harness: Harness) -
     """Same name, new uid: the old assumption goes with the old pod."""
     harness.put(node("n1", cpu="1"), pod("web", cpu="900m", meta={"uid": "old"}))
     harness.binds()
-    from scheduler.engine.stimuli import Gone
+    from podberth.engine.stimuli import Gone
 
     harness.handle(Gone("Pod", "default", "web", "old"))
     harness.put(pod("web", cpu="900m", meta={"uid": "new"}))
@@ -380,7 +379,7 @@ def test_a_plugin_that_raises_fails_its_pod_by_name_and_nothing_else(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One broken pod never stops the loop."""
-    from scheduler.plugins.node_unschedulable import NodeUnschedulable
+    from podberth.plugins.node_unschedulable import NodeUnschedulable
 
     def filter(self: NodeUnschedulable, pod: Any, cluster: Any) -> Any:
         if pod.name == "bad":

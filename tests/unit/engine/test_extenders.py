@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import AskExtenders, Bind, Failed, Instruction, PatchCondition, Preempt
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed
+from podberth.framework.config import decode
+from podberth.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion
+from podberth.framework.profiles import build
+from podberth.state.validate import validate
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import AskExtenders, Bind, Failed, Instruction, PatchCondition, Preempt
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed
-from scheduler.framework.config import decode
-from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion
-from scheduler.framework.profiles import build
-from scheduler.state.validate import validate
 from tests.builders import configuration
 from tests.registered import registry
 

@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
+from podberth.engine.instructions import Bind, Failed
+from podberth.engine.queue.fair_share import FREE, PAID_OFF, SHARE, FairShare
+from podberth.engine.queue.queued import Place
+from podberth.framework.config import decode
+from podberth.framework.plugin import OWN_STATE, Plugin
+from podberth.framework.profiles import build
+from podberth.state.validate import validate
 
-from scheduler.engine.instructions import Bind, Failed
-from scheduler.engine.queue.fair_share import FREE, PAID_OFF, SHARE, FairShare
-from scheduler.engine.queue.queued import Place
-from scheduler.framework.config import decode
-from scheduler.framework.plugin import OWN_STATE, Plugin
-from scheduler.framework.profiles import build
-from scheduler.state.validate import validate
 from tests.builders import configuration, profile
 from tests.messages import without_place
 from tests.registered import registry

@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
+from podberth.engine.binding_table import State
+from podberth.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
+from podberth.engine.queue import groups
+from podberth.engine.queue.group_entry import Ended
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import Follows
+from podberth.framework.binding import AssumedPod
+from podberth.framework.config import ConfigError
+from podberth.framework.plugin import Plugin
+from podberth.framework.status import Reject, Unschedulable
+from podberth.model.pod_group import NATIVE
+from podberth.state.validate import validate
 
-from scheduler.engine.binding_table import State
-from scheduler.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
-from scheduler.engine.queue import groups
-from scheduler.engine.queue.group_entry import Ended
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import Follows
-from scheduler.framework.binding import AssumedPod
-from scheduler.framework.config import ConfigError
-from scheduler.framework.plugin import Plugin
-from scheduler.framework.status import Reject, Unschedulable
-from scheduler.model.pod_group import NATIVE
-from scheduler.state.validate import validate
 from tests.builders import Object, configuration, profile
 
 from .conftest import Harness, node, pod

@@ -10,16 +10,16 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind
+from podberth.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Stimulus, Tick
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.pod_group import NATIVE
+from podberth.state.validate import validate
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind
-from scheduler.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Stimulus, Tick
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod_group import NATIVE
-from scheduler.state.validate import validate
 from tests.builders import Object, configuration, profile
 from tests.registered import registry
 

@@ -6,16 +6,16 @@ from random import Random
 from typing import Any
 
 import pytest
+from podberth.engine.instructions import Instruction, Preempt
+from podberth.engine.pod_groups.domains import Path, filled, rank, used
+from podberth.engine.pod_groups.placements import Placements
+from podberth.engine.stimuli import Follows
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.pod_group import COSCHEDULING, NATIVE
+from podberth.plugins.topology_placement_generator import TopologyPlacementGenerator
+from podberth.state.validate import validate
 
-from scheduler.engine.instructions import Instruction, Preempt
-from scheduler.engine.pod_groups.domains import Path, filled, rank, used
-from scheduler.engine.pod_groups.placements import Placements
-from scheduler.engine.stimuli import Follows
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod_group import COSCHEDULING, NATIVE
-from scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
-from scheduler.state.validate import validate
 from tests.builders import Object
 from tests.unit.work import calls
 

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
+from podberth.engine.attempts import Attempts
+from podberth.engine.instructions import Bind, Instruction, Verified
+from podberth.engine.pod_groups import cycle, placements
+from podberth.engine.queue.queued import QueuedPod
+from podberth.engine.stimuli import Follows, Gone
+from podberth.framework.placement import Placement
+from podberth.framework.plugin import Plugin
+from podberth.model.pod_group import NATIVE
+from podberth.state.validate import validate
 
-from scheduler.engine.attempts import Attempts
-from scheduler.engine.instructions import Bind, Instruction, Verified
-from scheduler.engine.pod_groups import cycle, placements
-from scheduler.engine.queue.queued import QueuedPod
-from scheduler.engine.stimuli import Follows, Gone
-from scheduler.framework.placement import Placement
-from scheduler.framework.plugin import Plugin
-from scheduler.model.pod_group import NATIVE
-from scheduler.state.validate import validate
 from tests.builders import Object
 from tests.messages import without_place
 

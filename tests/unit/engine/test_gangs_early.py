@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
+from podberth.engine.instructions import Bind, Instruction
+from podberth.engine.queue.fair_share import PAID_OFF, SHARE
+from podberth.engine.queue.group_entry import Entry
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import Follows
+from podberth.model.pod_group import NATIVE, GroupKey
+from podberth.state.validate import validate
 
-from scheduler.engine.instructions import Bind, Instruction
-from scheduler.engine.queue.fair_share import PAID_OFF, SHARE
-from scheduler.engine.queue.group_entry import Entry
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import Follows
-from scheduler.model.pod_group import NATIVE, GroupKey
-from scheduler.state.validate import validate
 from tests.builders import Object
 
 from .conftest import Harness, node, pod

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from podberth.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
+from podberth.engine.stimuli import Follows, VictimStays
+from podberth.model.pod_group import NATIVE
+from podberth.state import row_counts
+from podberth.state.cluster import Cluster
+from podberth.state.rebuild import Rebuild
+from podberth.state.validate import validate
 
-from scheduler.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
-from scheduler.engine.stimuli import Follows, VictimStays
-from scheduler.model.pod_group import NATIVE
-from scheduler.state import row_counts
-from scheduler.state.cluster import Cluster
-from scheduler.state.rebuild import Rebuild
-from scheduler.state.validate import validate
 from tests.builders import Object
 
 from .conftest import Harness, node, pod

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import AskExtenders, Failed, Instruction
+from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Follows
+from podberth.framework.config import decode
+from podberth.framework.extenders import NodesAnswer, NodesQuestion, Scores
+from podberth.framework.profiles import build
+from podberth.model.pod_group import NATIVE
+from podberth.state.validate import validate
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import AskExtenders, Failed, Instruction
-from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed, Follows
-from scheduler.framework.config import decode
-from scheduler.framework.extenders import NodesAnswer, NodesQuestion, Scores
-from scheduler.framework.profiles import build
-from scheduler.model.pod_group import NATIVE
-from scheduler.state.validate import validate
 from tests.builders import configuration
 from tests.registered import registry
 

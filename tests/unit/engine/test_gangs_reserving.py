@@ -3,16 +3,16 @@
 from typing import Any
 
 import pytest
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind, Failed, Instruction, RecordEvent
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import Follows
+from podberth.framework.config import ConfigError, decode
+from podberth.framework.profiles import build
+from podberth.model.pod_group import NATIVE
+from podberth.state.cluster import Cluster
+from podberth.state.validate import validate
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind, Failed, Instruction, RecordEvent
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import Follows
-from scheduler.framework.config import ConfigError, decode
-from scheduler.framework.profiles import build
-from scheduler.model.pod_group import NATIVE
-from scheduler.state.cluster import Cluster
-from scheduler.state.validate import validate
 from tests.builders import Object, configuration, profile
 from tests.registered import registry
 from tests.unit.work import calls

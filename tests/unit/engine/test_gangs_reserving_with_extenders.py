@@ -3,15 +3,15 @@
 from typing import Any
 
 import pytest
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import AskExtenders, Bind, Instruction
+from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Follows
+from podberth.framework.config import decode
+from podberth.framework.extenders import NodesAnswer, Scores
+from podberth.framework.profiles import build
+from podberth.model.pod_group import NATIVE
+from podberth.state.validate import validate
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import AskExtenders, Bind, Instruction
-from scheduler.engine.stimuli import ExtendersAnswered, ExtendersFailed, Follows
-from scheduler.framework.config import decode
-from scheduler.framework.extenders import NodesAnswer, Scores
-from scheduler.framework.profiles import build
-from scheduler.model.pod_group import NATIVE
-from scheduler.state.validate import validate
 from tests.builders import configuration, profile
 from tests.registered import registry
 

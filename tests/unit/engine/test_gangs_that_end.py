@@ -4,12 +4,11 @@ import itertools
 from typing import Any
 
 import pytest
-
-from scheduler.engine.binding_table import State
-from scheduler.engine.instructions import Bind, Failed, Instruction
-from scheduler.engine.pod_groups.gathering import AT_ONCE
-from scheduler.engine.stimuli import Bound, Broke, Follows
-from scheduler.model.pod_group import NATIVE
+from podberth.engine.binding_table import State
+from podberth.engine.instructions import Bind, Failed, Instruction
+from podberth.engine.pod_groups.gathering import AT_ONCE
+from podberth.engine.stimuli import Bound, Broke, Follows
+from podberth.model.pod_group import NATIVE
 
 from .conftest import Harness, node, pod
 from .test_gangs import bound, conditions, each_turn, failures, group, member, members, settled

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
-
-from scheduler.engine.instructions import Failed, Instruction, Misbehaved, PostFilterWrite
-from scheduler.engine.stimuli import Follows, PostFilterWriteFailed
-from scheduler.framework.binding import Write
-from scheduler.framework.config import ConfigError
-from scheduler.kit import (
+from podberth.engine.instructions import Failed, Instruction, Misbehaved, PostFilterWrite
+from podberth.engine.stimuli import Follows, PostFilterWriteFailed
+from podberth.framework.binding import Write
+from podberth.framework.config import ConfigError
+from podberth.kit import (
     Cluster,
     FailedGroup,
     GroupPostFilterResult,
@@ -19,8 +18,9 @@ from scheduler.kit import (
     Reservation,
     Unschedulable,
 )
-from scheduler.model.pod_group import NATIVE
-from scheduler.state.validate import validate
+from podberth.model.pod_group import NATIVE
+from podberth.state.validate import validate
+
 from tests.builders import configuration
 
 from .conftest import Harness, node

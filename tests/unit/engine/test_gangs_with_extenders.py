@@ -4,17 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import AskExtenders, Bind, Instruction
+from podberth.engine.pod_groups.trying import Tries
+from podberth.engine.pod_groups.turns import Turns
+from podberth.engine.stimuli import Broke, ExtendersAnswered, ExtendersFailed, Follows
+from podberth.framework.config import decode
+from podberth.framework.extenders import NodesAnswer, NodesQuestion
+from podberth.framework.profiles import build
+from podberth.model.pod_group import NATIVE
+from podberth.state.validate import validate
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import AskExtenders, Bind, Instruction
-from scheduler.engine.pod_groups.trying import Tries
-from scheduler.engine.pod_groups.turns import Turns
-from scheduler.engine.stimuli import Broke, ExtendersAnswered, ExtendersFailed, Follows
-from scheduler.framework.config import decode
-from scheduler.framework.extenders import NodesAnswer, NodesQuestion
-from scheduler.framework.profiles import build
-from scheduler.model.pod_group import NATIVE
-from scheduler.state.validate import validate
 from tests.builders import Object, configuration
 from tests.registered import registry
 

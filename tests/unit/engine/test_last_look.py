@@ -3,15 +3,15 @@
 from typing import Any
 
 import pytest
+from podberth.engine.binding_table import State
+from podberth.engine.instructions import Bind, Failed, Instruction, PatchCondition, Withdraw
+from podberth.engine.last_look import LastLook
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import BindFailed, BindWithdrawn, Unwritten
+from podberth.framework.binding import Hold
+from podberth.framework.plugin import PODS_HERE
+from podberth.framework.status import Rejections
 
-from scheduler.engine.binding_table import State
-from scheduler.engine.instructions import Bind, Failed, Instruction, PatchCondition, Withdraw
-from scheduler.engine.last_look import LastLook
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import BindFailed, BindWithdrawn, Unwritten
-from scheduler.framework.binding import Hold
-from scheduler.framework.plugin import PODS_HERE
-from scheduler.framework.status import Rejections
 from tests.builders import configuration, profile
 from tests.unit.work import lines
 

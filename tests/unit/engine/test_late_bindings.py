@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from podberth.engine.instructions import Bind, Failed, Instruction, PostFilterWrite, PreBindWrite, UnreserveWrite
+from podberth.engine.stimuli import Follows
+from podberth.model.devices import EXTENDED_RESOURCE_CLAIM
+from podberth.model.pod_group import NATIVE
+from podberth.plugins.dynamic_resources.reserved import NOTHING
+from podberth.state.validate import validate
 
-from scheduler.engine.instructions import Bind, Failed, Instruction, PostFilterWrite, PreBindWrite, UnreserveWrite
-from scheduler.engine.stimuli import Follows
-from scheduler.model.devices import EXTENDED_RESOURCE_CLAIM
-from scheduler.model.pod_group import NATIVE
-from scheduler.plugins.dynamic_resources.reserved import NOTHING
-from scheduler.state.validate import validate
 from tests.builders import configuration, node, pod, profile
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

@@ -6,13 +6,12 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import numpy as np
-
-from scheduler.engine.instructions import Failed
-from scheduler.framework.decision import Decision, Rejected, fit_error
-from scheduler.framework.status import Reason
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.state.validate import validate
+from podberth.engine.instructions import Failed
+from podberth.framework.decision import Decision, Rejected, fit_error
+from podberth.framework.status import Reason
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.state.validate import validate
 
 from .conftest import NO_LIMITS, Harness, node, pod
 

@@ -5,20 +5,20 @@ from random import Random
 from typing import Any
 
 import pytest
+from podberth.engine.instructions import Bind, ClearNomination, Failed, Instruction
+from podberth.engine.queue import scheduling_queue as pending_work_module
+from podberth.engine.queue import unschedulable
+from podberth.engine.queue.queued import Place
+from podberth.engine.queue.scheduling_queue import AT_ONCE
+from podberth.engine.queue.unschedulable import AN_ATTEMPT, MOST_PENDING
+from podberth.engine.queue.unschedulable import AT_ONCE as ASKED_AT_ONCE
+from podberth.framework.config import decode
+from podberth.framework.events import ClusterEvent
+from podberth.framework.profiles import build
+from podberth.framework.status import Unschedulable
+from podberth.state.nominations import Nominations
+from podberth.state.validate import validate
 
-from scheduler.engine.instructions import Bind, ClearNomination, Failed, Instruction
-from scheduler.engine.queue import scheduling_queue as pending_work_module
-from scheduler.engine.queue import unschedulable
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.queue.scheduling_queue import AT_ONCE
-from scheduler.engine.queue.unschedulable import AN_ATTEMPT, MOST_PENDING
-from scheduler.engine.queue.unschedulable import AT_ONCE as ASKED_AT_ONCE
-from scheduler.framework.config import decode
-from scheduler.framework.events import ClusterEvent
-from scheduler.framework.profiles import build
-from scheduler.framework.status import Unschedulable
-from scheduler.state.nominations import Nominations
-from scheduler.state.validate import validate
 from tests.builders import configuration, profile
 from tests.registered import registry
 from tests.unit.work import calls, lines

@@ -6,20 +6,20 @@ from random import Random
 from typing import Any
 
 import pytest
+from podberth.engine.instructions import AskExtenders, Bind, Failed
+from podberth.engine.no_fits import NoFit
+from podberth.engine.queue import scheduling_queue as pending_work_module
+from podberth.framework.attempt_record import AttemptRecord
+from podberth.framework.config import decode
+from podberth.framework.decision import Decision, fit_error
+from podberth.framework.profiles import build
+from podberth.framework.sampling import Rotation
+from podberth.framework.verify import differences
+from podberth.model import wire
+from podberth.plugins.default_preemption.importance import Ranking
+from podberth.state.rebuild import rebuilt
+from podberth.state.validate import validate
 
-from scheduler.engine.instructions import AskExtenders, Bind, Failed
-from scheduler.engine.no_fits import NoFit
-from scheduler.engine.queue import scheduling_queue as pending_work_module
-from scheduler.framework.attempt_record import AttemptRecord
-from scheduler.framework.config import decode
-from scheduler.framework.decision import Decision, fit_error
-from scheduler.framework.profiles import build
-from scheduler.framework.sampling import Rotation
-from scheduler.framework.verify import differences
-from scheduler.model import wire
-from scheduler.plugins.default_preemption.importance import Ranking
-from scheduler.state.rebuild import rebuilt
-from scheduler.state.validate import validate
 from tests.builders import namespace
 from tests.registered import registry
 

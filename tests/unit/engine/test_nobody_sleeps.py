@@ -9,14 +9,14 @@ from random import Random
 from typing import Any
 
 import pytest
+from podberth.engine.instructions import Bind, ClearNomination, Instruction, PatchCondition, Preempt
+from podberth.engine.queue.queued import Place, QueuedPod
+from podberth.engine.stimuli import VictimStays
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.model.pod import Pod
+from podberth.state.validate import validate
 
-from scheduler.engine.instructions import Bind, ClearNomination, Instruction, PatchCondition, Preempt
-from scheduler.engine.queue.queued import Place, QueuedPod
-from scheduler.engine.stimuli import VictimStays
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.model.pod import Pod
-from scheduler.state.validate import validate
 from tests.builders import configuration, container, node, pod
 from tests.registered import registry
 

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from scheduler.engine.instructions import Bind, CancelCall, Failed, Preempt, RunCall
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import Broke, CallEnded, CallFailed
-from scheduler.framework.binding import AssumedPod, BindResult, Hold
-from scheduler.framework.plugin import Plugin
-from scheduler.framework.status import Reject, Unschedulable
+from podberth.engine.instructions import Bind, CancelCall, Failed, Preempt, RunCall
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import Broke, CallEnded, CallFailed
+from podberth.framework.binding import AssumedPod, BindResult, Hold
+from podberth.framework.plugin import Plugin
+from podberth.framework.status import Reject, Unschedulable
 
 from .conftest import Harness, node, pod
 from .test_points import everything, of, opened, place, plugin

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from scheduler.engine.instructions import (
+from podberth.engine.instructions import (
     Bind,
     BoundByPlugin,
     Failed,
@@ -16,13 +15,14 @@ from scheduler.engine.instructions import (
     RecordFailure,
     RunCall,
 )
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import Bound, CallEnded, CallFailed
-from scheduler.framework.binding import AssumedPod, BindResult
-from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import ANYTHING, NODE, Plugin
-from scheduler.framework.status import Reject, Unschedulable
-from scheduler.state.validate import validate
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import Bound, CallEnded, CallFailed
+from podberth.framework.binding import AssumedPod, BindResult
+from podberth.framework.events import ClusterEvent
+from podberth.framework.plugin import ANYTHING, NODE, Plugin
+from podberth.framework.status import Reject, Unschedulable
+from podberth.state.validate import validate
+
 from tests.builders import configuration, profile
 from tests.messages import without_place
 

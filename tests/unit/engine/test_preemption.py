@@ -3,8 +3,8 @@
 import time
 from typing import Any
 
-from scheduler.engine.instructions import Bind, ClearNomination, Failed, PatchCondition, Preempt
-from scheduler.engine.stimuli import VictimStays
+from podberth.engine.instructions import Bind, ClearNomination, Failed, PatchCondition, Preempt
+from podberth.engine.stimuli import VictimStays
 
 from .conftest import Harness, node, pod
 
@@ -139,7 +139,7 @@ def test_a_nominated_node_that_goes_frees_its_pod(harness: Harness) -> None:
     full_node(harness, "n1")
     harness.put(pod("urgent", cpu="800m", priority=100))
     harness.cycle()
-    from scheduler.engine.stimuli import Gone
+    from podberth.engine.stimuli import Gone
 
     assert [type(i) for i in harness.handle(Gone("Node", "", "n1", "n1"))] == [ClearNomination]
     harness.after(2)

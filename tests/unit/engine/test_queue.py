@@ -4,17 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import AskExtenders, Bind, Failed
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import ExtendersAnswered
+from podberth.framework.binding import AssumedPod, Hold
+from podberth.framework.config import decode
+from podberth.framework.events import ClusterEvent
+from podberth.framework.extenders import NodesAnswer
+from podberth.framework.profiles import build
+from podberth.framework.status import Unschedulable
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import AskExtenders, Bind, Failed
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import ExtendersAnswered
-from scheduler.framework.binding import AssumedPod, Hold
-from scheduler.framework.config import decode
-from scheduler.framework.events import ClusterEvent
-from scheduler.framework.extenders import NodesAnswer
-from scheduler.framework.profiles import build
-from scheduler.framework.status import Unschedulable
 from tests.builders import configuration
 from tests.registered import registry
 

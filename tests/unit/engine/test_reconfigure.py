@@ -1,7 +1,8 @@
 """Other profiles under way: whose pods leave, and who is tried again."""
 
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+
 from tests.builders import configuration, profile
 from tests.registered import registry
 from tests.unit.engine.conftest import Harness, node, pod

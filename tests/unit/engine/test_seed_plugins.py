@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Failed, Instruction, Preempt, RecordFailure
+from podberth.framework.config import decode
+from podberth.framework.profiles import annotated, build
+from podberth.framework.status import LONGEST_TEXT
+from podberth.model.kinds import Decoder
+from podberth.plugins.registry import IN_TREE
+from podberth.state.validate import validate
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Failed, Instruction, Preempt, RecordFailure
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import annotated, build
-from scheduler.framework.status import LONGEST_TEXT
-from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import IN_TREE
-from scheduler.state.validate import validate
 from tests.builders import configuration, profile
 
 from .conftest import Harness, node, pod

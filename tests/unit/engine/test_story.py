@@ -5,18 +5,18 @@ from itertools import count
 from typing import Any
 
 import pytest
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import AskExtenders, PreBindWrite, Preempt
+from podberth.engine.queue.places import FLUSH_AFTER
+from podberth.engine.stimuli import Broke, Cycle, PreBindWriteFailed, VictimStays
+from podberth.engine.story_entries import LONGEST_TEXT
+from podberth.engine.timeline import Told
+from podberth.framework.binding import AssumedPod, BindResult
+from podberth.framework.config import decode
+from podberth.framework.plugin import Plugin
+from podberth.framework.profiles import build
+from podberth.framework.status import Reject, Unschedulable
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import AskExtenders, PreBindWrite, Preempt
-from scheduler.engine.queue.places import FLUSH_AFTER
-from scheduler.engine.stimuli import Broke, Cycle, PreBindWriteFailed, VictimStays
-from scheduler.engine.story_entries import LONGEST_TEXT
-from scheduler.engine.timeline import Told
-from scheduler.framework.binding import AssumedPod, BindResult
-from scheduler.framework.config import decode
-from scheduler.framework.plugin import Plugin
-from scheduler.framework.profiles import build
-from scheduler.framework.status import Reject, Unschedulable
 from tests.builders import configuration, profile
 from tests.messages import without_place
 from tests.registered import registry

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from scheduler.framework.kept_results import OnNodeResults
-from scheduler.state.nodes import Nodes
+from podberth.framework.kept_results import OnNodeResults
+from podberth.state.nodes import Nodes
 
 from .conftest import Harness, node, pod
 

@@ -3,8 +3,9 @@
 Those that need a gang are met as far as one pod at a time goes: pods of a group are refused, and hold nothing.
 """
 
-from scheduler.engine.instructions import Bind, Failed, PreBindWrite
-from scheduler.model.devices import FINALIZER, DeviceID
+from podberth.engine.instructions import Bind, Failed, PreBindWrite
+from podberth.model.devices import FINALIZER, DeviceID
+
 from tests.builders import Object, node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, resource_slice
 

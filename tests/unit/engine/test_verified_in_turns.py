@@ -1,11 +1,10 @@
 """A cluster that is made anew for a verification takes its turns."""
 
 import pytest
-
-from scheduler.engine.instructions import Verified
-from scheduler.framework import verify
-from scheduler.state.rebuild import rebuilt
-from scheduler.state.validate import validate
+from podberth.engine.instructions import Verified
+from podberth.framework import verify
+from podberth.state.rebuild import rebuilt
+from podberth.state.validate import validate
 
 from .conftest import Harness, node, pod
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-
-from scheduler.engine.instructions import (
+from podberth.engine.instructions import (
     Bind,
     Failed,
     Instruction,
@@ -14,9 +13,10 @@ from scheduler.engine.instructions import (
     PreBindWrite,
     RecordFailure,
 )
-from scheduler.engine.queue.queued import Place
-from scheduler.engine.stimuli import PreBindWriteFailed, PreBindWritten
-from scheduler.framework.binding import ObjectKey
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import PreBindWriteFailed, PreBindWritten
+from podberth.framework.binding import ObjectKey
+
 from tests.builders import Object, node, pod
 from tests.storage import SELECTED, claim, storage_class, using, volume
 

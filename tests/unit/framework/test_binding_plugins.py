@@ -3,17 +3,17 @@
 from typing import Any
 
 import pytest
+from podberth.framework.binding import AssumedPod, BindResult, Patch, Wait
+from podberth.framework.binding_plugins import BindingPlugins, Refusal, by_point
+from podberth.framework.guard import Guard
+from podberth.framework.plugin import Plugin
+from podberth.framework.status import PluginError, Reject, Unschedulable
+from podberth.framework.waiting_pods import WaitingPods
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
+from podberth.state.cluster import Cluster
 
-from scheduler.framework.binding import AssumedPod, BindResult, Patch, Wait
-from scheduler.framework.binding_plugins import BindingPlugins, Refusal, by_point
-from scheduler.framework.guard import Guard
-from scheduler.framework.plugin import Plugin
-from scheduler.framework.status import PluginError, Reject, Unschedulable
-from scheduler.framework.waiting_pods import WaitingPods
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
-from scheduler.state.cluster import Cluster
 from tests.builders import pod
 
 POD = Decoder().pod(wire.encode(pod("p")))

@@ -5,11 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from scheduler.framework.foreign import Foreign
-from scheduler.framework.guard import Guard
-from scheduler.framework.plugin import Plugin
-from scheduler.framework.status import PluginError
+from podberth.framework.foreign import Foreign
+from podberth.framework.guard import Guard
+from podberth.framework.plugin import Plugin
+from podberth.framework.status import PluginError
 
 
 class Own(Plugin):

@@ -4,22 +4,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import Bind, Failed, Instruction
+from podberth.engine.stimuli import Cycle, Put, Refreshed, Tick
+from podberth.framework.config import ConfigError, decode
+from podberth.framework.profiles import annotated, build
+from podberth.framework.runtime import Framework
+from podberth.kit import NODE, SOURCES, Plugin, Reads, Source, Unschedulable
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.plugins.registry import IN_TREE
+from podberth.state.cluster import Cluster
+from podberth.state.validate import validate
+from podberth.state.view import some_rows
 
-from scheduler.engine.engine import Engine
-from scheduler.engine.instructions import Bind, Failed, Instruction
-from scheduler.engine.stimuli import Cycle, Put, Refreshed, Tick
-from scheduler.framework.config import ConfigError, decode
-from scheduler.framework.profiles import annotated, build
-from scheduler.framework.runtime import Framework
-from scheduler.kit import NODE, SOURCES, Plugin, Reads, Source, Unschedulable
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.node import Node
-from scheduler.model.pod import Pod
-from scheduler.plugins.registry import IN_TREE
-from scheduler.state.cluster import Cluster
-from scheduler.state.validate import validate
-from scheduler.state.view import some_rows
 from tests.builders import Object, configuration, node, pod, profile
 
 KEY = "example.com/tier"

@@ -4,15 +4,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from podberth.framework.sampling import Rotation, nodes_to_find, sample
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.plugins.registry import IN_TREE
+from podberth.state.cluster import Cluster
 
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.framework.sampling import Rotation, nodes_to_find, sample
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.plugins.registry import IN_TREE
-from scheduler.state.cluster import Cluster
 from tests.builders import configuration, node, pod, profile
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from scheduler.kit import (
+from podberth.kit import (
     NODE,
     OWN_STATE,
     PODS_ELSEWHERE,
@@ -26,8 +25,8 @@ from scheduler.kit import (
     Unschedulable,
     Wait,
 )
-from scheduler.kit.testing import node, pod, prove
-from scheduler.model.pod import Pod
+from podberth.kit.testing import node, pod, prove
+from podberth.model.pod import Pod
 
 NODES = [node(f"n{i}", labels={"zone": "ab"[i % 2]}) for i in range(4)]
 PODS = [pod(f"p{i}", labels={"app": "web"}) for i in range(6)]
@@ -261,7 +260,7 @@ def test_a_call_that_blocks(way: Any, says: str, swallows: bool) -> None:
 def test_a_call_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it waits for."""
     clock = iter(range(0, 1000, 3))
-    monkeypatch.setattr("scheduler.kit.blocking.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("podberth.kit.blocking.perf_counter", lambda: float(next(clock)))
     with pytest.raises(AssertionError, match=r"it took 3\.0 s while all pods wait"):
         prove(Crowded, nodes=NODES, pods=PODS)
 

@@ -7,8 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-
-from scheduler.kube.cross_check import (
+from podberth.kube.cross_check import (
     ASKED_BURST,
     AT_ONCE,
     BEHIND_SECONDS,
@@ -20,8 +19,9 @@ from scheduler.kube.cross_check import (
     CrossCheck,
     Lost,
 )
-from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.listwatch import FetchPage, ListWatch, Pause
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.listwatch import FetchPage, ListWatch, Pause
+
 from tests.unit.kube.test_listwatch import feed, watching
 from tests.unit.kube.wirekit import Thing, bookmark, event, listing, thing
 

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 
 import aiohttp
 import pytest
-
-from scheduler.kube.client import Client
-from scheduler.kube.connection import Connection
-from scheduler.kube.errors import Unreachable, described
+from podberth.kube.client import Client
+from podberth.kube.connection import Connection
+from podberth.kube.errors import Unreachable, described
 
 REFUSED = "Connect call failed ('127.0.0.1', 6443)"
 SIGNED = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:1028)"

@@ -4,10 +4,9 @@ from typing import Any
 
 import msgspec
 import pytest
-
-from scheduler.kube import evictions
-from scheduler.kube.evictions import PastEviction, past_evictions, seconds
-from scheduler.kube.writes import meta_time
+from podberth.kube import evictions
+from podberth.kube.evictions import PastEviction, past_evictions, seconds
+from podberth.kube.writes import meta_time
 
 CONTROLLER = "podberth.dev/evictor"
 

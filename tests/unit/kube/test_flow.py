@@ -10,9 +10,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from scheduler.kube.backoff import Backoff
-from scheduler.kube.flow import API, BIND, CONFIRM, EVICT, STATUS, WATCH, Bucket, Gate, Lane, Places, Throttle
+from podberth.kube.backoff import Backoff
+from podberth.kube.flow import API, BIND, CONFIRM, EVICT, STATUS, WATCH, Bucket, Gate, Lane, Places, Throttle
 
 
 class VirtualTime:

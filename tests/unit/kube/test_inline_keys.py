@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from podberth.kube import settings
 
-from scheduler.kube import settings
 from tests.unit.kube.kubeconfigs import Authority, kubeconfig
 
 CONNECTS = """
 import sys, time
-from scheduler.kube.config import connect
+from podberth.kube.config import connect
 connect(sys.argv[1]).tls.context()
 print("connected", flush=True)
 time.sleep(300)

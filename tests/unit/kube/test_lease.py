@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-
-from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.lease import Elector, LeaseLostError, LoopDeadError, Term, own_identity
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.lease import Elector, LeaseLostError, LoopDeadError, Term, own_identity
 
 
 class Store:

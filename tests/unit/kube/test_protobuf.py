@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from scheduler.kube import protobuf
+from podberth.kube import protobuf
 
 
 @pytest.mark.parametrize(

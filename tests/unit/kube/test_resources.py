@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from scheduler.kube import resources as r
+from podberth.kube import resources as r
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 import msgspec
-
-from scheduler.kube.wire import Partial
+from podberth.kube.wire import Partial
 
 
 class _Spec(msgspec.Struct):

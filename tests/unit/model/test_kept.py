@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from podberth.model import pod as pods
+from podberth.model import quantity
+from podberth.model.annotated import AnnotationsRead
+from podberth.model.kinds import Decoder
+from podberth.model.node import parse_allocatable
+from podberth.model.pod import Known
+from podberth.model.shape import HEAVY
+from podberth.model.taints import Taint, Toleration, Tolerations, intolerable_preferences, tolerates, untolerated
+from podberth.model.wire import encode
+from podberth.state.column import Column
 
-from scheduler.model import pod as pods
-from scheduler.model import quantity
-from scheduler.model.annotated import AnnotationsRead
-from scheduler.model.kinds import Decoder
-from scheduler.model.node import parse_allocatable
-from scheduler.model.pod import Known
-from scheduler.model.shape import HEAVY
-from scheduler.model.taints import Taint, Toleration, Tolerations, intolerable_preferences, tolerates, untolerated
-from scheduler.model.wire import encode
-from scheduler.state.column import Column
 from tests.builders import node, pod
 
 

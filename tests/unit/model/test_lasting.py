@@ -1,10 +1,9 @@
 """How long a pod runs, as far as anybody has said so."""
 
 import pytest
-
-from scheduler.model.kinds import Decoder
-from scheduler.model.lasting import Lasting, duration, expected_text, lasting, since_epoch
-from scheduler.model.wire import encode
+from podberth.model.kinds import Decoder
+from podberth.model.lasting import Lasting, duration, expected_text, lasting, since_epoch
+from podberth.model.wire import encode
 
 
 @pytest.mark.parametrize(

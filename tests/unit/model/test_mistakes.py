@@ -2,8 +2,7 @@
 
 import msgspec
 import pytest
-
-from scheduler.model.mistakes import kind_of, misfit
+from podberth.model.mistakes import kind_of, misfit
 
 
 class Inner(msgspec.Struct):

@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from scheduler.model import resources, wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.quantity import parse_nano
-from scheduler.model.resources import (
+from podberth.model import resources, wire
+from podberth.model.kinds import Decoder
+from podberth.model.quantity import parse_nano
+from podberth.model.resources import (
     ContainerRequests,
     PodResources,
     in_units,
@@ -20,7 +19,8 @@ from scheduler.model.resources import (
     pod_requests,
     scoring_requests,
 )
-from scheduler.model.shape import PodShape
+from podberth.model.shape import PodShape
+
 from tests.builders import container, node, pod
 
 MI = 1 << 20

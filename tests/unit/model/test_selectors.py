@@ -4,9 +4,8 @@ from typing import Any
 
 import msgspec
 import pytest
-
-from scheduler.model import wire
-from scheduler.model.selectors import (
+from podberth.model import wire
+from podberth.model.selectors import (
     EVERYTHING,
     NOTHING,
     SelectorError,
@@ -18,6 +17,7 @@ from scheduler.model.selectors import (
     parse_node_selector_term,
     parse_requirement,
 )
+
 from tests.builders import node_selector, node_term, requirement, selector
 
 MAX = 2**63 - 1

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from podberth.model import pod as pods
+from podberth.model import shape_parse as shapes
+from podberth.model.containers import FIELDS as OF_SPEC
+from podberth.model.containers import read_spec
+from podberth.model.kinds import Decoder
+from podberth.model.shape import PodShape
+from podberth.model.terms import FIELDS as OF_TERMS
+from podberth.model.wire import encode
 
-from scheduler.model import pod as pods
-from scheduler.model import shape_parse as shapes
-from scheduler.model.containers import FIELDS as OF_SPEC
-from scheduler.model.containers import read_spec
-from scheduler.model.kinds import Decoder
-from scheduler.model.shape import PodShape
-from scheduler.model.terms import FIELDS as OF_TERMS
-from scheduler.model.wire import encode
 from tests.builders import pod
 
 FIELDS = sorted(OF_SPEC | OF_TERMS)

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
+from podberth.framework.config import default_configuration
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
+from podberth.state.cluster import Cluster
 
-from scheduler.framework.config import default_configuration
-from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
-from scheduler.state.cluster import Cluster
 from tests.builders import node, pod
 from tests.registered import registry
 

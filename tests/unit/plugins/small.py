@@ -3,17 +3,17 @@
 from typing import Any
 
 import numpy as np
+from podberth.framework.config import convert
+from podberth.framework.status import Narrow, Reject
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.plugins.registry import IN_TREE
+from podberth.state.cluster import Cluster
+from podberth.state.validate import validate
+from podberth.whatif.world import World
 
-from scheduler.framework.config import convert
-from scheduler.framework.status import Narrow, Reject
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.node import Node
-from scheduler.model.pod import Pod
-from scheduler.plugins.registry import IN_TREE
-from scheduler.state.cluster import Cluster
-from scheduler.state.validate import validate
-from scheduler.whatif.world import World
 from tests.builders import Object
 
 _decoder = Decoder()

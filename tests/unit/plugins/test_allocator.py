@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from podberth.model import wire
+from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
+from podberth.model.kinds import Decoder
+from podberth.model.node import Node
+from podberth.model.notation import parse_quantity
+from podberth.plugins.dynamic_resources.allocation import allocation_of, written
+from podberth.plugins.dynamic_resources.pools import pools_of
+from podberth.plugins.dynamic_resources.requested import AllocationError, wanted
+from podberth.plugins.dynamic_resources.search import Search
+from podberth.plugins.dynamic_resources.selecting import Programs
+from podberth.state.devices import Devices
+from podberth.state.search_steps import CappedSearch, SearchCapError, SearchSteps
 
-from scheduler.model import wire
-from scheduler.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
-from scheduler.model.kinds import Decoder
-from scheduler.model.node import Node
-from scheduler.model.notation import parse_quantity
-from scheduler.plugins.dynamic_resources.allocation import allocation_of, written
-from scheduler.plugins.dynamic_resources.pools import pools_of
-from scheduler.plugins.dynamic_resources.requested import AllocationError, wanted
-from scheduler.plugins.dynamic_resources.search import Search
-from scheduler.plugins.dynamic_resources.selecting import Programs
-from scheduler.state.devices import Devices
-from scheduler.state.search_steps import CappedSearch, SearchCapError, SearchSteps
 from tests.builders import Object, node
 from tests.devices import (
     allocated,

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from podberth.engine.changes import waiting_pod_changes
+from podberth.framework.config import ConfigError, decode
+from podberth.framework.decision import fit_error
+from podberth.framework.events import ANY, ClusterEvent
+from podberth.framework.profiles import annotated, build
+from podberth.framework.runtime import Framework
+from podberth.model.annotated import AnnotationsRead
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
+from podberth.plugins.registry import IN_TREE
+from podberth.whatif.world import World
 
-from scheduler.engine.changes import waiting_pod_changes
-from scheduler.framework.config import ConfigError, decode
-from scheduler.framework.decision import fit_error
-from scheduler.framework.events import ANY, ClusterEvent
-from scheduler.framework.profiles import annotated, build
-from scheduler.framework.runtime import Framework
-from scheduler.model.annotated import AnnotationsRead
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
-from scheduler.plugins.registry import IN_TREE
-from scheduler.whatif.world import World
 from tests.builders import (
     PREFERRED,
     REQUIRED,

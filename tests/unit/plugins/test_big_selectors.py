@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from podberth.model.selectors import FieldRequirement, NodeSelector, NodeSelectorTerm, Requirement
+from podberth.plugins import node_affinity
+from podberth.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
+from podberth.state.cluster import Cluster
+from podberth.state.view import some_rows
 
-from scheduler.model.selectors import FieldRequirement, NodeSelector, NodeSelectorTerm, Requirement
-from scheduler.plugins import node_affinity
-from scheduler.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
-from scheduler.state.cluster import Cluster
-from scheduler.state.view import some_rows
 from tests.builders import REQUIRED, Object, node, pod
 from tests.unit.plugins.small import a_node, a_pod
 
@@ -132,7 +132,7 @@ def test_names_of_all_terms_are_gathered_once(monkeypatch: pytest.MonkeyPatch) -
             united.append(len(self) + len(other))
             return frozenset(self) | other
 
-    monkeypatch.setattr("scheduler.model.selectors.frozenset", Counted, raising=False)
+    monkeypatch.setattr("podberth.model.selectors.frozenset", Counted, raising=False)
     required = a_pod(_needing(terms)).shape.required_node_affinity
     assert required is not None
     assert required.names == frozenset(f"n{i}" for i in range(120))

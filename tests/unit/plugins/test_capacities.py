@@ -1,10 +1,9 @@
 """What a request takes of a capacity: the cases of upstream's own test of it (consumable_capacity_test.go)."""
 
 import pytest
-
-from scheduler.model.devices import Capacity, CapacityRange
-from scheduler.model.notation import Quantity, parse_quantity
-from scheduler.plugins.dynamic_resources.capacities import CapacityError, taken
+from podberth.model.devices import Capacity, CapacityRange
+from podberth.model.notation import Quantity, parse_quantity
+from podberth.plugins.dynamic_resources.capacities import CapacityError, taken
 
 MOST = "9223372036854775807"
 ONE_MORE = "9223372036854775808"

@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 import yaml
-
-from scheduler.framework.config import decode
-from scheduler.framework.decision import fit_error
-from scheduler.framework.declaration import KNOWN
-from scheduler.framework.plugin import POINTS
-from scheduler.framework.profiles import build
-from scheduler.kit.testing import node, pod, prove
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.node import Node
-from scheduler.model.pod import Pod
-from scheduler.plugins.registry import IN_TREE
-from scheduler.state.cluster import Cluster
+from podberth.framework.config import decode
+from podberth.framework.decision import fit_error
+from podberth.framework.declaration import KNOWN
+from podberth.framework.plugin import POINTS
+from podberth.framework.profiles import build
+from podberth.kit.testing import node, pod, prove
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.plugins.registry import IN_TREE
+from podberth.state.cluster import Cluster
 
 SAID = (
     "0/4 nodes are available: {}. preemption: 0/4 nodes are available: 4 No preemption victims found for incoming pod."

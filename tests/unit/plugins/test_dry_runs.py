@@ -6,14 +6,14 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from podberth.model.pod import Pod
+from podberth.model.selectors import LabelSelector
+from podberth.plugins.default_preemption import dry_run, select_victims
+from podberth.plugins.default_preemption.importance import Ranking
+from podberth.plugins.default_preemption.plugin import DefaultPreemption
+from podberth.state.cluster import Cluster
+from podberth.state.validate import validate
 
-from scheduler.model.pod import Pod
-from scheduler.model.selectors import LabelSelector
-from scheduler.plugins.default_preemption import dry_run, select_victims
-from scheduler.plugins.default_preemption.importance import Ranking
-from scheduler.plugins.default_preemption.plugin import DefaultPreemption
-from scheduler.state.cluster import Cluster
-from scheduler.state.validate import validate
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import (
     NODES,

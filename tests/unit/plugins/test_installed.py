@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from podberth.framework.config import ConfigError, decode
+from podberth.framework.profiles import build
+from podberth.plugins import registry as room
+from podberth.plugins.registry import registry
 
-from scheduler.framework.config import ConfigError, decode
-from scheduler.framework.profiles import build
-from scheduler.plugins import registry as room
-from scheduler.plugins.registry import registry
 from tests.builders import configuration, profile
 from tests.packages import EXAMPLE, ROOT, install_example
 
@@ -55,8 +55,8 @@ def enabled(name: str) -> Any:
 
 
 FINE = """
-from scheduler.framework.events import ClusterEvent
-from scheduler.framework.plugin import *
+from podberth.framework.events import ClusterEvent
+from podberth.framework.plugin import *
 class Own(Plugin):
     name = 'Own'
     depends_on = NODE
@@ -73,7 +73,7 @@ WHERE = 'profiles[0].plugins.multiPoint.enabled[0].name: Invalid value: "Own": o
         ("no such class", "", 'can\'t be loaded: it uses "Own", which the module "offered" does not have'),
         ("not a class", "Own = 7", "is no plugin: want a class, got 7"),
         ("another name", FINE.replace("'Own'", "'Owen'"), 'its attribute name is "Owen", should be "Own"'),
-        ("no base", "class Own:\n    name = 'Own'\n", "it does not derive from scheduler.framework.plugin.Plugin"),
+        ("no base", "class Own:\n    name = 'Own'\n", "it does not derive from podberth.framework.plugin.Plugin"),
         (
             "coroutine",
             FINE.replace("def filter", "async def filter"),

@@ -5,23 +5,23 @@ from random import Random
 from typing import Any
 
 import pytest
+from podberth.framework.config import default_configuration
+from podberth.framework.profiles import build
+from podberth.framework.status import PluginError
+from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
+from podberth.model.pod import Pod
+from podberth.plugins.dynamic_resources import pool_states, results
+from podberth.plugins.dynamic_resources.plugin import DynamicResources
+from podberth.plugins.dynamic_resources.pools import pools_of
+from podberth.plugins.dynamic_resources.requested import wanted
+from podberth.plugins.dynamic_resources.search import Search
+from podberth.plugins.dynamic_resources.selecting import Programs
+from podberth.plugins.dynamic_resources.taken_places import LARGE
+from podberth.plugins.registry import IN_TREE
+from podberth.state.rowlog import FEW
+from podberth.state.search_steps import SearchSteps
+from podberth.whatif.world import World
 
-from scheduler.framework.config import default_configuration
-from scheduler.framework.profiles import build
-from scheduler.framework.status import PluginError
-from scheduler.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
-from scheduler.model.pod import Pod
-from scheduler.plugins.dynamic_resources import pool_states, results
-from scheduler.plugins.dynamic_resources.plugin import DynamicResources
-from scheduler.plugins.dynamic_resources.pools import pools_of
-from scheduler.plugins.dynamic_resources.requested import wanted
-from scheduler.plugins.dynamic_resources.search import Search
-from scheduler.plugins.dynamic_resources.selecting import Programs
-from scheduler.plugins.dynamic_resources.taken_places import LARGE
-from scheduler.plugins.registry import IN_TREE
-from scheduler.state.rowlog import FEW
-from scheduler.state.search_steps import SearchSteps
-from scheduler.whatif.world import World
 from tests.builders import Object, node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice
 from tests.unit.whatif.story import world

@@ -2,10 +2,9 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from scheduler.cel.owned import Owned
-from scheduler.model.devices import DeviceTraits
-from scheduler.plugins.dynamic_resources.selector_results import SelectorResults
+from podberth.cel.owned import Owned
+from podberth.model.devices import DeviceTraits
+from podberth.plugins.dynamic_resources.selector_results import SelectorResults
 
 DEVICES = 200
 MOST = 64 << 10

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.policy.parse import parse
-from scheduler.policy.spec import Policies
+from podberth.policy.parse import parse
+from podberth.policy.spec import Policies
 
 Object = dict[str, Any]
 QOS = "scheduler.alpha.kubernetes.io/qos"

@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from podberth.policy import objects
+from podberth.policy.analyse import analyse
+from podberth.policy.evaluate import evaluate
+from podberth.policy.merge import merge
+from podberth.policy.objects import Snapshot
+from podberth.policy.spec import Policies, Rule
+from podberth.policy.story import passes
 
-from scheduler.policy import objects
-from scheduler.policy.analyse import analyse
-from scheduler.policy.evaluate import evaluate
-from scheduler.policy.merge import merge
-from scheduler.policy.objects import Snapshot
-from scheduler.policy.spec import Policies, Rule
-from scheduler.policy.story import passes
 from tests.unit.policy.build import QOS, Object, config_map, pod, policies, policy
 
 HASH = "pod-template-hash"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from scheduler.model.selectors import Requirement
-from scheduler.policy import withheld
-from scheduler.policy.bounds import MOST, Place, bound, price
-from scheduler.policy.parse import parse
-from scheduler.policy.spec import (
+from podberth.model.selectors import Requirement
+from podberth.policy import withheld
+from podberth.policy.bounds import MOST, Place, bound, price
+from podberth.policy.parse import parse
+from podberth.policy.spec import (
     MAX_CRITERIA,
     MAX_MESSAGE,
     MAX_RULES,
@@ -21,6 +20,7 @@ from scheduler.policy.spec import (
     Predicate,
     Rule,
 )
+
 from tests.unit.policy.build import needs, policies, policy, rule
 
 OBJECT_BYTES = 3 << 19

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import strategies as st
+from podberth.cli.main import run
+from podberth.policy.analyse import TOO_COMPLEX, analyse
+from podberth.policy.findings import Report
+from podberth.policy.parse import parse
+from podberth.policy.space import weigh
+from podberth.policy.spec import Policies
 
 from bench.hostile_policies import SHAPES, Object, one, policy, rejects, rule, values, writers
-from scheduler.cli.main import run
-from scheduler.policy.analyse import TOO_COMPLEX, analyse
-from scheduler.policy.findings import Report
-from scheduler.policy.parse import parse
-from scheduler.policy.space import weigh
-from scheduler.policy.spec import Policies
 
 MEGABYTE = 2**20
 TOTAL = 100_000

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from scheduler.policy import spec
-from scheduler.policy.parse import OPERATORS
+from podberth.policy import spec
+from podberth.policy.parse import OPERATORS
 
 MANIFEST = Path(__file__).parents[3] / "manifests" / "crd-metadatapolicies.yaml"
 CRD = yaml.safe_load(MANIFEST.read_text())
@@ -38,7 +37,7 @@ def test_names() -> None:
 
 
 def test_bounds() -> None:
-    """Every bound of scheduler/policy/spec.py is the CRD's."""
+    """Every bound of scheduler/podberth/policy/spec.py is the CRD's."""
     rule, predicate = "spec.rules.[]", "spec.rules.[].policyPredicate"
     assert tuple(at("spec.mode")["enum"]) == spec.MODES
     assert at("spec.rules")["maxItems"] == spec.MAX_RULES

@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from podberth.model.selectors import LabelSelector
+from podberth.policy import options, story, verdict
+from podberth.policy.analyse import analyse
+from podberth.policy.evaluate import Operation, evaluate
+from podberth.policy.guard import Known, OwnerReference, OwnerUnknownError, controller, matters
+from podberth.policy.impact import SAMPLES, impact
+from podberth.policy.merge import Conflict, Skipped
+from podberth.policy.native.compile import label_of
+from podberth.policy.native.expressions import text
+from podberth.policy.native.likeness import same
+from podberth.policy.native.mutation import patch
+from podberth.policy.native.partition import LARGEST, partition
+from podberth.policy.options import selector
+from podberth.policy.powers import Reserved
+from podberth.policy.spec import Rule
+from podberth.policy.verdict import Effect, Verdict
+from podberth.policy.words import cut
 
-from scheduler.model.selectors import LabelSelector
-from scheduler.policy import options, story, verdict
-from scheduler.policy.analyse import analyse
-from scheduler.policy.evaluate import Operation, evaluate
-from scheduler.policy.guard import Known, OwnerReference, OwnerUnknownError, controller, matters
-from scheduler.policy.impact import SAMPLES, impact
-from scheduler.policy.merge import Conflict, Skipped
-from scheduler.policy.native.compile import label_of
-from scheduler.policy.native.expressions import text
-from scheduler.policy.native.likeness import same
-from scheduler.policy.native.mutation import patch
-from scheduler.policy.native.partition import LARGEST, partition
-from scheduler.policy.options import selector
-from scheduler.policy.powers import Reserved
-from scheduler.policy.spec import Rule
-from scheduler.policy.verdict import Effect, Verdict
-from scheduler.policy.words import cut
 from tests.unit.policy.build import QOS, Object, config_map, has, needs, pod, policies, policy, rule
 
 MIRROR = {"kubernetes.io/config.mirror": "x"}

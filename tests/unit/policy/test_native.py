@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 import yaml
+from podberth.model.selectors import Requirement
+from podberth.policy import keys, options
+from podberth.policy.evaluate import evaluate
+from podberth.policy.native.compile import compile_namespace, label_of, name_of
+from podberth.policy.native.expressions import LONGEST, chunks, every, meets, text
+from podberth.policy.native.mutation import patch
+from podberth.policy.native.partition import MOST_UNITS, partition
+from podberth.policy.native.requests import of_what_comes
+from podberth.policy.patch import pointer
+from podberth.policy.powers import Reserved
+from podberth.policy.spec import Mode
 
-from scheduler.model.selectors import Requirement
-from scheduler.policy import keys, options
-from scheduler.policy.evaluate import evaluate
-from scheduler.policy.native.compile import compile_namespace, label_of, name_of
-from scheduler.policy.native.expressions import LONGEST, chunks, every, meets, text
-from scheduler.policy.native.mutation import patch
-from scheduler.policy.native.partition import MOST_UNITS, partition
-from scheduler.policy.native.requests import of_what_comes
-from scheduler.policy.patch import pointer
-from scheduler.policy.powers import Reserved
-from scheduler.policy.spec import Mode
 from tests.unit.policy.build import NAME, QOS, has, needs, pod, policies, policy, rule
 from tests.unit.policy.test_cli import Shell, shell
 

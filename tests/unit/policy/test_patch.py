@@ -7,9 +7,8 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from scheduler.apiserver.patch import json_patch
-from scheduler.policy.patch import Patch, pointer
+from podberth.apiserver.patch import json_patch
+from podberth.policy.patch import Patch, pointer
 
 texts = st.text(alphabet="ab/~.", min_size=1, max_size=6)
 maps = st.dictionaries(texts, texts, max_size=4)

@@ -12,10 +12,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from scheduler.model.quantity import QuantityError
-from scheduler.policy.qos import Resources, compute, qos_class
-from scheduler.policy.qos import _resources as resources
+from podberth.model.quantity import QuantityError
+from podberth.policy.qos import Resources, compute, qos_class
+from podberth.policy.qos import _resources as resources
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "qos.jsonl").read_text().splitlines()]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from scheduler.policy.settings import SettingsError, seconds
+from podberth.policy.settings import SettingsError, seconds
 
 
 @pytest.mark.parametrize("value", [0.0, 1.5, 30 * 24 * 3600 - 1.0])

@@ -7,8 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from scheduler.policy.solver import ExhaustedError, Solver, TooComplexError
+from podberth.policy.solver import ExhaustedError, Solver, TooComplexError
 
 LITERALS = 20
 literals = st.integers(0, 2 * LITERALS - 1)

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-
-from scheduler.framework.changes import Uncordon
-from scheduler.model.pod_group import NATIVE
-from scheduler.report.pages import (
+from podberth.framework.changes import Uncordon
+from podberth.model.pod_group import NATIVE
+from podberth.report.pages import (
     capacity_page,
     explanation_page,
     gang_capacity_page,
@@ -15,14 +14,15 @@ from scheduler.report.pages import (
     pending_page,
     removable_page,
 )
-from scheduler.report.simulation_page import outcome_page, study_page
-from scheduler.whatif.capacity import Capacity, NodeRoom, OneMore, Stranded
-from scheduler.whatif.explanation import Limit, Remedy
-from scheduler.whatif.gangs.arriving import GroupOutcome
-from scheduler.whatif.gangs.capacity import DomainGangs, GangCapacity
-from scheduler.whatif.outcome import Blocked, Placed, Preempted, Waiting, WorkloadOutcome
-from scheduler.whatif.pending import Cause, Pending, SharedChange
-from scheduler.whatif.removable import Kept, Movable, Removals
+from podberth.report.simulation_page import outcome_page, study_page
+from podberth.whatif.capacity import Capacity, NodeRoom, OneMore, Stranded
+from podberth.whatif.explanation import Limit, Remedy
+from podberth.whatif.gangs.arriving import GroupOutcome
+from podberth.whatif.gangs.capacity import DomainGangs, GangCapacity
+from podberth.whatif.outcome import Blocked, Placed, Preempted, Waiting, WorkloadOutcome
+from podberth.whatif.pending import Cause, Pending, SharedChange
+from podberth.whatif.removable import Kept, Movable, Removals
+
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.builders import node, pod

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from scheduler.controller.eviction import launch
-from scheduler.engine.eviction.settings import Settings
-from scheduler.kube.connection import Connection
-from scheduler.service import memory
+from podberth.controller.eviction import launch
+from podberth.engine.eviction.settings import Settings
+from podberth.kube.connection import Connection
+from podberth.service import memory
 
 CODE = """
 import sys
 from bench.telling import heap
-from scheduler.controller.eviction.launch import LARGE_BYTES
-from scheduler.service.memory import give_back
+from podberth.controller.eviction.launch import LARGE_BYTES
+from podberth.service.memory import give_back
 if sys.argv[1] == "now":
     give_back(LARGE_BYTES)
 large = [bytearray(4 << 20)]
@@ -34,7 +33,7 @@ print(heap().get("heapFree", -1))
 TRIMMED = """
 import os
 from pathlib import Path
-from scheduler.service.memory import trim
+from podberth.service.memory import trim
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 10

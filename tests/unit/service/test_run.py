@@ -8,16 +8,15 @@ import signal
 from collections.abc import Callable
 
 import pytest
+from podberth.kube.client import Client
+from podberth.kube.connection import Connection
+from podberth.kube.errors import Unreachable
+from podberth.kube.lease import LeaseLostError
+from podberth.service.run import LOST, only, run_service, until_told
+from podberth.telemetry.certificate import Certificate
+from podberth.telemetry.listening import ServingError, listen
+from podberth.telemetry.serving import Address, Endpoints
 from structlog.testing import capture_logs
-
-from scheduler.kube.client import Client
-from scheduler.kube.connection import Connection
-from scheduler.kube.errors import Unreachable
-from scheduler.kube.lease import LeaseLostError
-from scheduler.service.run import LOST, only, run_service, until_told
-from scheduler.telemetry.certificate import Certificate
-from scheduler.telemetry.listening import ServingError, listen
-from scheduler.telemetry.serving import Address, Endpoints
 
 SOMEWHERE = Client(Connection(host="http://127.0.0.1:1"))
 

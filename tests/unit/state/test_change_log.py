@@ -3,8 +3,7 @@
 from random import Random
 
 import pytest
-
-from scheduler.state.rowlog import ChangeLog
+from podberth.state.rowlog import ChangeLog
 
 
 @pytest.mark.parametrize("kept", [1, 7, 100])

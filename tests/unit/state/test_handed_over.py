@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from podberth.model import wire
+from podberth.model.devices import DeviceID
+from podberth.model.kinds import Decoder
+from podberth.state.cluster import Cluster
+from podberth.state.validate_devices import validate_devices
 
-from scheduler.model import wire
-from scheduler.model.devices import DeviceID
-from scheduler.model.kinds import Decoder
-from scheduler.state.cluster import Cluster
-from scheduler.state.validate_devices import validate_devices
 from tests.builders import Object
 from tests.devices import allocated, claim, device, resource_slice, result
 

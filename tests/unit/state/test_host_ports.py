@@ -5,9 +5,8 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from scheduler.model.containers import ANY_IP
-from scheduler.state.ports import HostPorts
+from podberth.model.containers import ANY_IP
+from podberth.state.ports import HostPorts
 
 ROWS = 4
 a_port = st.tuples(

@@ -3,11 +3,11 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.node import MOST_IMAGES
+from podberth.state.images import Images
 
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.node import MOST_IMAGES
-from scheduler.state.images import Images
 from tests.builders import node
 
 

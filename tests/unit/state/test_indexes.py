@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from scheduler.model.affinity import AffinityTerm
-from scheduler.model.conditions import Condition, Kind, conditions_of
-from scheduler.model.namespaced import SelectingObject
-from scheduler.model.selectors import NOTHING, LabelSelector, Requirement
-from scheduler.state import label_index, selector_index
-from scheduler.state.label_index import LabelIndex
-from scheduler.state.selector_index import SelectorIndex, TermIndex
-from scheduler.state.services import Services
+from podberth.model.affinity import AffinityTerm
+from podberth.model.conditions import Condition, Kind, conditions_of
+from podberth.model.namespaced import SelectingObject
+from podberth.model.selectors import NOTHING, LabelSelector, Requirement
+from podberth.state import label_index, selector_index
+from podberth.state.label_index import LabelIndex
+from podberth.state.selector_index import SelectorIndex, TermIndex
+from podberth.state.services import Services
 
 if TYPE_CHECKING:
     Integers = array[int]

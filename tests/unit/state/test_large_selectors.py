@@ -4,14 +4,14 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
+from podberth.model.selectors import Requirement
+from podberth.plugins.pod_topology_spread.default_selector import default_selector
+from podberth.state.cluster import Cluster
+from podberth.state.selector_index import SelectorIndex
 
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
-from scheduler.model.selectors import Requirement
-from scheduler.plugins.pod_topology_spread.default_selector import default_selector
-from scheduler.state.cluster import Cluster
-from scheduler.state.selector_index import SelectorIndex
 from tests.builders import pod
 from tests.unit.work import calls
 

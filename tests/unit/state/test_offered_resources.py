@@ -4,15 +4,15 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from podberth.framework.config import default_configuration
+from podberth.framework.decision import fit_error
+from podberth.framework.profiles import build
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.node import MOST_RESOURCES
+from podberth.state.cluster import Cluster
+from podberth.state.validate import validate
 
-from scheduler.framework.config import default_configuration
-from scheduler.framework.decision import fit_error
-from scheduler.framework.profiles import build
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.node import MOST_RESOURCES
-from scheduler.state.cluster import Cluster
-from scheduler.state.validate import validate
 from tests.builders import node, pod
 from tests.registered import registry
 

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from scheduler.state.nodes import Nodes
-from scheduler.state.per_node import ALL_ROWS, Bounded, PerNode
+from podberth.state.nodes import Nodes
+from podberth.state.per_node import ALL_ROWS, Bounded, PerNode
 
 
 class Copied(PerNode):

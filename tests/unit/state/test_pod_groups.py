@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
+from podberth.model.pod_group import COSCHEDULING, COSCHEDULING_KIND, LABEL, NATIVE, GroupKey, PodGroup
+from podberth.state.cluster import Cluster
+from podberth.state.pod_groups import GroupState
+from podberth.state.validate import validate
 
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
-from scheduler.model.pod_group import COSCHEDULING, COSCHEDULING_KIND, LABEL, NATIVE, GroupKey, PodGroup
-from scheduler.state.cluster import Cluster
-from scheduler.state.pod_groups import GroupState
-from scheduler.state.validate import validate
 from tests import builders
 
 TRAIN = GroupKey("default", "train")

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-
-from scheduler.model import wire
-from scheduler.model.affinity import AffinityTerm, WeightedTerm, WeightedTerms
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
-from scheduler.model.selectors import LabelSelector
-from scheduler.state import (
+from podberth.model import wire
+from podberth.model.affinity import AffinityTerm, WeightedTerm, WeightedTerms
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
+from podberth.model.selectors import LabelSelector
+from podberth.state import (
     column,
     existing_term_sums,
     existing_terms,
@@ -27,9 +26,10 @@ from scheduler.state import (
     term_sets,
     weights,
 )
-from scheduler.state.cluster import Cluster
-from scheduler.state.rebuild import rebuilt
-from scheduler.state.validate import validate
+from podberth.state.cluster import Cluster
+from podberth.state.rebuild import rebuilt
+from podberth.state.validate import validate
+
 from tests.builders import label, namespace, node, pod, term
 
 NODES = st.sampled_from([f"n{i}" for i in range(5)])

@@ -2,9 +2,8 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from scheduler.state.row_counts import REMEMBERED, RowCounts
-from scheduler.state.weights import Weights
+from podberth.state.row_counts import REMEMBERED, RowCounts
+from podberth.state.weights import Weights
 
 CHANGES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=12)
 

@@ -1,9 +1,9 @@
 """Objects that select pods: Services, PodDisruptionBudgets and controllers."""
 
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.namespaced import SelectingObject
-from scheduler.state.cluster import Cluster
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.namespaced import SelectingObject
+from podberth.state.cluster import Cluster
 
 
 def test_namespaces_that_come_and_go_leave_nothing() -> None:

@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from podberth.model import wire
+from podberth.model.affinity import AffinityTerm
+from podberth.model.conditions import Condition
+from podberth.model.kinds import Decoder
+from podberth.model.namespaced import Namespace
+from podberth.model.pod import Pod
+from podberth.model.selectors import LabelSelector
+from podberth.state.cluster import Cluster
+from podberth.state.rebuild import rebuilt
+from podberth.state.row_counts import RowCounts
+from podberth.state.sums import ByTopology, Selected
+from podberth.state.validate import validate
 
-from scheduler.model import wire
-from scheduler.model.affinity import AffinityTerm
-from scheduler.model.conditions import Condition
-from scheduler.model.kinds import Decoder
-from scheduler.model.namespaced import Namespace
-from scheduler.model.pod import Pod
-from scheduler.model.selectors import LabelSelector
-from scheduler.state.cluster import Cluster
-from scheduler.state.rebuild import rebuilt
-from scheduler.state.row_counts import RowCounts
-from scheduler.state.sums import ByTopology, Selected
-from scheduler.state.validate import validate
 from tests.builders import label, namespace, node, pod, term
 from tests.unit.work import calls
 

@@ -3,8 +3,7 @@
 import asyncio
 
 import pytest
-
-from scheduler.telemetry.blocks import BEAT, SLOWEST, Blocks
+from podberth.telemetry.blocks import BEAT, SLOWEST, Blocks
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ SCRIPT = """
 import asyncio
 import gc
 import weakref
-from scheduler.telemetry import collector
+from podberth.telemetry import collector
 
 collector.be_brief()
 collector.be_brief()

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-
-from scheduler.telemetry import log
-from scheduler.telemetry.log_writer import MOST_CHARACTERS, LogWriter
+from podberth.telemetry import log
+from podberth.telemetry.log_writer import MOST_CHARACTERS, LogWriter
 
 
 def told(count: int) -> str:

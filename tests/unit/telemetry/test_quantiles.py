@@ -1,8 +1,7 @@
 """Quantiles in constant memory."""
 
 import pytest
-
-from scheduler.telemetry.quantiles import Quantiles
+from podberth.telemetry.quantiles import Quantiles
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scheduler.telemetry.rate_limit import KINDS, MOST, SECONDS, RateLimit
+from podberth.telemetry.rate_limit import KINDS, MOST, SECONDS, RateLimit
 
 
 def test_a_burst_is_told_a_few_times() -> None:

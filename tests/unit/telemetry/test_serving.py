@@ -13,12 +13,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from podberth.telemetry import heartbeat
+from podberth.telemetry.certificate import Certificate, CertificateError, self_signed
+from podberth.telemetry.health import Checks, answer
+from podberth.telemetry.listening import ServingError
+from podberth.telemetry.serving import Address, Endpoints, Gate, Serving
 
-from scheduler.telemetry import heartbeat
-from scheduler.telemetry.certificate import Certificate, CertificateError, self_signed
-from scheduler.telemetry.health import Checks, answer
-from scheduler.telemetry.listening import ServingError
-from scheduler.telemetry.serving import Address, Endpoints, Gate, Serving
 from tests.certificates import Authority, showing
 
 
@@ -267,9 +267,9 @@ def test_what_answers_is_imported_before_the_address_is_taken() -> None:
     """Nobody can take the last descriptor before that."""
     code = """
 import sys
-from scheduler.telemetry import serving
-from scheduler.telemetry.certificate import Certificate
-from scheduler.telemetry.listening import ServingError
+from podberth.telemetry import serving
+from podberth.telemetry.certificate import Certificate
+from podberth.telemetry.listening import ServingError
 def taken(*_):
     raise ServingError("taken")
 serving.listen = taken
@@ -277,7 +277,7 @@ one = serving.Serving(serving.Address("", 0, Certificate()), None, serving.Endpo
 try:
     one.listen()
 except ServingError:
-    print(*sorted({"scheduler.telemetry.https", "cryptography.x509"} & sys.modules.keys()))
+    print(*sorted({"podberth.telemetry.https", "cryptography.x509"} & sys.modules.keys()))
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert found.stdout.split() == ["cryptography.x509", "scheduler.telemetry.https"]
+    assert found.stdout.split() == ["cryptography.x509", "podberth.telemetry.https"]

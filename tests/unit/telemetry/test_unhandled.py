@@ -6,10 +6,9 @@ import asyncio
 import gc
 
 import pytest
+from podberth.service.run import run_service
+from podberth.telemetry.unhandled import MOST_TEXT
 from structlog.testing import capture_logs
-
-from scheduler.service.run import run_service
-from scheduler.telemetry.unhandled import MOST_TEXT
 
 # As uvloop 0.22 says it.
 CUT = RuntimeError("unable to perform operation on <TCPTransport closed=True reading=False 0x1>; the handler is closed")

@@ -6,9 +6,8 @@ import json
 
 import pytest
 import yaml
-
-from scheduler import __version__
-from scheduler.telemetry.zpages import About, zpage
+from podberth import __version__
+from podberth.telemetry.zpages import About, zpage
 
 ABOUT = About("berth", {"seed": "0", "config": "a.yaml"})
 OBJECT = "g=config.k8s.io;v=v1beta1;as=Statusz"

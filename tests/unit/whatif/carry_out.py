@@ -1,15 +1,15 @@
-"""Remedies carried out on plain API objects, by code of its own: what `scheduler.whatif.trial` does, done anew."""
+"""Remedies carried out on plain API objects, by code of its own: what `podberth.whatif.trial` does, done anew."""
 
 from copy import deepcopy
 from typing import Any
 
 import msgspec
+from podberth.framework import changes, storage_changes
+from podberth.framework.changes import Change
+from podberth.model import wire
+from podberth.model.affinity import parse_affinity_term
+from podberth.model.selectors import parse_node_selector_term
 
-from scheduler.framework import changes, storage_changes
-from scheduler.framework.changes import Change
-from scheduler.model import wire
-from scheduler.model.affinity import parse_affinity_term
-from scheduler.model.selectors import parse_node_selector_term
 from tests.builders import REQUIRED
 from tests.storage import SELECTED, claim, storage_class
 

@@ -4,18 +4,19 @@ from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
-from scheduler.engine.choice import Choice
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.model.pod_group import COSCHEDULING, LABEL, NATIVE, GroupKey
-from scheduler.plugins.registry import IN_TREE
-from scheduler.state.validate import validate
-from scheduler.whatif.gangs.answer import GroupExplanation
-from scheduler.whatif.gangs.explain import explain_group
-from scheduler.whatif.gangs.gang import gang_of
-from scheduler.whatif.simulation import Simulation
-from scheduler.whatif.world import World
+from podberth.engine.choice import Choice
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from podberth.model.pod_group import COSCHEDULING, LABEL, NATIVE, GroupKey
+from podberth.plugins.registry import IN_TREE
+from podberth.state.validate import validate
+from podberth.whatif.gangs.answer import GroupExplanation
+from podberth.whatif.gangs.explain import explain_group
+from podberth.whatif.gangs.gang import gang_of
+from podberth.whatif.simulation import Simulation
+from podberth.whatif.world import World
+
 from tests.builders import Object, configuration, pod, profile
 from tests.unit.whatif.story import framework, world
 

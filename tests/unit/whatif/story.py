@@ -3,17 +3,18 @@
 from collections.abc import Iterable
 from typing import Any
 
-from scheduler.framework.config import default_configuration
-from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.model import wire
-from scheduler.model.pod import Pod
-from scheduler.plugins.registry import IN_TREE
-from scheduler.whatif.documents import Document
-from scheduler.whatif.explain import explain
-from scheduler.whatif.explanation import Explanation
-from scheduler.whatif.world import World
-from scheduler.whatif.written import Written, of_cluster
+from podberth.framework.config import default_configuration
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from podberth.model import wire
+from podberth.model.pod import Pod
+from podberth.plugins.registry import IN_TREE
+from podberth.whatif.documents import Document
+from podberth.whatif.explain import explain
+from podberth.whatif.explanation import Explanation
+from podberth.whatif.world import World
+from podberth.whatif.written import Written, of_cluster
+
 from tests.builders import namespace, node, pod
 
 Object = dict[str, Any]

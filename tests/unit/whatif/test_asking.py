@@ -5,20 +5,20 @@ from typing import Any
 
 import msgspec
 import pytest
+from podberth.framework import changes
+from podberth.framework.changes import Change, Request
+from podberth.framework.config import decode
+from podberth.framework.declaration import declaration_of, problems_of
+from podberth.framework.profiles import build
+from podberth.kit import NODE, Explainer, Fix, Plugin, Unschedulable
+from podberth.model.pod import Pod
+from podberth.plugins.node_unschedulable import NodeUnschedulable
+from podberth.plugins.registry import IN_TREE
+from podberth.whatif.explain import explain
+from podberth.whatif.explanation import Explanation
+from podberth.whatif.plugins import EXPLAINERS, explainer_of
+from podberth.whatif.plugins.node_unschedulable import NodeUnschedulableExplainer
 
-from scheduler.framework import changes
-from scheduler.framework.changes import Change, Request
-from scheduler.framework.config import decode
-from scheduler.framework.declaration import declaration_of, problems_of
-from scheduler.framework.profiles import build
-from scheduler.kit import NODE, Explainer, Fix, Plugin, Unschedulable
-from scheduler.model.pod import Pod
-from scheduler.plugins.node_unschedulable import NodeUnschedulable
-from scheduler.plugins.registry import IN_TREE
-from scheduler.whatif.explain import explain
-from scheduler.whatif.explanation import Explanation
-from scheduler.whatif.plugins import EXPLAINERS, explainer_of
-from scheduler.whatif.plugins.node_unschedulable import NodeUnschedulableExplainer
 from tests.builders import configuration, namespace, node, pod, profile
 from tests.messages import without_place
 from tests.unit.whatif.story import why, world

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from podberth.whatif.arrivals import Batch
+from podberth.whatif.capacity import Capacity, capacity
+from podberth.whatif.documents import Document
+from podberth.whatif.manifest import workloads
+from podberth.whatif.room import room
 
-from scheduler.whatif.arrivals import Batch
-from scheduler.whatif.capacity import Capacity, capacity
-from scheduler.whatif.documents import Document
-from scheduler.whatif.manifest import workloads
-from scheduler.whatif.room import room
 from tests.builders import namespace, node, pod
 from tests.storage import volume
 from tests.unit.whatif.story import framework, world
@@ -113,7 +113,7 @@ def test_a_bound_is_said() -> None:
 
 def test_what_is_placed_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods that may take volumes from others are placed one by one, and not for ever; others are counted."""
-    monkeypatch.setattr("scheduler.whatif.capacity.SINGLY", 3)
+    monkeypatch.setattr("podberth.whatif.capacity.SINGLY", 3)
     there = [node("a", zone="a"), storage_class(volumeBindingMode="WaitForFirstConsumer")]
     there += [volume(f"v{i}", "10Gi", storage_class="gone") for i in range(5)]
     answer = asked(pod("t", "10m"), *there, volumeClaimTemplates=[CLAIM])

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from podberth.plugins.registry import IN_TREE
+from podberth.state.validate import validate
+from podberth.whatif import plan as planning
+from podberth.whatif.arrivals import batches
+from podberth.whatif.documents import Document
+from podberth.whatif.manifest import workloads
+from podberth.whatif.outcome import Outcome
+from podberth.whatif.plan import plan
 
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.plugins.registry import IN_TREE
-from scheduler.state.validate import validate
-from scheduler.whatif import plan as planning
-from scheduler.whatif.arrivals import batches
-from scheduler.whatif.documents import Document
-from scheduler.whatif.manifest import workloads
-from scheduler.whatif.outcome import Outcome
-from scheduler.whatif.plan import plan
 from tests import storage
 from tests.builders import Object, configuration, namespace, node, pod, profile
 from tests.devices import claim, claim_template, device, device_class, request, resource_slice, templated

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from scheduler.apiserver.patch import json_patch
-from scheduler.framework.changes import AddNode, Change, Request
-from scheduler.framework.device_changes import (
+from podberth.apiserver.patch import json_patch
+from podberth.framework.changes import AddNode, Change, Request
+from podberth.framework.device_changes import (
     DropConstraint,
     DropDeviceSelector,
     FewerDevices,
@@ -22,7 +21,8 @@ from scheduler.framework.device_changes import (
     TolerateDeviceTaint,
     UseDeviceClass,
 )
-from scheduler.whatif.explanation import FITS, Explanation
+from podberth.whatif.explanation import FITS, Explanation
+
 from tests.builders import Object, node, pod
 from tests.devices import (
     allocated,
@@ -290,7 +290,7 @@ def test_a_value_that_is_not_selected_is_told(model: str) -> None:
 
 def test_who_has_devices_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many nodes are asked about: claims are not gone through for each device."""
-    from scheduler.whatif.plugins import dynamic_resources as module
+    from podberth.whatif.plugins import dynamic_resources as module
 
     made = []
 

@@ -4,8 +4,7 @@ import json
 import re
 
 import pytest
-
-from scheduler.whatif.documents import ObjectError, parse, read, readable
+from podberth.whatif.documents import ObjectError, parse, read, readable
 
 NODE = '{"kind": "Node", "metadata": {"name": "n"}}'
 POD = '{"kind": "Pod", "metadata": {"name": "p"}}'

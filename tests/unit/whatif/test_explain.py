@@ -3,16 +3,16 @@
 from typing import Any
 
 import msgspec
+from podberth.framework.config import decode, default_configuration
+from podberth.framework.plugin import ANYTHING, Plugin, PostFilterResult
+from podberth.framework.profile import Profile
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from podberth.framework.status import Unschedulable
+from podberth.model.pod import Pod
+from podberth.plugins.registry import IN_TREE
+from podberth.whatif.explain import explain
 
-from scheduler.framework.config import decode, default_configuration
-from scheduler.framework.plugin import ANYTHING, Plugin, PostFilterResult
-from scheduler.framework.profile import Profile
-from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.framework.status import Unschedulable
-from scheduler.model.pod import Pod
-from scheduler.plugins.registry import IN_TREE
-from scheduler.whatif.explain import explain
 from tests.builders import configuration, container, namespace, node, pod, profile
 from tests.unit.whatif.story import BIG, CLUSTER, DB, WEB, explained, framework, why, world
 

@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.model.pod_group import NATIVE, GroupKey
+from podberth.plugins.registry import IN_TREE
+from podberth.state.validate import validate
+from podberth.whatif.gangs import attempt
+from podberth.whatif.gangs.attempt import attempted
+from podberth.whatif.gangs.gang import gang_of
 
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.model.pod_group import NATIVE, GroupKey
-from scheduler.plugins.registry import IN_TREE
-from scheduler.state.validate import validate
-from scheduler.whatif.gangs import attempt
-from scheduler.whatif.gangs.attempt import attempted
-from scheduler.whatif.gangs.gang import gang_of
 from tests.builders import Object, configuration, namespace, node, pod, profile
 from tests.unit.cli.conftest import Berth, berth
 from tests.unit.whatif.gangs import group, members

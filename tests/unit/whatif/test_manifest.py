@@ -4,10 +4,9 @@ import json
 from typing import Any
 
 import pytest
-
-from scheduler.whatif.admission import Admission
-from scheduler.whatif.documents import Document, ObjectError
-from scheduler.whatif.manifest import completed, pods
+from podberth.whatif.admission import Admission
+from podberth.whatif.documents import Document, ObjectError
+from podberth.whatif.manifest import completed, pods
 
 Object = dict[str, Any]
 SPEC: Object = {"containers": [{"name": "c", "image": "i"}]}

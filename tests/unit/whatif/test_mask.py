@@ -11,15 +11,15 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from podberth.whatif.arrivals import Batch
+from podberth.whatif.documents import read
+from podberth.whatif.explain import explain
+from podberth.whatif.manifest import Workload
+from podberth.whatif.mask import Masks
+from podberth.whatif.plan import plan
+from podberth.whatif.plugins import inter_pod_affinity, node_affinity
+from podberth.whatif.smallest import smallest
 
-from scheduler.whatif.arrivals import Batch
-from scheduler.whatif.documents import read
-from scheduler.whatif.explain import explain
-from scheduler.whatif.manifest import Workload
-from scheduler.whatif.mask import Masks
-from scheduler.whatif.plan import plan
-from scheduler.whatif.plugins import inter_pod_affinity, node_affinity
-from scheduler.whatif.smallest import smallest
 from tests.builders import namespace, node, pod
 from tests.storage import claim, csi_node, storage_class, using, volume
 from tests.unit.whatif.story import DUMP, framework, world

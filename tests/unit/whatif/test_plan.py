@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from podberth.framework.config import default_configuration
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from podberth.whatif.arrivals import batches
+from podberth.whatif.documents import Document
+from podberth.whatif.manifest import workloads
+from podberth.whatif.outcome import Outcome
+from podberth.whatif.plan import plan
+from podberth.whatif.world import World
 
-from scheduler.framework.config import default_configuration
-from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.whatif.arrivals import batches
-from scheduler.whatif.documents import Document
-from scheduler.whatif.manifest import workloads
-from scheduler.whatif.outcome import Outcome
-from scheduler.whatif.plan import plan
-from scheduler.whatif.world import World
 from tests.builders import node, pod
 from tests.registered import registry
 from tests.storage import claim, volume
@@ -218,7 +218,7 @@ def test_claims_of_a_class_that_makes_volumes(mode: str, waits: bool) -> None:
 
 def test_what_is_decided_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods that take volumes from each other: so many are tried, and the answer says that the rest was not."""
-    monkeypatch.setattr("scheduler.whatif.plan.SINGLY", 3)
+    monkeypatch.setattr("podberth.whatif.plan.SINGLY", 3)
     free = [volume(f"free-{i}", "100Gi", storage_class="gone") for i in range(2)]
     there = [LARGE, storage_class(volumeBindingMode="WaitForFirstConsumer"), *free]
     found = outcome(there, [workload("StatefulSet", pod("t"), replicas=9, volumeClaimTemplates=[CLAIM])])
@@ -232,7 +232,7 @@ def test_what_is_decided_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_crowd_is_counted_beside_pods_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that waits before does not have the pods of a crowd decided one by one; it hears of each."""
-    monkeypatch.setattr("scheduler.whatif.plan.SINGLY", 2)
+    monkeypatch.setattr("podberth.whatif.plan.SINGLY", 2)
     waits = pod("follower", near=["app=w per host"])
     made = pod("t", apart=["app=w per host"], labels={"app": "w"})
     there = [node(f"n{i}", cpu="1") for i in range(9)]

@@ -6,27 +6,27 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from podberth.framework.status import PluginError
+from podberth.kit import ANYTHING, NODE, PODS_HERE, Cluster, Plugin, Pod
+from podberth.model.pod_group import NATIVE, GroupKey
+from podberth.plugins.registry import IN_TREE
+from podberth.whatif.arrivals import Batch, batches
+from podberth.whatif.capacity import capacity
+from podberth.whatif.documents import Document
+from podberth.whatif.explain import explain
+from podberth.whatif.explanation import Explanation
+from podberth.whatif.gangs.answer import FAILED, STARTS, GroupExplanation
+from podberth.whatif.gangs.capacity import one_by_one
+from podberth.whatif.gangs.explain import explain_group
+from podberth.whatif.gangs.gang import gang_of
+from podberth.whatif.manifest import workloads
+from podberth.whatif.placing import Placing
+from podberth.whatif.plan import plan
+from podberth.whatif.simulation import UndecidedError
 
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.framework.runtime import Framework
-from scheduler.framework.status import PluginError
-from scheduler.kit import ANYTHING, NODE, PODS_HERE, Cluster, Plugin, Pod
-from scheduler.model.pod_group import NATIVE, GroupKey
-from scheduler.plugins.registry import IN_TREE
-from scheduler.whatif.arrivals import Batch, batches
-from scheduler.whatif.capacity import capacity
-from scheduler.whatif.documents import Document
-from scheduler.whatif.explain import explain
-from scheduler.whatif.explanation import Explanation
-from scheduler.whatif.gangs.answer import FAILED, STARTS, GroupExplanation
-from scheduler.whatif.gangs.capacity import one_by_one
-from scheduler.whatif.gangs.explain import explain_group
-from scheduler.whatif.gangs.gang import gang_of
-from scheduler.whatif.manifest import workloads
-from scheduler.whatif.placing import Placing
-from scheduler.whatif.plan import plan
-from scheduler.whatif.simulation import UndecidedError
 from tests.builders import Object, configuration, namespace, node, pod, profile
 from tests.messages import without_place
 from tests.unit.whatif.gangs import group, member, members
@@ -160,7 +160,7 @@ def test_a_claim_that_can_not_be_reserved(monkeypatch: pytest.MonkeyPatch) -> No
         raise PluginError("DynamicResources", "no idea", "Reserve")
 
     monkeypatch.setattr(made.plugin("DynamicResources"), "reserve", reserve)
-    monkeypatch.setattr("scheduler.whatif.placing.best", lambda *_: known.cluster.nodes.live_row("n"))
+    monkeypatch.setattr("podberth.whatif.placing.best", lambda *_: known.cluster.nodes.live_row("n"))
     with pytest.raises(PluginError, match="DynamicResources"):
         Placing(made, known.cluster).put(incoming)
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from podberth.framework.config import SchedulerConfiguration, decode, default_configuration
+from podberth.framework.profiles import build
+from podberth.model.pod import Pod
+from podberth.plugins.registry import IN_TREE
+from podberth.state.validate import validate
+from podberth.whatif.crowd.ahead import ahead
+from podberth.whatif.simulation import Simulation
 
-from scheduler.framework.config import SchedulerConfiguration, decode, default_configuration
-from scheduler.framework.profiles import build
-from scheduler.model.pod import Pod
-from scheduler.plugins.registry import IN_TREE
-from scheduler.state.validate import validate
-from scheduler.whatif.crowd.ahead import ahead
-from scheduler.whatif.simulation import Simulation
 from tests.builders import namespace, node, pod
 from tests.unit.whatif.story import world
 

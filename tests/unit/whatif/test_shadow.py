@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.model.pod import Pod
+from podberth.plugins.registry import IN_TREE
+from podberth.state.validate import validate
+from podberth.whatif.documents import ObjectError
+from podberth.whatif.mask import Masks
+from podberth.whatif.shadow import answer as said
+from podberth.whatif.shadow import record
+from podberth.whatif.shadow.answer import Compared
+from podberth.whatif.shadow.record import Change
+from podberth.whatif.shadow.shadow import SETTLE_SECONDS, Shadow
+from podberth.whatif.world import World
 
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import build
-from scheduler.model.pod import Pod
-from scheduler.plugins.registry import IN_TREE
-from scheduler.state.validate import validate
-from scheduler.whatif.documents import ObjectError
-from scheduler.whatif.mask import Masks
-from scheduler.whatif.shadow import answer as said
-from scheduler.whatif.shadow import record
-from scheduler.whatif.shadow.answer import Compared
-from scheduler.whatif.shadow.record import Change
-from scheduler.whatif.shadow.shadow import SETTLE_SECONDS, Shadow
-from scheduler.whatif.world import World
 from tests.builders import Object, configuration, namespace, node, pod, profile
 from tests.storage import claim, using
 from tests.unit.whatif.story import framework

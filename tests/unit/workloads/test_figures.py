@@ -1,9 +1,8 @@
 """Rates and quantiles."""
 
 import pytest
-
-from scheduler.workloads.driver import Timing
-from scheduler.workloads.figures import Figures, figures, quantile
+from podberth.workloads.driver import Timing
+from podberth.workloads.figures import Figures, figures, quantile
 
 HUNDRED = [float(i) for i in range(1, 101)]
 

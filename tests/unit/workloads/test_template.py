@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-
-from scheduler.workloads.template import Template, TemplateError, check, merged
+from podberth.workloads.template import Template, TemplateError, check, merged
 
 WORDS = {"run": "r1", "pool": "p1"}
 NUMBERS = {"count": 10, "nodes": 4}

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-
-from scheduler.workloads.workload import CreatePods, Mode, WorkloadError, read
+from podberth.workloads.workload import CreatePods, Mode, WorkloadError, read
 
 SHIPPED = sorted((Path(__file__).parents[3] / "bench" / "workloads").glob("*.yaml"))
 NODES = {"createNodes": {"count": 10}}

@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
-from scheduler.engine.eviction.evictor import Evictor
-from scheduler.engine.eviction.messages import (
+from podberth.engine.eviction.evictor import Evictor
+from podberth.engine.eviction.messages import (
     Answered,
     Evict,
     Instruction,
@@ -20,16 +19,17 @@ from scheduler.engine.eviction.messages import (
     Stimulus,
     WasRead,
 )
-from scheduler.engine.eviction.settings import Settings
-from scheduler.engine.stimuli import Gone, Put
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import annotated, build
-from scheduler.kit import Plugin, Pod
-from scheduler.kube.writes import meta_time
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
-from scheduler.model.promise import ANNOTATION
-from scheduler.state.validate import validate
+from podberth.engine.eviction.settings import Settings
+from podberth.engine.stimuli import Gone, Put
+from podberth.framework.config import decode
+from podberth.framework.profiles import annotated, build
+from podberth.kit import Plugin, Pod
+from podberth.kube.writes import meta_time
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from podberth.model.promise import ANNOTATION
+from podberth.state.validate import validate
+
 from tests import builders
 from tests.builders import Object
 from tests.registered import registry

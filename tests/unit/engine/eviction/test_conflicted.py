@@ -5,14 +5,14 @@ from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
+from podberth.engine.eviction.conflicted import Conflicted, rank, related
+from podberth.engine.eviction.followed import Broken, Followed
+from podberth.engine.eviction.observed import Observed
+from podberth.engine.placement_conflicts import Conflict
+from podberth.model.kinds import Decoder
+from podberth.model.pod import Pod
+from podberth.model.wire import encode
 
-from scheduler.engine.eviction.conflicted import Conflicted, rank, related
-from scheduler.engine.eviction.followed import Broken, Followed
-from scheduler.engine.eviction.observed import Observed
-from scheduler.engine.placement_conflicts import Conflict
-from scheduler.model.kinds import Decoder
-from scheduler.model.pod import Pod
-from scheduler.model.wire import encode
 from tests import builders
 
 ZONE = "topology.kubernetes.io/zone"

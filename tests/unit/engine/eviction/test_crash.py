@@ -23,22 +23,22 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from podberth.controller.eviction.history import restored
+from podberth.controller.eviction.writer import Writer
+from podberth.engine.eviction.evictor import Evictor
+from podberth.engine.eviction.messages import Evict, Instruction, Look, Read, Stimulus
+from podberth.engine.eviction.settings import Settings
+from podberth.engine.stimuli import Gone, Put
+from podberth.framework.config import decode
+from podberth.framework.profiles import annotated, build
+from podberth.kube.client import Client
+from podberth.kube.errors import ApiError, Cause, Details, Unreachable
+from podberth.kube.evictions import Regarding, past_evictions, seconds
+from podberth.kube.machine import Machine
+from podberth.kube.writes import meta_time
+from podberth.model import wire
+from podberth.model.kinds import Decoder
 
-from scheduler.controller.eviction.history import restored
-from scheduler.controller.eviction.writer import Writer
-from scheduler.engine.eviction.evictor import Evictor
-from scheduler.engine.eviction.messages import Evict, Instruction, Look, Read, Stimulus
-from scheduler.engine.eviction.settings import Settings
-from scheduler.engine.stimuli import Gone, Put
-from scheduler.framework.config import decode
-from scheduler.framework.profiles import annotated, build
-from scheduler.kube.client import Client
-from scheduler.kube.errors import ApiError, Cause, Details, Unreachable
-from scheduler.kube.evictions import Regarding, past_evictions, seconds
-from scheduler.kube.machine import Machine
-from scheduler.kube.writes import meta_time
-from scheduler.model import wire
-from scheduler.model.kinds import Decoder
 from tests.builders import Object
 from tests.registered import registry
 from tests.unit.engine.eviction.conftest import CONFIG, EPOCH, OWNER, disk, keeping

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scheduler.policy.admission.judging import KnownPolicies
-from scheduler.policy.admission.judging import encoded as stored
-from scheduler.policy.bounds import price
-from scheduler.policy.parse import parse
-from scheduler.policy.spec import Policies
+from podberth.policy.admission.judging import KnownPolicies
+from podberth.policy.admission.judging import encoded as stored
+from podberth.policy.bounds import price
+from podberth.policy.parse import parse
+from podberth.policy.spec import Policies
 
 Object = dict[str, Any]
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"

@@ -10,15 +10,15 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from podberth.policy.admission.aside import Aside
+from podberth.policy.admission.cache import PolicyCache
+from podberth.policy.admission.group import Group, Stored
+from podberth.policy.admission.judging import Terms
+from podberth.policy.admission.owners import Owners
+from podberth.policy.admission.reviewer import Reviewer
+from podberth.policy.bounds import MOST, bound, price
+from podberth.policy.parse import parse
 
-from scheduler.policy.admission.aside import Aside
-from scheduler.policy.admission.cache import PolicyCache
-from scheduler.policy.admission.group import Group, Stored
-from scheduler.policy.admission.judging import Terms
-from scheduler.policy.admission.owners import Owners
-from scheduler.policy.admission.reviewer import Reviewer
-from scheduler.policy.bounds import MOST, bound, price
-from scheduler.policy.parse import parse
 from tests.unit.policy.admission.builders import Object, config_map, policy, review, rule
 from tests.unit.policy.admission.conftest import POLICIES, Api, until
 from tests.unit.policy.admission.test_reviewer import Cluster, asked

@@ -9,9 +9,8 @@ from itertools import pairwise
 import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
-
-from scheduler.policy.admission import certificates
-from scheduler.policy.admission.certificates import CertificateError, Material, advance
+from podberth.policy.admission import certificates
+from podberth.policy.admission.certificates import CertificateError, Material, advance
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("berth-admission.berth.svc", "127.0.0.1")

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from scheduler.kube.client import MERGE_PATCH
-from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.flow import API, Lane
-from scheduler.policy.admission import tally
-from scheduler.policy.admission.counting import GAP_SECONDS, Counting
-from scheduler.policy.admission.tally import MOST_REPLICAS, Tallies, Tally
-from scheduler.policy.verdict import Effect
+from podberth.kube.client import MERGE_PATCH
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.flow import API, Lane
+from podberth.policy.admission import tally
+from podberth.policy.admission.counting import GAP_SECONDS, Counting
+from podberth.policy.admission.tally import MOST_REPLICAS, Tallies, Tally
+from podberth.policy.verdict import Effect
 
 Object = dict[str, Any]
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

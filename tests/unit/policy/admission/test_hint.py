@@ -2,7 +2,7 @@
 
 import sys
 
-from scheduler.policy.admission.review import HEAD_BYTES, Hint, hint
+from podberth.policy.admission.review import HEAD_BYTES, Hint, hint
 
 
 def test_a_hint_is_taken_from_the_first_of_thousands_of_uids() -> None:

@@ -8,8 +8,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from scheduler.policy.admission.lanes import MOST_IDLE, Lanes, OverloadedError
+from podberth.policy.admission.lanes import MOST_IDLE, Lanes, OverloadedError
 
 FOREVER = float("inf")
 

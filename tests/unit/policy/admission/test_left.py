@@ -9,19 +9,19 @@ from math import inf
 
 import msgspec
 import pytest
+from podberth.kube.resources import Resource
+from podberth.model.promise import ANNOTATION as PROMISE
+from podberth.policy.admission.aside import Aside
+from podberth.policy.admission.cache import PolicyCache
+from podberth.policy.admission.group import LATE_SECONDS, MOST_KEPT, Group, Stored
+from podberth.policy.admission.judging import Terms
+from podberth.policy.admission.natives import KINDS
+from podberth.policy.admission.settings import Settings
+from podberth.policy.admission.webhooks import MUTATING, VALIDATING, desired
+from podberth.policy.native.compile import NAMESPACE_LABEL, RELEASE_LABEL, name_of
+from podberth.policy.native.compile import POLICIES as ENFORCED
+from podberth.policy.operator.covering import Configuration, covers
 
-from scheduler.kube.resources import Resource
-from scheduler.model.promise import ANNOTATION as PROMISE
-from scheduler.policy.admission.aside import Aside
-from scheduler.policy.admission.cache import PolicyCache
-from scheduler.policy.admission.group import LATE_SECONDS, MOST_KEPT, Group, Stored
-from scheduler.policy.admission.judging import Terms
-from scheduler.policy.admission.natives import KINDS
-from scheduler.policy.admission.settings import Settings
-from scheduler.policy.admission.webhooks import MUTATING, VALIDATING, desired
-from scheduler.policy.native.compile import NAMESPACE_LABEL, RELEASE_LABEL, name_of
-from scheduler.policy.native.compile import POLICIES as ENFORCED
-from scheduler.policy.operator.covering import Configuration, covers
 from tests.unit.policy.admission.builders import Object, policy, rule
 from tests.unit.policy.admission.conftest import POLICIES, Api, until
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from podberth.kube.errors import ApiError
+from podberth.policy.admission import jobs
+from podberth.policy.admission.lanes import OverloadedError
+from podberth.policy.admission.review import Bytes, Hint
+from podberth.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
+from podberth.policy.admission.server import BODIES_EACH
+from podberth.policy.options import Pass
 
-from scheduler.kube.errors import ApiError
-from scheduler.policy.admission import jobs
-from scheduler.policy.admission.lanes import OverloadedError
-from scheduler.policy.admission.review import Bytes, Hint
-from scheduler.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
-from scheduler.policy.admission.server import BODIES_EACH
-from scheduler.policy.options import Pass
 from tests.unit.policy.admission.builders import Object, applied, config_map, encoded, pod, policy, review, rule
 from tests.unit.policy.admission.conftest import until
 from tests.unit.policy.admission.test_reviewer import (

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 
-from scheduler.policy.admission.server import LIMITS
+from podberth.policy.admission.server import LIMITS
+
 from tests.unit.policy.admission.builders import config_map, encoded, review
 from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, reviewer
 from tests.unit.policy.admission.test_server import Site, post

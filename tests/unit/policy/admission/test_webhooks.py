@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from scheduler.policy.admission.settings import Settings
-from scheduler.policy.admission.webhooks import MUTATING, VALIDATING, desired, repaired
-from scheduler.policy.settings import SettingsError
+from podberth.policy.admission.settings import Settings
+from podberth.policy.admission.webhooks import MUTATING, VALIDATING, desired, repaired
+from podberth.policy.settings import SettingsError
 
 BUNDLE = b"-----BEGIN CERTIFICATE-----\n"
 

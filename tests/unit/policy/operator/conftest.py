@@ -7,10 +7,11 @@ import json
 from typing import Any
 from urllib.parse import parse_qs
 
-from scheduler.kube.client import MERGE_PATCH
-from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.kube.flow import API, Lane
-from scheduler.policy.operator.judge import Stored, read
+from podberth.kube.client import MERGE_PATCH
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.flow import API, Lane
+from podberth.policy.operator.judge import Stored, read
+
 from tests.unit.policy import build
 
 Object = dict[str, Any]

@@ -8,19 +8,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from podberth.kube.errors import ApiError
+from podberth.kube.machine import Machine
+from podberth.policy.bounds import MOST
+from podberth.policy.native.likeness import same
+from podberth.policy.operator import enforcer as module
+from podberth.policy.operator import natives as natives_module
+from podberth.policy.operator.enforcer import HANDOVER_SECONDS, Enforced, Enforcer
+from podberth.policy.operator.judge import Stored, bounded, read
+from podberth.policy.operator.natives import KINDS, PAUSE_SECONDS, Natives
+from podberth.policy.operator.settings import Settings
+from podberth.policy.operator.status import change
+from podberth.policy.operator.ways import Switch
 
-from scheduler.kube.errors import ApiError
-from scheduler.kube.machine import Machine
-from scheduler.policy.bounds import MOST
-from scheduler.policy.native.likeness import same
-from scheduler.policy.operator import enforcer as module
-from scheduler.policy.operator import natives as natives_module
-from scheduler.policy.operator.enforcer import HANDOVER_SECONDS, Enforced, Enforcer
-from scheduler.policy.operator.judge import Stored, bounded, read
-from scheduler.policy.operator.natives import KINDS, PAUSE_SECONDS, Natives
-from scheduler.policy.operator.settings import Settings
-from scheduler.policy.operator.status import change
-from scheduler.policy.operator.ways import Switch
 from tests.unit.policy.build import has, rule
 from tests.unit.policy.operator.conftest import Clock, Object, stored_object
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from scheduler.policy.operator.probe import LIMITS, Probe
-from scheduler.policy.operator.pulse import Pulse
+from podberth.policy.operator.probe import LIMITS, Probe
+from podberth.policy.operator.pulse import Pulse
+
 from tests.unit.telemetry import hostile
 
 ASKED = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

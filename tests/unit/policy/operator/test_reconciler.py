@@ -7,16 +7,16 @@ import time
 from typing import Any
 
 import pytest
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.policy.operator import counting, reading
+from podberth.policy.operator import reconciler as module
+from podberth.policy.operator.audit import Result, Total
+from podberth.policy.operator.judge import NOTHING_TOLD
+from podberth.policy.operator.reconciler import Reconciler
+from podberth.policy.operator.settings import Settings
+from podberth.policy.operator.status import Counts
+from podberth.policy.operator.turns import CREDIT, WRITES, Turns
 
-from scheduler.kube.errors import ApiError, Unreachable
-from scheduler.policy.operator import counting, reading
-from scheduler.policy.operator import reconciler as module
-from scheduler.policy.operator.audit import Result, Total
-from scheduler.policy.operator.judge import NOTHING_TOLD
-from scheduler.policy.operator.reconciler import Reconciler
-from scheduler.policy.operator.settings import Settings
-from scheduler.policy.operator.status import Counts
-from scheduler.policy.operator.turns import CREDIT, WRITES, Turns
 from tests.unit.policy.build import NAME, rule
 from tests.unit.policy.operator.conftest import Clock, Server, stored_object
 

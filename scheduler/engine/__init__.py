@@ -1,4 +1,0 @@
-"""The scheduler without its I/O: stimuli in, instructions out, the clock handed in.
-
-Next stage: `scheduler.controller` feeds it from watches and carries its instructions out.
-"""

@@ -1,4 +1,0 @@
-"""The few fields of the Kubernetes API that a scheduling decision reads, parsed once.
-
-Next stage: `scheduler.state` keeps these objects as columns.
-"""

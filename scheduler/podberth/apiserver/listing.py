@@ -1,0 +1,213 @@
+"""Lists: paging over one consistent snapshot, and the resourceVersion rules.
+
+Upstream: k8s.io/apiserver pkg/storage/continue.go, pkg/apis/meta/internalversion/validation/validation.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from podberth.apiserver.resources import Resource
+from podberth.apiserver.selectors import Selection
+from podberth.apiserver.status import (
+    FieldError,
+    StatusError,
+    bad_request,
+    expired,
+    forbidden_field,
+    invalid,
+    invalid_value,
+    not_supported,
+    too_large_version,
+)
+from podberth.apiserver.storage import Store, Stored
+from podberth.apiserver.watch import WatchOptions
+
+Query = Mapping[str, str]
+KEPT_SNAPSHOTS = 64
+
+_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+def flag(query: Query, name: str) -> bool:
+    """A boolean parameter in Go's spellings; an empty value counts as true, as in `?watch=`."""
+    return name in query and query[name].lower() not in {"false", "0", "f"}
+
+
+def _number(query: Query, name: str) -> int:
+    """A parameter that is a whole number; 0 when unset."""
+    text = query.get(name, "")
+    if text and not text.isdecimal():
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    return int(text or 0)
+
+
+def version(query: Query, watching: bool = False) -> int | None:
+    """The resourceVersion parameter: None when unset."""
+    text = query.get("resourceVersion", "")
+    if not text:
+        return None
+    if not text.isdecimal():
+        detail = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        problem = invalid_value("resourceVersion", text, detail)
+        # Lists and watches differ here: storage finds out for a watch, and its error has no Status of its own.
+        raise StatusError(500, "", str(problem)) if watching else bad_request(f"invalid resource version: {problem}")
+    return int(text)
+
+
+def check_options(query: Query, watching: bool) -> None:
+    """Refuse combinations of parameters that the API refuses (ValidateListOptions)."""
+    errors = list(_wrong_options(query, watching))
+    if errors:
+        raise invalid("meta.k8s.io", "ListOptions", "", errors)
+
+
+def _wrong_options(query: Query, watching: bool) -> Iterator[FieldError]:
+    field = "resourceVersionMatch"
+    match, revision = query.get(field, ""), query.get("resourceVersion", "")
+    initial = "sendInitialEvents" in query
+    if initial and not watching:
+        yield forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    if watching:
+        if initial and match != "NotOlderThan":
+            yield forbidden_field(field, f"sendInitialEvents requires setting {field} to NotOlderThan")
+        elif match and not initial:
+            yield forbidden_field(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
+    elif match:
+        if not revision:
+            yield forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided")
+        if query.get("continue"):
+            yield forbidden_field(field, f"{field} is forbidden when continue is provided")
+        if match not in {"Exact", "NotOlderThan"}:
+            yield not_supported(field, match, ["Exact", "NotOlderThan", ""])
+        if match == "Exact" and revision == "0":
+            yield forbidden_field(field, f'{field} "exact" is forbidden for resourceVersion "0"')
+
+
+def watch_options(query: Query, store: Store, longest: float) -> WatchOptions:
+    """The parameters of a watch."""
+    check_options(query, watching=True)
+    since = version(query, watching=True)
+    wants_initial = flag(query, "sendInitialEvents") if "sendInitialEvents" in query else since in {None, 0}
+    seconds = _number(query, "timeoutSeconds")
+    if since in {None, 0} and not wants_initial:
+        since = store.revision
+    return WatchOptions(
+        since=since,
+        initial_events=wants_initial,
+        bookmarks=flag(query, "allowWatchBookmarks"),
+        announces_end=flag(query, "sendInitialEvents"),
+        timeout=float(seconds or longest),
+    )
+
+
+def _token(revision: int, after: str) -> str:
+    body = {"v": "meta.k8s.io/v1", "rv": revision, "start": after + "\0"}
+    return base64.urlsafe_b64encode(json.dumps(body, separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def _read_token(token: str) -> tuple[int, str]:
+    try:
+        body = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        return int(body["rv"]), str(body["start"]).removesuffix("\0")
+    except (ValueError, KeyError, TypeError) as error:
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+
+
+class Lists:
+    """Answers list requests; keeps the snapshots that unfinished paged lists are read from."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._snapshots: OrderedDict[tuple[str, int], list[Stored]] = OrderedDict()
+
+    def render(self, resource: Resource, namespace: str, query: Query) -> bytes:
+        """The whole list, or one page of it."""
+        selection = Selection(resource, namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+        return self._encoded(resource, *self.select(resource, selection, query))
+
+    def select(self, resource: Resource, selection: Selection, query: Query) -> tuple[list[Stored], dict[str, Any]]:
+        """The selected objects of one page, and the list's metadata."""
+        check_options(query, watching=False)
+        limit = _number(query, "limit")
+        objects, revision, after = self._snapshot(resource, query)
+        if after:
+            start = bisect_left(objects, after, key=lambda stored: stored.key)
+            if start < len(objects) and objects[start].key == after:
+                start += 1
+            objects = objects[start:]
+        chosen = [stored for stored in objects if selection.accepts(stored.key, stored.obj)]
+        metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+        if limit and len(chosen) > limit:
+            self._keep(resource, revision, query)
+            metadata["continue"] = _token(revision, chosen[limit - 1].key)
+            if selection.is_everything:
+                metadata["remainingItemCount"] = len(chosen) - limit
+            chosen = chosen[:limit]
+        return chosen, metadata
+
+    def _snapshot(self, resource: Resource, query: Query) -> tuple[list[Stored], int, str]:
+        """The objects to list from, their revision, and the key after which this page starts."""
+        store = self._store
+        current = store.collection(resource.collection).ordered()
+        if token := query.get("continue", ""):
+            revision, after = _read_token(token)
+            asked = version(query)
+            if asked is not None and asked != 0:
+                raise bad_request("specifying resource version is not allowed when using continue")
+            if revision < 0:
+                return current, store.revision, after
+            kept = self._snapshots.get((resource.collection, revision))
+            if kept is None or revision < store.compacted:
+                raise expired(_TOO_OLD, {"continue": _token(-1, after)})
+            return kept, revision, after
+        asked = version(query)
+        if asked is not None and asked > store.revision:
+            raise too_large_version(asked, store.revision)
+        if query.get("resourceVersionMatch") == "Exact" and asked is not None:
+            return self._exact(resource, asked), asked, ""
+        return current, store.revision, ""
+
+    def _exact(self, resource: Resource, revision: int) -> list[Stored]:
+        """The state at a past revision, found by undoing the history."""
+        collection = self._store.collection(resource.collection)
+        if revision < collection.oldest:
+            raise expired("The resourceVersion for the provided list is too old.")
+        items = dict(collection.items)
+        for change in reversed(list(collection.since(revision))):
+            if change.old is None:
+                items.pop(change.new.key, None)
+            else:
+                items[change.new.key] = change.old
+        return [items[key] for key in sorted(items)]
+
+    def _keep(self, resource: Resource, revision: int, query: Query) -> None:
+        key = (resource.collection, revision)
+        if revision == self._store.revision:
+            self._snapshots[key] = self._store.collection(resource.collection).ordered()
+        elif query.get("resourceVersionMatch") == "Exact":
+            self._snapshots[key] = self._exact(resource, revision)
+        if key in self._snapshots:
+            self._snapshots.move_to_end(key)
+        while len(self._snapshots) > KEPT_SNAPSHOTS:
+            self._snapshots.popitem(last=False)
+
+    def _encoded(self, resource: Resource, chosen: list[Stored], metadata: dict[str, Any]) -> bytes:
+        head = b'{"kind":%s,"apiVersion":%s,"metadata":%s,"items":[' % (
+            msgspec.json.encode(resource.listed_as),
+            msgspec.json.encode(resource.api_version),
+            msgspec.json.encode(metadata),
+        )
+        return head + b",".join([stored.item(resource) for stored in chosen]) + b"]}"

@@ -1,0 +1,367 @@
+"""Writes: create, update and patch, from the request's body to the stored object.
+
+The order is the real server's: decode, defaults, mutating admission, strategy, validation, validating admission,
+storage. Upstream: k8s.io/apiserver pkg/endpoints/handlers/{create,update,patch}.go and
+pkg/registry/generic/registry/store.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from podberth.apiserver import crd, defaults, eventview, strategy, validation
+from podberth.apiserver.admission import Admission, AdmissionRequest
+from podberth.apiserver.audit import Trail
+from podberth.apiserver.binding import check_preconditions
+from podberth.apiserver.deletion import lets_go
+from podberth.apiserver.given import GIVEN
+from podberth.apiserver.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, apply_patch
+from podberth.apiserver.plugins import Plugins, default_tolerations, without_nulls
+from podberth.apiserver.resources import Registry, Resource
+from podberth.apiserver.status import (
+    JsonObject,
+    StatusError,
+    already_exists,
+    bad_request,
+    decoding,
+    forbidden,
+    internal,
+    invalid,
+    invalid_value,
+    modified,
+    not_found,
+    not_supported,
+    unsupported_media_type,
+    wrong_namespace,
+)
+from podberth.apiserver.storage import Store, Stored, with_revision
+
+Query = Mapping[str, str]
+
+CONFLICT_RETRIES = 5
+
+
+class Target(NamedTuple):
+    """What a write is about."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    subresource: str
+    dry_run: bool
+    trail: Trail
+
+    def admission(self, operation: str, name: str | None = None) -> AdmissionRequest:
+        """The write as admission sees it. `name`: of an object whose name the request did not say."""
+        return AdmissionRequest(
+            operation=operation,
+            resource=self.resource,
+            subresource=self.subresource,
+            namespace=self.namespace,
+            name=self.name if name is None else name,
+            dry_run=self.dry_run,
+            trail=self.trail,
+        )
+
+
+def is_dry_run(query: Query, kind: str = "CreateOptions") -> bool:
+    """The dryRun parameter; `All` is its only value."""
+    value = query.get("dryRun", "")
+    if value not in {"", "All"}:
+        raise invalid("meta.k8s.io", kind, "", [not_supported("dryRun", [value], ["All"])])
+    return value == "All"
+
+
+def read_object(resource: Resource, body: bytes) -> JsonObject:
+    """A request's object in its stored form, without kind and apiVersion."""
+    try:
+        obj = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): couldn't get version/kind; "
+            f"json parse error: {error}"
+        ) from error
+    if not isinstance(obj, dict):
+        raise bad_request("couldn't get version/kind; json parse error: not an object")
+    if b"null" in body and not resource.custom:
+        obj = without_nulls(obj)
+    kind, api_version = obj.pop("kind", None), obj.pop("apiVersion", None)
+    if resource.custom and not kind:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): Object 'Kind' is missing in "
+            f"'{body.decode()}'"
+        )
+    if kind not in {None, "", resource.kind}:
+        raise bad_request(
+            f'{kind} in version "{(api_version or resource.version).rpartition("/")[2]}" cannot be handled as a '
+            f"{resource.kind}: it is of another kind than this path"
+        )
+    if api_version not in {None, "", resource.api_version}:
+        raise bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version "
+            f"({resource.api_version})"
+        )
+    return to_stored(resource, obj)
+
+
+def _check_texts(resource: Resource, metadata: JsonObject, part: str) -> None:
+    """Labels and annotations are texts by name; everything later relies on that."""
+    texts = metadata.get(part)
+    if texts is None:
+        metadata.pop(part, None)
+        return
+    found = "array" if isinstance(texts, list) else "" if isinstance(texts, dict) else "string"
+    if isinstance(texts, dict):
+        wrong = next((value for value in texts.values() if not isinstance(value, str)), "")
+        found = {dict: "object", list: "array", bool: "bool", str: ""}.get(type(wrong), "number")
+    if found:
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: json: cannot '
+            f"unmarshal {found} into Go struct field ObjectMeta.metadata.{part} of type string"
+        )
+
+
+def to_stored(resource: Resource, obj: JsonObject) -> JsonObject:
+    """An object with its metadata first and, for events, in the core form."""
+    if resource.view:
+        obj = eventview.to_core(obj)
+    metadata = obj.pop("metadata", None) or {}
+    if not isinstance(metadata, dict):
+        raise bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}')
+    for part in ("labels", "annotations"):
+        _check_texts(resource, metadata, part)
+    metadata.pop("managedFields", None)
+    metadata.pop("selfLink", None)
+    return {"metadata": metadata, **obj}
+
+
+class Writes:
+    """Creates, updates and patches objects."""
+
+    def __init__(self, store: Store, registry: Registry, admission: Admission, plugins: Plugins) -> None:
+        self._store = store
+        self._plugins = plugins
+        self._admission = admission
+        self._namespaces = registry.built_in("namespaces")
+
+    # --- create -----------------------------------------------------------------------------------------------------
+
+    async def create(self, target: Target, obj: JsonObject) -> Stored:
+        """Store a new object; in a dry run, only say what it would be."""
+        resource, metadata = target.resource, obj["metadata"]
+        if resource.namespaced:
+            found = metadata.setdefault("namespace", target.namespace) or target.namespace
+            metadata["namespace"] = found
+            if found != target.namespace:
+                raise wrong_namespace()
+            self._check_namespace(target, metadata.get("name", ""))
+        elif metadata.pop("namespace", ""):
+            raise wrong_namespace()
+        if metadata.get("resourceVersion"):
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"):
+            metadata.pop(name, None)
+        with decoding(resource.version, resource.kind):
+            self._default(resource, obj)
+            if resource.is_a("Pod"):
+                self._plugins.create_pod(obj)
+            elif resource.is_a("PodGroup"):
+                self._plugins.create_pod_group(resource, obj)
+        request = target.admission("CREATE", metadata.get("name", ""))
+        obj = await self._admission.mutate(request, obj, None, lambda changed: self._default(resource, changed))
+        metadata = obj["metadata"]
+        generated = not metadata.get("name") and bool(metadata.get("generateName"))
+        if generated:
+            metadata["name"] = metadata["generateName"] + GIVEN.suffix()
+            if resource.kind == "Namespace":
+                defaults.apply("Namespace", obj)
+        metadata["uid"] = GIVEN.uid()
+        metadata["creationTimestamp"] = strategy.timestamp()
+        with decoding(resource.version, resource.kind):
+            strategy.prepare_create(resource, obj)
+            validation.create(resource, obj)
+            self._check_schema(resource, obj)
+        await self._admission.validate(target.admission("CREATE", metadata["name"]), obj, None)
+        if resource.is_a("Pod"):
+            self._plugins.check_pod(obj, dry_run=target.dry_run)
+        key = resource.key(metadata.get("namespace", ""), metadata["name"])
+        if (existing := self._store.get(resource, key)) is not None:
+            leaving = bool(existing.obj["metadata"].get("deletionTimestamp"))
+            raise already_exists(resource.group, resource.plural, metadata["name"], leaving)
+        if target.dry_run:
+            return Stored(key, obj, 0)
+        return self._store.create(resource, key, obj)
+
+    def _check_namespace(self, target: Target, name: str) -> None:
+        """NamespaceLifecycle: nothing new in a namespace that isn't there or is going away."""
+        namespace = self._store.get(self._namespaces, target.namespace)
+        if namespace is None:
+            raise not_found("", "namespaces", target.namespace)
+        if namespace.obj["metadata"].get("deletionTimestamp"):
+            error = forbidden(
+                target.resource.group,
+                target.resource.plural,
+                name,
+                f"unable to create new content in namespace {target.namespace} because it is being terminated",
+            )
+            message = f"namespace {target.namespace} is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+            error.details = {**(error.details or {}), "causes": [cause]}
+            raise error
+
+    def _default(self, resource: Resource, obj: JsonObject) -> None:
+        if resource.custom:
+            crd.default_and_prune(obj, resource.schema)
+        else:
+            defaults.apply(resource.kind, obj)
+
+    def _check_schema(self, resource: Resource, obj: JsonObject) -> None:
+        if not resource.schema:
+            return
+        content = {name: value for name, value in obj.items() if name != "metadata"}
+        schema = {
+            **resource.schema,
+            "required": [name for name in resource.schema.get("required") or [] if name != "metadata"],
+        }
+        errors = crd.schema_errors(content, schema)
+        if errors:
+            raise invalid(resource.group, resource.kind, obj["metadata"].get("name", ""), errors)
+
+    # --- update and patch -------------------------------------------------------------------------------------------
+
+    async def update(self, target: Target, obj: JsonObject) -> tuple[Stored, bool]:
+        """Replace an object by the one in the request; says whether it was created by that."""
+        resource, metadata = target.resource, obj["metadata"]
+        if metadata.setdefault("name", target.name) != target.name:
+            raise bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({target.name})"
+            )
+        if resource.namespaced and metadata.setdefault("namespace", target.namespace) != target.namespace:
+            raise wrong_namespace()
+        key = resource.key(target.namespace, target.name)
+        if resource.create_on_update and not target.subresource and self._store.get(resource, key) is None:
+            metadata.pop("resourceVersion", None)
+            return await self.create(target, obj), True
+        body = msgspec.json.encode(obj)
+        return await self._modify(target, lambda _: msgspec.json.decode(body)), False
+
+    async def patch(self, target: Target, content_type: str, body: bytes) -> tuple[Stored, bool]:
+        """Change an object by a patch; an apply of what isn't there creates it."""
+        resource = target.resource
+        accepted = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH]
+        if not resource.custom:
+            accepted.insert(2, STRATEGIC_PATCH)
+        if content_type not in accepted:
+            raise unsupported_media_type(accepted if content_type == STRATEGIC_PATCH else ())
+        key = resource.key(target.namespace, target.name)
+        if content_type == APPLY_PATCH and not target.subresource and self._store.get(resource, key) is None:
+            obj = apply_patch(content_type, resource.kind, {}, body)
+            return await self.create(target, read_object(resource, msgspec.json.encode(obj))), True
+
+        def patched(old: Stored) -> JsonObject:
+            whole = msgspec.json.decode(old.full(resource))
+            result = apply_patch(content_type, resource.kind, whole, body)
+            if b"null" in body and not resource.custom:
+                result = without_nulls(result)
+            for name in ("kind", "apiVersion"):
+                result.pop(name, None)
+            new = to_stored(resource, result)
+            self._check_identity(target, new["metadata"], old)
+            return new
+
+        try:
+            return await self._modify(target, patched), False
+        except StatusError as error:
+            if "cannot be handled as" not in error.message:
+                raise
+            # What a body may not hold is a fault of the patch here (patcher.applyPatch).
+            why = error.message.partition(": ")[2]
+            raise invalid("", "", "", [invalid_value("patch", body.decode(errors="replace"), why)]) from error
+
+    def _check_identity(self, target: Target, metadata: JsonObject, old: Stored) -> None:
+        """A patch may not make another object of it."""
+        resource = target.resource
+        if metadata.get("name") != target.name:
+            raise bad_request(
+                f"the name of the object ({metadata.get('name', '')}) does not match the name on the URL "
+                f"({target.name})"
+            )
+        if metadata.get("namespace", "") != old.obj["metadata"].get("namespace", ""):
+            raise wrong_namespace()
+        if metadata.get("uid", old.uid) != old.uid:
+            immutable = invalid_value("metadata.uid", metadata["uid"], "field is immutable")
+            raise invalid(resource.group, resource.kind, target.name, [immutable])
+
+    async def _modify(self, target: Target, change: Callable[[Stored], JsonObject]) -> Stored:
+        resource = target.resource
+        key = resource.key(target.namespace, target.name)
+        for _ in range(CONFLICT_RETRIES):
+            old = self._store.get(resource, key)
+            if old is None:
+                raise not_found(resource.group, resource.plural, target.name)
+            new = change(old)
+            asked = self._check_version(resource, new, old)
+            new = await self._prepared(target, new, old)
+            if target.dry_run:
+                return Stored(key, with_revision(new, old.revision), old.revision)
+            # Webhooks may have taken their time; what was there at the start must be there still.
+            if self._store.get(resource, key) is old:
+                if lets_go(resource, new):
+                    # The change itself is never stored: watchers see the object go as it was before.
+                    self._store.delete(resource, old)
+                    return Stored(key, with_revision(new, old.revision), old.revision)
+                return self._store.update(resource, old, new)
+            if asked:
+                raise modified(resource.group, resource.plural, target.name)
+        raise modified(resource.group, resource.plural, target.name)
+
+    def _check_version(self, resource: Resource, new: JsonObject, old: Stored) -> bool:
+        """Return whether the write names the version it is based on; refuses one that is based on another."""
+        metadata = new["metadata"]
+        name = old.obj["metadata"]["name"]
+        check_preconditions(resource, old, metadata.get("uid") or "", "")
+        asked = metadata.get("resourceVersion") or ""
+        if not asked:
+            if not resource.unconditional:
+                missing = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+                raise invalid(resource.group, resource.plural, name, [missing])
+            return False
+        if not str(asked).isdecimal():
+            raise StatusError(500, "", f'strconv.ParseUint: parsing "{asked}": invalid syntax')
+        if asked != str(old.revision):
+            raise modified(resource.group, resource.plural, name)
+        return True
+
+    async def _prepared(self, target: Target, new: JsonObject, old: Stored) -> JsonObject:
+        """The object to store for an update, after admission, strategy and validation."""
+        resource, before = target.resource, old.obj
+        strategy.carry_metadata(new, before)
+        request = target.admission("UPDATE")
+        if target.subresource == "status":
+            with decoding(resource.version, resource.kind):
+                self._default(resource, new)
+                new = strategy.prepare_status_update(resource, new, before)
+            new = await self._admission.mutate(request, new, before, lambda _: None)
+            with decoding(resource.version, resource.kind):
+                validation.status_update(resource, new, before)
+                self._check_schema(resource, new)
+        elif target.subresource == "finalize":
+            new = {**before, "spec": new.get("spec") or {}}
+        elif target.subresource:
+            raise internal(f"no subresource {target.subresource}")
+        else:
+            with decoding(resource.version, resource.kind):
+                self._default(resource, new)
+                if resource.is_a("Pod"):
+                    default_tolerations(new)
+                strategy.prepare_update(resource, new, before)
+            new = await self._admission.mutate(request, new, before, lambda changed: self._default(resource, changed))
+            with decoding(resource.version, resource.kind):
+                strategy.prepare_update(resource, new, before)
+                validation.update(resource, new, before)
+                self._check_schema(resource, new)
+        await self._admission.validate(request, new, before)
+        return new

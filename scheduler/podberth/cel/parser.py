@@ -1,0 +1,398 @@
+"""Tokens to a tree, by the grammar of the language, with macros expanded on the way.
+
+The parser stops at the first token that doesn't fit. cel-go's tries to go on, and may then report more.
+"""
+
+from podberth.cel import lexer, literals, macros
+from podberth.cel.lexer import END, Token
+from podberth.cel.source import Issue, SyntaxIssueError
+from podberth.cel.tree import (
+    Call,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Message,
+    Name,
+    Node,
+    Select,
+)
+
+_DEPTH = 250
+_NESTING = 100
+"""Expressions within each other. cel-go allows 250, for which Python's stack is too small."""
+_PRECEDENCE = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3}
+_PRECEDENCE |= {"+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
+_OPERATOR = {"in": "@in"} | {text: f"_{text}_" for text in _PRECEDENCE if text != "in"}
+_LOGICAL = frozenset({"_||_", "_&&_"})
+_WORDS = "as break const continue else for function if import let loop package namespace return var void while"
+_RESERVED = frozenset(_WORDS.split())
+_SIGNS = ("'['", "']'", "'{'", "'}'", "'('", "')'", "'.'", "','", "'-'", "'!'", "'?'")
+_STARTS = ("'['", "'{'", "'('", "'.'", "'-'", "'!'")
+_VALUES = ("'true'", "'false'", "'null'", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER")
+_BEGINNINGS = "[ { ( . - ! true false null float int uint string bytes name"
+_OPERAND = frozenset(_BEGINNINGS.split())
+
+_AFTER = dict.fromkeys((")", "]"), frozenset({END, *_PRECEDENCE, ".", "?"})) | {":": _OPERAND}
+"""What may come after a token that is missing."""
+
+
+def _expecting(*more: str) -> str:
+    """The tokens with which an operand may begin, and others, in the grammar's order."""
+    return "{" + ", ".join((*(sign for sign in _SIGNS if sign in _STARTS or sign in more), *_VALUES)) + "}"
+
+
+def parsed(tokens: list[Token], issues: list[Issue]) -> Node:
+    """Return the tree of an expression's tokens. `issues`: what is no token.
+
+    Raises SyntaxIssueError.
+    """
+    parser = _Parser(tokens, issues)
+    try:
+        root = parser.expression()
+        parser.close(END, "<EOF>")
+    except SyntaxIssueError as error:
+        raise SyntaxIssueError(issues + error.issues) from None
+    if issues:
+        raise SyntaxIssueError(issues)
+    return root
+
+
+class _Parser:
+    def __init__(self, tokens: list[Token], issues: list[Issue]) -> None:
+        self._tokens = tokens
+        self._issues = issues
+        self._at = 0
+        self._nesting = 0
+        self._members = 0
+        self._copies = macros.Copies()
+        self._closed: set[int] = set()
+        """Nodes in parentheses, which take no more terms."""
+
+    def expression(self) -> Node:
+        """`a || b`, or `a ? b : c`."""
+        self._nesting += 1
+        self._bound(self._nesting, _NESTING)
+        result = self._binary()
+        token = self._tokens[self._at]
+        if token.kind == "?":
+            self._at += 1
+            then = self._binary()
+            self.close(":", "':'")
+            otherwise = self.expression()
+            result = Call(token.position, "_?_:_", [result, then, otherwise])
+        self._nesting -= 1
+        return result
+
+    def _binary(self) -> Node:
+        """Operands and binary operators, all left to right; `&&` and `||` take all their terms at once."""
+        operands = [self._operand()]
+        operators: list[Token] = []
+        chained = 1
+        while True:
+            token = self._tokens[self._at]
+            level = _PRECEDENCE.get(token.kind, 0)
+            while operators and _PRECEDENCE[operators[-1].kind] >= level:
+                self._reduce(operands, operators.pop())
+            if level == 0:
+                return operands[0]
+            chained = chained + 1 if level > 2 else 1
+            self._bound(chained + self._nesting - 1)
+            operators.append(token)
+            self._at += 1
+            operands.append(self._operand())
+
+    def _reduce(self, operands: list[Node], token: Token) -> None:
+        right = operands.pop()
+        left = operands.pop()
+        function = _OPERATOR[token.kind]
+        if function in _LOGICAL and type(left) is Call and left.function == function and id(left) not in self._closed:
+            left.args.append(right)
+            operands.append(left)
+        else:
+            operands.append(Call(token.position, function, [left, right]))
+
+    def _operand(self) -> Node:
+        """Signs, a primary, and what is selected from it, called on it or looked up in it."""
+        token = self._tokens[self._at]
+        sign = token
+        repeated = 0
+        if token.kind in ("!", "-"):
+            while self._tokens[self._at].kind == token.kind:
+                repeated += 1
+                self._at += 1
+        following = self._tokens[self._at]
+        negative = token.kind == "-" and repeated == 1 and following.kind in ("int", "float")
+        if negative:
+            repeated = 0
+        entered = self._members
+        self._members += 1
+        self._bound(self._members)
+        result = self._negative(sign, following) if negative else self._primary(signed=repeated > 0)
+        while True:
+            token = self._tokens[self._at]
+            if token.kind == ".":
+                result = self._member(token, result)
+            elif token.kind == "[":
+                self._at += 1
+                optional = self._skip("?")
+                index = self._one(_expecting() if optional else _expecting("'?'"))
+                self.close("]", "']'")
+                result = Call(token.position, "_[?_]" if optional else "_[_]", [result, index])
+            else:
+                break
+            self._members += 1
+            self._bound(self._members)
+        self._members = entered
+        if repeated % 2:
+            result = Call(sign.position, "!_" if sign.kind == "!" else "-_", [result])
+        return result
+
+    def _negative(self, sign: Token, token: Token) -> Node:
+        self._at += 1
+        try:
+            if token.kind == "int":
+                return Literal(sign.position, literals.int_of(token.text, True))
+            return Literal(sign.position, literals.float_of(token.text, True))
+        except literals.LiteralError as error:
+            return self._issue(sign.position, str(error))
+
+    def _member(self, dot: Token, operand: Node) -> Node:
+        following = self._tokens[self._at + 1]
+        if following.kind == "?":
+            self._at += 2
+            token = self._tokens[self._at]
+            if token.kind not in ("name", "quoted"):
+                raise self._mismatch("{IDENTIFIER, ESC_IDENTIFIER}")
+            self._at += 1
+            return Call(dot.position, "_?._", [operand, Literal(token.position, _unquoted(token))])
+        self._at += 1
+        token = self._field()
+        opening = self._tokens[self._at]
+        if opening.kind == "(" and token.kind == "name":
+            self._at += 1
+            args = self._arguments()
+            return self._expanded(opening.position, token.text, args, operand)
+        return Select(dot.position, operand, _unquoted(token))
+
+    def _field(self) -> Token:
+        token = self._tokens[self._at]
+        if token.kind not in ("name", "quoted"):
+            before = self._tokens[self._at - 1]
+            shown = before.text + ("" if token.kind == END else token.text)
+            if token.kind in lexer.KEYWORDS - {"in"}:
+                raise _wrong(token, f"mismatched input '{token.text}' expecting IDENTIFIER")
+            raise _wrong(token, f"no viable alternative at input '{shown}'")
+        self._at += 1
+        return token
+
+    def _expanded(self, position: int, function: str, args: list[Node], target: Node | None) -> Node:
+        try:
+            expanded = macros.expand(position, function, args, target, self._copies)
+        except macros.MacroError as error:
+            return self._issue(error.position, error.message)
+        return Call(position, function, args, target) if expanded is None else expanded
+
+    def _primary(self, signed: bool = False) -> Node:
+        token = self._tokens[self._at]
+        kind = token.kind
+        if kind in _CONSTANT:
+            self._at += 1
+            return Literal(token.position, _CONSTANT[kind])
+        if kind in ("int", "uint", "float", "string", "bytes"):
+            self._at += 1
+            return self._literal(token)
+        if kind == "(":
+            self._at += 1
+            inner = self.expression()
+            self.close(")", "')'")
+            self._closed.add(id(inner))
+            return inner
+        if kind == "[":
+            return self._list(token)
+        if kind == "{":
+            self._at += 1
+            return self._map(token)
+        if kind == "name" or (kind == "." and self._tokens[self._at + 1].kind == "name"):
+            return self._name(token)
+        if kind == ".":
+            raise _wrong(self._tokens[self._at + 1], "no viable alternative at input '.'")
+        raise self._unexpected(_expecting(), signed)
+
+    def _literal(self, token: Token) -> Node:
+        try:
+            return Literal(token.position, _LITERAL[token.kind](token.text))
+        except literals.LiteralError as error:
+            return self._issue(token.position, str(error))
+
+    def _name(self, token: Token) -> Node:
+        prefix = ""
+        start = token.position
+        if token.kind == ".":
+            prefix = "."
+            self._at += 1
+            token = self._tokens[self._at]
+        message = self._message_name()
+        if message is not None:
+            names, opening = message
+            return self._message(opening, prefix + names)
+        self._at += 1
+        opening = self._tokens[self._at]
+        if opening.kind == "(":
+            self._at += 1
+            args = self._arguments()
+            if token.text in _RESERVED:
+                return self._issue(start, f"reserved identifier: {token.text}")
+            return self._expanded(opening.position, prefix + token.text, args, None)
+        if token.text in _RESERVED:
+            return self._issue(start, f"reserved identifier: {token.text}")
+        return Name(token.position, prefix + token.text)
+
+    def _message_name(self) -> tuple[str, Token] | None:
+        """`a.b.C` when a brace follows."""
+        at, tokens = self._at, self._tokens
+        names = [tokens[at].text]
+        while tokens[at + 1].kind == "." and tokens[at + 2].kind == "name":
+            at += 2
+            names.append(tokens[at].text)
+        if tokens[at + 1].kind != "{":
+            return None
+        self._at = at + 2
+        return ".".join(names), tokens[at + 1]
+
+    def _message(self, opening: Token, name: str) -> Node:
+        fields: list[tuple[int, str, Node, bool]] = []
+        while self._tokens[self._at].kind not in ("}", ","):
+            optional = self._skip("?")
+            token = self._tokens[self._at]
+            if token.kind not in ("name", "quoted"):
+                raise self._mismatch("{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}" if not fields else "IDENTIFIER")
+            self._at += 1
+            colon = self._tokens[self._at]
+            self.close(":", "':'")
+            value = self.expression()
+            fields.append((colon.position, _unquoted(token), value, optional))
+            if not self._more("}"):
+                break
+        self._close_all("}", bool(fields))
+        return Message(opening.position, name, fields)
+
+    def _arguments(self) -> list[Node]:
+        args: list[Node] = []
+        if self._skip(")"):
+            return args
+        args.append(self._one(_expecting("')'")))
+        while self._skip(","):
+            args.append(self.expression())
+        self.close(")", "')'")
+        return args
+
+    def _list(self, opening: Token) -> Node:
+        self._at += 1
+        elements: list[Node] = []
+        optional: set[int] = set()
+        while self._tokens[self._at].kind not in ("]", ","):
+            if self._skip("?"):
+                optional.add(len(elements))
+            elements.append(self._one(_expecting() if elements else _expecting("']'", "','", "'?'")))
+            if not self._more("]"):
+                break
+        self._close_all("]", bool(elements))
+        return ListLiteral(opening.position, elements, frozenset(optional))
+
+    def _map(self, opening: Token) -> Node:
+        entries: list[tuple[Node, Node, bool]] = []
+        while self._tokens[self._at].kind not in ("}", ","):
+            optional = self._skip("?")
+            key = self._one(_expecting() if entries else _expecting("'}'", "','", "'?'"))
+            self.close(":", "':'")
+            value = self.expression()
+            entries.append((key, value, optional))
+            if not self._more("}"):
+                break
+        self._close_all("}", bool(entries))
+        return MapLiteral(opening.position, entries)
+
+    def _more(self, closing: str) -> bool:
+        """Go over a comma that another element follows."""
+        if self._tokens[self._at].kind == "," and self._tokens[self._at + 1].kind not in (closing, ","):
+            self._at += 1
+            return True
+        return False
+
+    def _one(self, expecting: str) -> Node:
+        """An expression, where more than an operand could have come."""
+        if self._tokens[self._at].kind not in _OPERAND:
+            raise self._unexpected(expecting)
+        return self.expression()
+
+    def _skip(self, kind: str) -> bool:
+        if self._tokens[self._at].kind != kind:
+            return False
+        self._at += 1
+        return True
+
+    def _close_all(self, kind: str, some: bool) -> None:
+        """Go over the end of a list or a map, before which a comma may be."""
+        some = not self._skip(",") and some
+        if self._skip(kind):
+            return
+        expecting = f"{{'{kind}', ','}}" if some else f"'{kind}'"
+        token, following = self._tokens[self._at], self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+        if token.kind != END and following.kind in (kind, ","):
+            raise _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
+        raise self._mismatch(expecting)
+
+    def close(self, kind: str, expecting: str) -> None:
+        """Go over a token that must be there."""
+        token = self._tokens[self._at]
+        if token.kind == kind:
+            self._at += 1
+            return
+        raise self._mismatch(expecting, kind)
+
+    def _mismatch(self, expecting: str, kind: str = "") -> SyntaxIssueError:
+        """A token is too many when the next would do, or one is missing when this could come after it."""
+        token = self._tokens[self._at]
+        following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+        if kind and token.kind != END and following.kind == kind:
+            return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
+        if token.kind in _AFTER.get(kind, ()) and (token.kind != END or self._nesting == 1):
+            return _wrong(token, f"missing {expecting} at '{token.text}'")
+        return _wrong(token, f"mismatched input '{token.text}' expecting {expecting}")
+
+    def _unexpected(self, expecting: str, signed: bool = False) -> SyntaxIssueError:
+        """A token with which no operand begins; when the next one would do, it is said to be too many."""
+        token = self._tokens[self._at]
+        if signed and token.kind == END:
+            return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
+        following = self._tokens[min(self._at + 1, len(self._tokens) - 1)].kind
+        if token.kind != END and (following in _OPERAND or f"'{following}'" in expecting):
+            return _wrong(token, f"extraneous input '{token.text}' expecting {expecting}")
+        return _wrong(token, f"mismatched input '{token.text}' expecting {expecting}")
+
+    def _issue(self, position: int, message: str) -> Node:
+        self._issues.append(Issue(position, message))
+        return Literal(position, None)
+
+    @staticmethod
+    def _bound(depth: int, most: int = _DEPTH) -> None:
+        if depth > most:
+            raise SyntaxIssueError([Issue(-1, f"expression recursion limit exceeded: {most}")])
+
+
+def _unquoted(token: Token) -> str:
+    return token.text[1:-1] if token.kind == "quoted" else token.text
+
+
+def _wrong(token: Token, message: str) -> SyntaxIssueError:
+    return SyntaxIssueError([Issue(token.position, f"Syntax error: {message}")])
+
+
+_CONSTANT = {"true": True, "false": False, "null": None}
+_LITERAL = {
+    "int": lambda text: literals.int_of(text, False),
+    "uint": literals.uint_of,
+    "float": lambda text: literals.float_of(text, False),
+    "string": literals.string_of,
+    "bytes": literals.bytes_of,
+}

@@ -1,0 +1,268 @@
+"""A checked tree to closures. Each closure takes the frame of an evaluation and gives a value or raises.
+
+What is constant is computed here, once; `PlanError` says that it can't be.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from podberth.cel import calls, cost, dispatch, loops, regex
+from podberth.cel.attribute import KEYS, Attribute, Qualifier, device_of, variable
+from podberth.cel.calls import Plan
+from podberth.cel.errors import AbortError, EvaluationError
+from podberth.cel.frame import Code, Frame
+from podberth.cel.gotext import shown
+from podberth.cel.operators import check_hashable
+from podberth.cel.tree import (
+    Call,
+    Fold,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Message,
+    Name,
+    Node,
+    Select,
+    after_those,
+)
+from podberth.cel.values import NONE, Map, Optional, Value, go_type
+
+_CONVERSIONS: Final = frozenset(
+    {"bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"}
+)
+
+
+class PlanError(Exception):
+    """The program can't be made; the text says why."""
+
+
+def planned(root: Node) -> tuple[Code, int]:
+    """Return the code of the whole expression, and how many variables it has."""
+    planner = _Planner()
+    plan = planner.plan_all(root)
+    return plan.code(), planner.slots
+
+
+def _planned_first(node: Node) -> Iterable[Node]:
+    """The nodes within a node that are planned before it, in this order, and not in a scope of their own."""
+    match node:
+        case Call() | ListLiteral() | MapLiteral():
+            return node.parts()
+        case Fold():
+            return (node.over,)
+    return ()
+
+
+class _Planner:
+    def __init__(self) -> None:
+        self.slots = 0
+        self.made: dict[int, Plan] = {}
+        """By the identity of the node, plans that were made before."""
+        self._scopes: list[dict[str, Code]] = []
+        self._plans: dict[type[Node], Callable[[Any], Plan]] = {
+            Literal: self._literal,
+            Name: self._name,
+            Select: self._select,
+            Call: self._call,
+            ListLiteral: self._list,
+            MapLiteral: self._map,
+            Message: self._message,
+            Fold: self._fold,
+        }
+
+    def plan_all(self, root: Node) -> Plan:
+        """Return the plan of a node as `plan` does, and nest no deeper for a long expression."""
+        for node in after_those(root, _planned_first):
+            self.made[id(node)] = self._plans[type(node)](node)
+        return self.made[id(root)]
+
+    def plan(self, node: Node) -> Plan:
+        if self.made and (made := self.made.get(id(node))) is not None:
+            return made
+        return self._plans[type(node)](node)
+
+    def _slot(self) -> int:
+        self.slots += 1
+        return self.slots - 1
+
+    @staticmethod
+    def _literal(node: Literal) -> Plan:
+        return Plan.constant_of(node.value)
+
+    def _name(self, node: Name) -> Plan:
+        if node.constant is not None:
+            return Plan.constant_of(node.constant)
+        for scope in reversed(self._scopes):
+            if node.name in scope:
+                return Plan(Attribute(scope[node.name]))
+        return Plan(Attribute(device_of, device=True))
+
+    def _select(self, node: Select) -> Plan:
+        if node.constant is not None:
+            return Plan.constant_of(node.constant)
+        chain = self.plan(node.operand).chain()
+        chain.add(Qualifier(node.field, test=node.test))
+        return Plan(chain)
+
+    def _call(self, node: Call) -> Plan:
+        args = [self.plan(part) for part in node.parts()]
+        function = node.function
+        special = _SPECIAL.get(function)
+        if special is not None:
+            return special(args)
+        if function in ("_[_]", "_[?_]", "_?._"):
+            return self._index(args, function != "_[_]")
+        overload = node.overloads[0] if len(node.overloads) == 1 else ""
+        if overload == "in_list":
+            among = calls.among_constants(args)
+            if among is not None:
+                return among
+        if function in _CONVERSIONS and len(args) == 1 and args[0].constant:
+            try:
+                return Plan.constant_of(dispatch.implementation(function, overload, 1)(args[0].value))
+            except EvaluationError as error:
+                raise PlanError(str(error)) from None
+        if (
+            function in ("matches", "find", "findAll")
+            and len(args) > 1
+            and args[1].constant
+            and type(args[1].value) is str
+        ):
+            searching = self._searching(function, args[1].value)
+            return Plan(code=calls.variadic([arg.code() for arg in args], searching, cost.price_of(function, overload)))
+        implementation = dispatch.implementation(function, overload, len(args))
+        price = cost.price_of(function, overload)
+        make = calls.variadic if dispatch.ends_early(function, overload) else calls.call
+        return Plan(code=make([arg.code() for arg in args], implementation, price))
+
+    @staticmethod
+    def _searching(function: str, pattern: Value) -> calls.Implementation:
+        """A constant pattern is compiled when the program is made."""
+        try:
+            return regex.searching(function, pattern)
+        except ValueError as error:
+            raise PlanError(str(error)) from None
+
+    @staticmethod
+    def _index(args: list[Plan], optional: bool) -> Plan:
+        chain = args[0].chain()
+        key = args[1]
+        if key.constant:
+            if type(key.value) not in KEYS:
+                raise PlanError(f"invalid qualifier type: {go_type(key.value)}")
+            chain.add(Qualifier(key.value, optional=optional))
+        else:
+            chain.add(Qualifier(None, key.resolved(), optional=optional))
+        return Plan(chain)
+
+    def _list(self, node: ListLiteral) -> Plan:
+        elements = [self.plan(element) for element in node.elements]
+        constant = all(element.constant for element in elements)
+        code = _list_code([element.code() for element in elements], node.optional, 0 if constant else cost.LIST)
+        return _folded(code) if constant else Plan(code=code)
+
+    def _map(self, node: MapLiteral) -> Plan:
+        entries = [(self.plan(key), self.plan(value), optional) for key, value, optional in node.entries]
+        constant = all(key.constant and value.constant for key, value, _ in entries)
+        codes = [(key.code(), value.code(), optional) for key, value, optional in entries]
+        code = _map_code(codes, 0 if constant else cost.MAP)
+        return _folded(code) if constant else Plan(code=code)
+
+    def _message(self, node: Message) -> Plan:
+        raise PlanError(f"unknown type: {node.name.removeprefix('.')}")
+
+    def _fold(self, node: Fold) -> Plan:
+        over = self.plan(node.over).code()
+        initial = self.plan(node.initial).code()
+        kept, first, second = self._slot(), self._slot(), self._slot()
+        self._scopes.append({node.accumulator: loops.accumulator(kept, initial)})
+        names = {node.first: variable(first)}
+        if node.second:
+            names[node.second] = variable(second)
+        self._scopes.append(names)
+        accumulated = self._scopes[-2][node.accumulator]
+        if node.accumulator in names:
+            names[node.accumulator] = accumulated
+        condition = self.plan_all(node.condition)
+        step = self.plan_all(node.step).code()
+        self._scopes.pop()
+        result = self.plan_all(node.result).code()
+        self._scopes.pop()
+        endless = condition.value if condition.constant else None
+        slots = (kept, first, second if node.second else -1)
+        return Plan(code=loops.loop(over, slots, (condition.code(), step, result), endless))
+
+
+def _folded(code: Code) -> Plan:
+    frame = Frame(Map({}), 0)
+    try:
+        return Plan.constant_of(code(frame))
+    except AbortError as error:  # cel-go's compiler crashes there
+        raise PlanError(str(error)) from None
+    except EvaluationError as error:
+        return Plan(code=_raiser(str(error)))
+
+
+def _raiser(text: str) -> Code:
+    def run(frame: Frame) -> Value:
+        raise EvaluationError(text)
+
+    return run
+
+
+def _list_code(elements: list[Code], optional: frozenset[int], price: int) -> Code:
+    if not optional:
+
+        def run(frame: Frame) -> Value:
+            frame.cost += price
+            return [element(frame) for element in elements]
+
+        return run
+
+    def run_optional(frame: Frame) -> Value:
+        frame.cost += price
+        result = []
+        for index, element in enumerate(elements):
+            value = element(frame)
+            if index in optional:
+                if type(value) is not Optional:
+                    given = shown(value)
+                    raise EvaluationError(f"cannot initialize optional list element from non-optional value {given}")
+                if value is NONE:
+                    continue
+                value = value.value
+            result.append(value)
+        return result
+
+    return run_optional
+
+
+def _map_code(entries: list[tuple[Code, Code, bool]], price: int) -> Code:
+    def run(frame: Frame) -> Value:
+        frame.cost += price
+        result = Map({})
+        for key_code, value_code, optional in entries:
+            key = key_code(frame)
+            value = value_code(frame)
+            check_hashable(key)
+            if optional:
+                if type(value) is not Optional:
+                    names = f"'{shown(key)}' from non-optional value {shown(value)}"
+                    raise EvaluationError(f"cannot initialize optional entry {names}")
+                if value is NONE:
+                    continue
+                value = value.value
+            result.put(key, value)
+        return result
+
+    return run
+
+
+_SPECIAL: dict[str, Callable[[list[Plan]], Plan]] = {
+    "_&&_": lambda args: Plan(code=calls.logical([arg.code() for arg in args], until=False)),
+    "_||_": lambda args: Plan(code=calls.logical([arg.code() for arg in args], until=True)),
+    "_?_:_": lambda args: Plan(Attribute(args[0].code(), branches=(args[1].chain(), args[2].chain()))),
+    "@not_strictly_false": lambda args: Plan(code=calls.not_strictly_false(args[0].code())),
+    "or": lambda args: Plan(code=calls.optional_or(args[0].code(), args[1].code(), unwrap=False)),
+    "orValue": lambda args: Plan(code=calls.optional_or(args[0].code(), args[1].code(), unwrap=True)),
+}

@@ -1,0 +1,256 @@
+"""Compile an expression once, evaluate it for many devices."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from podberth.cel.checker import check, resolve
+from podberth.cel.effort import LIMIT, METER, PER_INSTRUCTION, PER_STEP, STEPS, over_limit, stopped
+from podberth.cel.errors import CostLimitError, EvaluationError
+from podberth.cel.frame import Code, Frame
+from podberth.cel.lexer import tokens_of
+from podberth.cel.owned import Owned
+from podberth.cel.parser import parsed
+from podberth.cel.planner import PlanError, planned
+from podberth.cel.quantity import Quantity
+from podberth.cel.source import Source, SyntaxIssueError
+from podberth.cel.types import BOOL, DYN, spelled
+from podberth.cel.validate import validate
+from podberth.cel.values import NONE, DefaultMap, DeviceMap, Map, Optional, Value, type_name
+from podberth.cel.version import Version
+
+_REMEMBERED: Final = 500_000
+"""What is kept compiled: characters of expressions and instructions of patterns, some hundred bytes each."""
+_LEAST: Final = 64
+_STEPS_PER_CHARACTER: Final = 8
+
+
+class CompileError(Exception):
+    """An expression that can't be used; the text is that of Kubernetes' compiler."""
+
+
+class Evaluation(NamedTuple):
+    """The result, the cost in cel-go's units, and the steps (about a microsecond each) that it took."""
+
+    matches: bool
+    cost: int
+    steps: int
+
+
+class DeviceView:
+    """What an expression can ask of a device.
+
+    Names of attributes and capacities are qualified by a domain (`example.com/model`) or belong to the driver's.
+    An attribute is a str, bool, int or Version. The mappings are read once, when the first expression is evaluated.
+    """
+
+    __slots__ = ("_value", "allow_multiple_allocations", "attributes", "capacity", "driver")
+
+    def __init__(
+        self,
+        driver: str,
+        attributes: Mapping[str, str | bool | int | Version],
+        capacity: Mapping[str, Quantity],
+        allow_multiple_allocations: bool | None = None,
+    ) -> None:
+        self.driver = driver
+        self.attributes = attributes
+        self.capacity = capacity
+        self.allow_multiple_allocations = allow_multiple_allocations
+        self._value: Map | None = None
+
+    def value(self) -> Map:
+        """The variable `device`."""
+        if self._value is None:
+            self._value = Map(
+                {
+                    "driver": self.driver,
+                    "allowMultipleAllocations": bool(self.allow_multiple_allocations),
+                    "attributes": _by_domain(self.attributes, self.driver),
+                    "capacity": _by_domain(self.capacity, self.driver),
+                }
+            )
+        return self._value
+
+
+def _by_domain(values: Mapping[str, Value], driver: str) -> DefaultMap:
+    domains: dict[Value, Map] = {}
+    for qualified, value in values.items():
+        domain, slash, name = qualified.partition("/")
+        if not slash:
+            domain, name = driver, qualified
+        inner = domains.get(domain)
+        if inner is None:
+            inner = domains[domain] = DeviceMap({})
+        inner.items[name] = value
+    return DefaultMap(dict(domains))
+
+
+class Program:
+    """A compiled expression, or the reason why there is none."""
+
+    __slots__ = ("_code", "_slots", "error", "expression", "steps", "weight")
+
+    def __init__(self, expression: str, made: tuple[Code, int] | CompileError, instructions: int) -> None:
+        self.expression = expression
+        self.error: CompileError | None = None
+        self._code: Code = _refused
+        self._slots = 0
+        if isinstance(made, CompileError):
+            self.error = made
+        else:
+            self._code, self._slots = made
+        self.steps = 1 + _STEPS_PER_CHARACTER * len(expression) + instructions
+        """What compiling took, in steps of about a microsecond."""
+        self.weight = _LEAST + len(expression) + instructions
+        """What keeping it takes."""
+
+    def matches(self, device: DeviceView) -> bool:
+        """Return whether the device is selected. Raises EvaluationError, of which CostLimitError is one."""
+        return self.evaluate(device).matches
+
+    def evaluate(self, device: DeviceView, most: int | None = None) -> Evaluation:
+        """Return whether the device is selected, and what the answer cost. An error that is raised has `cost` and
+        `steps` too.
+
+        `most`: about how many steps it may take. One that would take more is ended by EffortError.
+        """
+        if self.error is not None:
+            raise self.error
+        if most is None or most >= LIMIT:
+            frame = Frame(device.value(), self._slots)
+            METER.begin()
+        else:
+            frame = Frame(device.value(), self._slots, most)
+            METER.begin(min(PER_STEP * most, STEPS))
+        try:
+            value = self._code(frame)
+            if frame.cost > frame.most:
+                raise stopped(frame.cost)
+        except RecursionError:
+            raise self._priced(EvaluationError("expression is nested too deeply"), frame) from None
+        except EvaluationError as error:
+            raise self._priced(over_limit() if frame.cost > LIMIT else error, frame) from None
+        result = value if type(value) is bool else _unwrapped(value)
+        if type(result) is not bool:
+            raise self._priced(_no_bool(value), frame)
+        return Evaluation(result, frame.cost, _steps(frame))
+
+    @staticmethod
+    def _priced(error: EvaluationError, frame: Frame) -> EvaluationError:
+        error.cost = frame.cost
+        error.steps = _steps(frame)
+        return error
+
+
+def _steps(frame: Frame) -> int:
+    """Measured: a unit of cost takes up to a microsecond."""
+    return 1 + frame.cost + METER.spent // PER_STEP
+
+
+def _refused(frame: Frame) -> Value:
+    raise AssertionError("the expression was not compiled")
+
+
+_NO_BOOL: Final = {
+    "string": "unsupported native conversion from string to 'bool'",
+    "int": "unsupported type conversion from 'int' to bool",
+    "uint": "unsupported type conversion from 'uint' to bool",
+    "type": "type conversion not supported for 'type'",
+}
+_NATIVE: Final = {
+    "double": "Double",
+    "bytes": "Bytes",
+    "list": "list",
+    "map": "map",
+    "null_type": "'null_type'",
+    "google.protobuf.Duration": "'Duration'",
+    "google.protobuf.Timestamp": "'Timestamp'",
+    "kubernetes.Quantity": "'Quantity'",
+    "kubernetes.Semver": "'Semver'",
+    "kubernetes.URL": "'URL'",
+    "kubernetes.NamedFormat": "'Format'",
+    "net.IP": "'IP'",
+    "net.CIDR": "'CIDR'",
+}
+
+
+def _no_bool(value: Value) -> EvaluationError:
+    """The error for a result of unknown type that turned out to be no bool."""
+    inner = value
+    while type(inner) is Optional and inner is not NONE:
+        inner = inner.value
+    name = type_name(inner)
+    reason = _NO_BOOL.get(name) or f"type conversion error from {_NATIVE.get(name, name)} to 'bool'"
+    if inner is NONE:
+        reason = "optional.none() dereference"
+    return EvaluationError(f"CEL result of type {type_name(value)} could not be converted to bool: {reason}")
+
+
+def _unwrapped(value: Value) -> Value:
+    """An optional bool is taken for the bool."""
+    while type(value) is Optional and value is not NONE:
+        value = value.value
+    return value
+
+
+def _made(expression: str) -> Program:
+    METER.begin()
+    try:
+        made: tuple[Code, int] | CompileError = _compiled(expression)
+    except CompileError as error:
+        made = error
+    return Program(expression, made, METER.spent // PER_INSTRUCTION)
+
+
+def _compiled(expression: str) -> tuple[Code, int]:
+    """Return the code of an expression, and how many variables it has. Raises CompileError."""
+    source = Source(expression)
+    try:
+        root = parsed(*tokens_of(expression))
+        issues = resolve(root, check(root)) or validate(root)
+        if issues:
+            raise CompileError(f"compilation failed: {source.shown(issues)}")
+        if root.type not in (BOOL, DYN):
+            raise CompileError(f"must evaluate to bool or the unknown type, not {spelled(root.type)}")
+        return planned(root)
+    except SyntaxIssueError as error:
+        raise CompileError(f"compilation failed: {source.shown(error.issues)}") from None
+    except CostLimitError:
+        raise CompileError("program instantiation failed: error parsing regexp: expression too large") from None
+    except PlanError as error:
+        raise CompileError(f"program instantiation failed: {error}") from None
+    except RecursionError:
+        raise CompileError("compilation failed: ERROR: <input>:-1:0: max recursion depth exceeded") from None
+
+
+class Programs:
+    """Compiled expressions, by the owners that ask for them."""
+
+    def __init__(self, most: int = _REMEMBERED) -> None:
+        """`most`: how much is kept compiled, in characters and instructions."""
+        self._known: Owned[Program] = Owned(most)
+
+    def get(self, expression: str, owner: str) -> tuple[Program, int]:
+        """Return the program, compiled at most once while it is remembered, and the steps that compiling took now."""
+        program = self._known.get(expression, owner)
+        if program is not None:
+            return program, 0
+        program = _made(expression)
+        self._known.put(expression, program, program.weight, owner)
+        return program, program.steps
+
+
+_PROGRAMS: Final = Programs()
+
+
+def compile(expression: str, owner: str = "") -> Program:
+    """Return the program of an expression. Never raises: a mistake is the program's `error`.
+
+    `owner`: whoever asks. What one owner has compiled displaces nothing that others have.
+    """
+    return _PROGRAMS.get(expression, owner)[0]
+
+
+def compile_counting(expression: str, owner: str) -> tuple[Program, int]:
+    """As `compile`, with the steps that it took: none if the program was remembered. 10 KiB take up to 80 ms."""
+    return _PROGRAMS.get(expression, owner)

@@ -1,0 +1,212 @@
+"""The nodes of a parsed expression. The checker writes `type` and what a name refers to into them."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from podberth.cel.types import ERROR, Type
+from podberth.cel.values import Value
+
+
+class Node:
+    """A part of an expression. `position` is where it is shown, in code points."""
+
+    __slots__ = ("position", "type")
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self.type: Type = ERROR
+
+    def parts(self) -> "Iterator[Node]":
+        """The nodes directly below, in the order of the text."""
+        return iter(())
+
+    def copied(self, part: "Callable[[Node], Node]") -> "Node":
+        """A node like this with each part copied by the function."""
+        raise NotImplementedError
+
+
+class Literal(Node):
+    """A constant."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, position: int, value: Value) -> None:
+        super().__init__(position)
+        self.value = value
+
+    def copied(self, part: Callable[[Node], Node]) -> Node:
+        """Another node for the same constant."""
+        return Literal(self.position, self.value)
+
+
+class Name(Node):
+    """A variable or the name of a type. `constant` is the type that it names."""
+
+    __slots__ = ("constant", "name")
+
+    def __init__(self, position: int, name: str) -> None:
+        super().__init__(position)
+        self.name = name
+        self.constant: Value = None
+
+    def copied(self, part: Callable[[Node], Node]) -> Node:
+        """Another node for the same name."""
+        return Name(self.position, self.name)
+
+
+class Select(Node):
+    """`operand.field`, or with `test` the question whether the field is there. May turn out to name a type."""
+
+    __slots__ = ("constant", "field", "operand", "test")
+
+    def __init__(self, position: int, operand: Node, field: str, test: bool = False) -> None:
+        super().__init__(position)
+        self.operand = operand
+        self.field = field
+        self.test = test
+        self.constant: Value = None
+
+    def parts(self) -> Iterator[Node]:
+        """The operand."""
+        yield self.operand
+
+    def copied(self, part: Callable[[Node], Node]) -> Node:
+        """The same field of a copied operand."""
+        return Select(self.position, part(self.operand), self.field, self.test)
+
+
+class Call(Node):
+    """A function or an operator. `overloads` are those that fit the types of the arguments."""
+
+    __slots__ = ("args", "function", "overloads", "target")
+
+    def __init__(self, position: int, function: str, args: list[Node], target: Node | None = None) -> None:
+        super().__init__(position)
+        self.function = function
+        self.args = args
+        self.target = target
+        self.overloads: tuple[str, ...] = ()
+
+    def parts(self) -> Iterator[Node]:
+        """The target, if any, and the arguments."""
+        if self.target is not None:
+            yield self.target
+        yield from self.args
+
+    def copied(self, part: Callable[[Node], Node]) -> Node:
+        """The same call of copied arguments."""
+        target = None if self.target is None else part(self.target)
+        return Call(self.position, self.function, [part(arg) for arg in self.args], target)
+
+
+class ListLiteral(Node):
+    """`[a, ?b]`; `optional` are the indexes of elements with a question mark."""
+
+    __slots__ = ("elements", "optional")
+
+    def __init__(self, position: int, elements: list[Node], optional: frozenset[int] = frozenset()) -> None:
+        super().__init__(position)
+        self.elements = elements
+        self.optional = optional
+
+    def parts(self) -> Iterator[Node]:
+        """The elements."""
+        yield from self.elements
+
+    def copied(self, part: Callable[[Node], Node]) -> Node:
+        """A list of copied elements."""
+        return ListLiteral(self.position, [part(element) for element in self.elements], self.optional)
+
+
+class MapLiteral(Node):
+    """`{key: value, ?key: value}`."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, position: int, entries: list[tuple[Node, Node, bool]]) -> None:
+        super().__init__(position)
+        self.entries = entries
+
+    def parts(self) -> Iterator[Node]:
+        """Keys and values in turn."""
+        for key, value, _ in self.entries:
+            yield key
+            yield value
+
+    def copied(self, part: Callable[[Node], Node]) -> Node:
+        """A map of copied entries."""
+        return MapLiteral(self.position, [(part(key), part(value), opt) for key, value, opt in self.entries])
+
+
+class Message(Node):
+    """`type.Name{field: value}`."""
+
+    __slots__ = ("fields", "name")
+
+    def __init__(self, position: int, name: str, fields: list[tuple[int, str, Node, bool]]) -> None:
+        super().__init__(position)
+        self.name = name
+        self.fields = fields
+
+    def parts(self) -> Iterator[Node]:
+        """The values of the fields."""
+        for _, _, value, _ in self.fields:
+            yield value
+
+    def copied(self, part: Callable[[Node], Node]) -> Node:
+        """A message of copied values."""
+        fields = [(position, name, part(value), opt) for position, name, value, opt in self.fields]
+        return Message(self.position, self.name, fields)
+
+
+class Fold(Node):
+    """What macros such as `all` and `map` become: a loop over `over` that keeps a value in `accumulator`."""
+
+    __slots__ = ("accumulator", "condition", "first", "initial", "over", "result", "second", "step")
+
+    def __init__(
+        self,
+        position: int,
+        over: Node,
+        names: tuple[str, str],
+        accumulator: str,
+        initial: Node,
+        loop: tuple[Node, Node, Node],
+    ) -> None:
+        super().__init__(position)
+        self.over = over
+        self.first, self.second = names
+        self.accumulator = accumulator
+        self.initial = initial
+        self.condition, self.step, self.result = loop
+
+    def parts(self) -> Iterator[Node]:
+        """Yield what it loops over, its initial value, its condition, its step and its result."""
+        yield from (self.over, self.initial, self.condition, self.step, self.result)
+
+    def copied(self, part: Callable[[Node], Node]) -> Node:
+        """The same loop of copied parts."""
+        over, initial = part(self.over), part(self.initial)
+        loop = (part(self.condition), part(self.step), part(self.result))
+        return Fold(self.position, over, (self.first, self.second), self.accumulator, initial, loop)
+
+
+def after_those(root: Node, inner: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:
+    """The node and the nodes below it that `inner` finds, each after the ones found in it."""
+    waiting = [(root, iter(inner(root)))]
+    while waiting:
+        node, rest = waiting[-1]
+        following = next(rest, None)
+        if following is not None:
+            waiting.append((following, iter(inner(following))))
+            continue
+        waiting.pop()
+        yield node
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all below it, each before its parts."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(list(node.parts())))

@@ -1,0 +1,313 @@
+"""Values of expressions. Python's own types where they mean the same: None, bool, int, float, str, bytes and list.
+
+An unsigned integer is a `Uint`, a map a `Map`, and there are classes for what Kubernetes adds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any, Final, TypeAlias
+
+from podberth.cel.effort import METER
+from podberth.cel.quantity import Quantity
+from podberth.cel.version import Version
+
+Value: TypeAlias = Any
+
+INT_MIN: Final = -(1 << 63)
+INT_MAX: Final = (1 << 63) - 1
+UINT_MAX: Final = (1 << 64) - 1
+
+
+class Uint(int):
+    """An unsigned integer."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A span of time in nanoseconds."""
+
+    nanos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """A point in time, in nanoseconds since 1970, and the offset in seconds with which it was written."""
+
+    nanos: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TypeValue:
+    """A type as a value: what `type(x)` gives."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An IP address."""
+
+    ip: IPv4Address | IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """An IP address and the length of a prefix: the address may have bits beyond it."""
+
+    ip: IPv4Address | IPv6Address
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """The parts of a URL that can be asked for."""
+
+    text: str
+    scheme: str
+    host: str
+    path: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format that text can be checked against, by its name in expressions."""
+
+    name: str
+
+
+class Optional:
+    """A value that may be absent."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+NONE: Final = Optional(None)
+"""The absent value: told by identity, since null is a value."""
+
+
+class _Missing:
+    __slots__ = ()
+
+
+MISSING: Final = _Missing()
+FAILED: Final = _Missing()
+"""Stands for a value that could not be had, where a call is priced."""
+
+
+def key_of(value: Value) -> Value:
+    """Return what a map key is kept as: numbers that are equal are one key, and a bool is no number."""
+    kind = type(value)
+    if kind is str or kind is int:
+        return value
+    if kind is bool:
+        return (value,)
+    if kind is Uint:
+        return int(value)
+    if kind is float:
+        return int(value) if value.is_integer() else value
+    return (kind, value) if kind is not list and kind is not Map else (kind, id(value))
+
+
+class Map:
+    """A map. `items` has the values by `key_of`, `names` the keys themselves where that is not the same."""
+
+    __slots__ = ("items", "names")
+
+    def __init__(self, items: dict[Value, Value], names: dict[Value, Value] | None = None) -> None:
+        self.items = items
+        self.names = names
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self.items if self.names is None else self.names.values())
+
+    def find(self, key: Value) -> Value:
+        """The value of a key, or MISSING."""
+        return self.items.get(key if type(key) is str else key_of(key), MISSING)
+
+    def pairs(self) -> Iterator[tuple[Value, Value]]:
+        """Keys and their values."""
+        if self.names is None:
+            return iter(self.items.items())
+        return ((name, self.items[key]) for key, name in self.names.items())
+
+    def put(self, key: Value, value: Value) -> None:
+        """Add or replace an entry."""
+        known = key_of(key)
+        if type(key) is not str and self.names is None:
+            self.names = {name: name for name in self.items}
+        if self.names is not None:
+            self.names[known] = key
+        self.items[known] = value
+
+
+class DefaultMap(Map):
+    """The map of domains: one that is not there is found as an empty map, but is not in it."""
+
+    __slots__ = ()
+
+    def find(self, key: Value) -> Value:
+        """The value of a key, an empty map by default."""
+        found = Map.find(self, key)
+        return EMPTY if found is MISSING else found
+
+
+class DeviceMap(Map):
+    """What a device says in one domain."""
+
+    __slots__ = ()
+
+
+EMPTY: Final = Map({})
+
+
+class GrowingList(list[Value]):
+    """A list that a loop collects into: adding to it changes it."""
+
+    __slots__ = ()
+
+
+class GrowingMap(Map):
+    """A map that a loop collects into: inserting changes it."""
+
+    __slots__ = ()
+
+
+_NAMES: Final[dict[type, str]] = {
+    type(None): "null_type",
+    bool: "bool",
+    int: "int",
+    Uint: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    list: "list",
+    GrowingList: "list",
+    Map: "map",
+    DefaultMap: "map",
+    DeviceMap: "map",
+    GrowingMap: "map",
+    Optional: "optional_type",
+    TypeValue: "type",
+    Duration: "google.protobuf.Duration",
+    Timestamp: "google.protobuf.Timestamp",
+    Quantity: "kubernetes.Quantity",
+    Version: "kubernetes.Semver",
+    Address: "net.IP",
+    Prefix: "net.CIDR",
+    Url: "kubernetes.URL",
+    Format: "kubernetes.NamedFormat",
+}
+LISTS: Final = frozenset({list, GrowingList})
+MAPS: Final = frozenset({Map, DefaultMap, DeviceMap, GrowingMap})
+
+
+def type_name(value: Value) -> str:
+    """The name of the value's type."""
+    return _NAMES[type(value)]
+
+
+_GO: Final[dict[type, str]] = {
+    type(None): "types.Null",
+    bool: "types.Bool",
+    int: "types.Int",
+    Uint: "types.Uint",
+    float: "types.Double",
+    str: "types.String",
+    bytes: "types.Bytes",
+    list: "*types.baseList",
+    GrowingList: "*types.mutableList",
+    Map: "*types.baseMap",
+    DefaultMap: "cel.mapper",
+    DeviceMap: "*types.baseMap",
+    GrowingMap: "*types.mutableMap",
+    Optional: "*types.Optional",
+    TypeValue: "*types.Type",
+    Duration: "types.Duration",
+    Timestamp: "types.Timestamp",
+    Quantity: "cel.Quantity",
+    Version: "cel.Semver",
+    Address: "cel.IP",
+    Prefix: "cel.CIDR",
+    Url: "cel.URL",
+    Format: "cel.Format",
+}
+
+
+def go_type(value: Value) -> str:
+    """The name of the type that holds the value in cel-go, which some messages show."""
+    return "*cel.Quantity" if type(value) is Quantity and value.computed else _GO[type(value)]
+
+
+OWN: Final = frozenset({Quantity, Version, Address, Prefix, Url, Format})
+
+
+def equal(left: Value, right: Value) -> bool | None:
+    """Return whether two values are equal; None where cel-go has an error for it: a Kubernetes type
+    and another type.
+    """
+    kind, other = type(left), type(right)
+    if kind is other:
+        if kind in LISTS or kind in MAPS or kind is Optional:
+            return _equal_structures(left, right)
+        if kind is Timestamp:
+            return bool(left.nanos == right.nanos)
+        if kind is Quantity and right.computed:
+            return None
+        return bool(left == right)
+    if left is None or right is None:
+        return False
+    if kind in _NUMBERS and other in _NUMBERS:
+        if kind is float or other is float:
+            return float(left) == float(right)
+        return int(left) == int(right)
+    if kind in OWN:
+        return None
+    return _equal_structures(left, right)
+
+
+_NUMBERS: Final = frozenset({int, Uint, float})
+
+
+def _equal_structures(left: Value, right: Value) -> bool | None:
+    """Lists and maps whose items are not unequal (an error is not), and optional values."""
+    kind, other = type(left), type(right)
+    if kind in LISTS and other in LISTS:
+        METER.spend(len(left))
+        return len(left) == len(right) and all(equal(a, b) is not False for a, b in zip(left, right, strict=True))
+    if kind in MAPS and other in MAPS:
+        if len(left) != len(right):
+            return False
+        METER.spend(len(left))
+        for key, value in left.pairs():
+            found = right.find(key)
+            if found is MISSING or equal(value, found) is False:
+                return False
+        return True
+    if kind is Optional and other is Optional:
+        if left is NONE or right is NONE:
+            return left is right
+        return equal(left.value, right.value)
+    return False
+
+
+def size_of(value: Value) -> int:
+    """The size by which operations on the value are priced: 1 for what has none."""
+    kind = type(value)
+    if kind is str or kind is bytes or kind in LISTS or kind in MAPS:
+        return len(value)
+    if kind is Address:
+        return 4 if value.ip.version == 4 else 16
+    if kind is Prefix:
+        return int(-(-value.bits // 8))
+    return 1

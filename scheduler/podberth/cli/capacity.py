@@ -1,0 +1,117 @@
+"""`berth capacity`: how many more pods fit, and what limits them."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from podberth.cli import options
+from podberth.cli.capacity_gangs import about_gangs, capacity_of_gangs, print_gangs
+from podberth.cli.errors import FOUND, about, complain
+from podberth.cli.given import given
+from podberth.cli.inputs import named
+from podberth.cli.options import (
+    ClusterFiles,
+    ConfigFile,
+    Context,
+    Kubeconfig,
+    PageForm,
+    RequestTimeout,
+    SchedulerName,
+    Validate,
+)
+from podberth.cli.output import PageOutput, as_data, as_table
+from podberth.cli.subject import Group, Owner, PodName, called, chosen, in_file, namespace_of
+from podberth.report.wording import some
+from podberth.whatif import manifest
+from podberth.whatif.arrivals import Batch, quota_notes
+from podberth.whatif.capacity import MOST, capacity
+from podberth.whatif.documents import ObjectError
+from podberth.whatif.manifest import Workload
+from podberth.whatif.unheld import note
+
+app = typer.Typer(add_completion=False)
+_LISTED = 8
+
+
+@app.command("capacity")
+def _capacity(
+    file: Annotated[
+        str, typer.Option("-f", "--filename", help="A file with a pod, or what makes pods; - is standard input.")
+    ],
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Which of the file's pods or workloads, if there are several: web, or deploy/web."),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "-n", "--namespace", help="The namespace of a pod that does not name one.", callback=options.namespace
+        ),
+    ] = None,
+    cluster: ClusterFiles = None,
+    config: ConfigFile = None,
+    scheduler: SchedulerName = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    timeout: RequestTimeout = "30s",
+    at_least: Annotated[
+        int, typer.Option(min=0, help="The exit code is 0 if so many more fit, and 1 if they do not.")
+    ] = 1,
+    output: PageForm = PageOutput.TABLE,
+    everything: Annotated[bool, typer.Option("--all", help="Show every node.")] = False,
+    validate: Validate = True,
+) -> int:
+    """Show how many more pods like one fit, on which nodes, what limits them, and what one more node would add.
+
+    Of a file with a PodGroup and its pods, it is shown how many more such gangs fit. Nobody is preempted for them, and
+    pods that wait are not counted as placed. Nothing is written.
+    """
+    asked = in_file(name)
+    all_given = given(
+        config,
+        cluster,
+        [file],
+        scheduler=scheduler,
+        validate=validate,
+        kubeconfig=kubeconfig,
+        context=context,
+        timeout=timeout,
+    )
+    there, usual, held = all_given.world, all_given.usual, all_given.files[file]
+    framework = all_given.frameworks[scheduler] if scheduler else next(iter(all_given.frameworks.values()))
+    with about(named(file)):
+        if about_gangs(held, asked):
+            gangs = capacity_of_gangs(held, asked, there, framework, namespace, usual)
+            print_gangs(gangs, output, everything=everything)
+            return 0 if gangs.gangs >= at_least else FOUND
+        there.add_what_pods_are_made_with(held)
+        workload = _chosen(manifest.workloads(held), asked)
+        batch = Batch(workload, there, namespace_of(asked, workload, namespace), usual, framework.profile.name)
+        complain(list(note([batch.pod(0)], there)))
+        answer = capacity(there.cluster, framework, batch, most=MOST)
+        answer.notes.extend(quota_notes([batch], there, answer.fits))
+    match output:
+        case PageOutput.JSON | PageOutput.YAML:
+            as_data(answer, output)
+        case PageOutput.HTML:
+            from podberth.report.pages import capacity_page
+
+            sys.stdout.write(capacity_page(answer))
+        case PageOutput.TABLE:
+            from podberth.report.capacity_table import CapacityTable
+
+            as_table(CapacityTable(answer, everything))
+    return 0 if answer.fits >= at_least else FOUND
+
+
+def _chosen(found: list[Workload], asked: PodName | Owner | Group | None) -> Workload:
+    """The one that is asked about, as something that makes many pods. Raises ObjectError."""
+    meant = chosen(found, asked)
+    if not meant:
+        raise ObjectError(f"holds no {called(asked)}" if asked else "holds nothing that makes pods")
+    if len(meant) > 1:
+        raise ObjectError(f"holds {some([each.name for each in meant], _LISTED)}: name one")
+    # A pod stands for others like it, each with a name of its own; of a DaemonSet the template is asked about.
+    kind = meant[0].kind
+    return meant[0]._replace(kind="ReplicaSet" if kind in ("Pod", "PodTemplate", "DaemonSet") else kind)

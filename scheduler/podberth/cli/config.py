@@ -1,0 +1,99 @@
+"""`berth config`: what a configuration comes to, and what is wrong with it. Neither needs a cluster."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from podberth.cli import config_output as out
+from podberth.cli.errors import FOUND, InputError, about
+from podberth.cli.inputs import configuration, named, world
+from podberth.cli.output import DataOutput, Output, as_data
+from podberth.framework.effective import effective
+from podberth.plugins.registry import registry
+from podberth.whatif.lint.checks import lint as checked
+from podberth.whatif.lint.finding import Finding
+from podberth.whatif.lint.settings import between_files
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Print a configuration with all defaults filled in, and find mistakes in it.",
+)
+DEFAULTS = "the defaults"
+
+
+@app.command()
+def view(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            help="The KubeSchedulerConfiguration file; - is standard input. Without one: the defaults.",
+            show_default=False,
+        ),
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option("--config", help="The same file, given as `berth run` takes it.")
+    ] = None,
+    output: Annotated[DataOutput, typer.Option("-o", "--output", help="The form of the answer.")] = DataOutput.YAML,
+) -> None:
+    """Print the effective configuration: every default filled in, and the plugins of each profile by extension point.
+
+    What is printed is a configuration again, and means the same.
+    """
+    if file is not None and config is not None:
+        raise InputError(f"{file} and --config {config}: give one file to view")
+    path = config if file is None else file
+    settings = configuration(path)
+    with about(named(path) if path else "configuration"):
+        found = effective(settings, registry())
+    as_data(found, output)
+
+
+@app.command()
+def lint(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="KubeSchedulerConfiguration files; - is standard input. Without any: the defaults.",
+            show_default=False,
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", help="Another of these files, given as `berth run` takes it; may be repeated."),
+    ] = None,
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A dump of the cluster that the configuration is for: `kubectl get nodes,pods,ns -A -o json`."
+        ),
+    ] = None,
+    output: Annotated[Output, typer.Option("-o", "--output", help="The form of the answer.")] = Output.TABLE,
+) -> int:
+    """Find settings that are valid and do not do what they seem to do: unknown plugins, weights that never decide.
+
+    The exit code is 0 when nothing is found, 1 when something is, 2 when a file is not valid.
+    """
+    known, there = registry(), world(cluster) if cluster else None
+    errors: list[str] = []
+    found: dict[str, list[Finding]] = {}
+    read = {}
+    paths: list[str | None] = list(dict.fromkeys((*(files or ()), *(config or ())))) or [None]
+    for path in paths:
+        name = named(path) if path else DEFAULTS
+        try:
+            read[name] = configuration(path)
+            with about(name):
+                found[name] = checked(read[name], known, there)
+        except InputError as error:
+            errors += str(error).splitlines()
+    if errors:
+        raise InputError("\n".join(errors))
+    for name, finding in between_files(read):
+        found[name].append(finding)
+    if output is not Output.TABLE:
+        as_data({"files": [{"file": name, "findings": list(each)} for name, each in found.items()]}, output)
+    else:
+        sys.stdout.write(out.findings(found))
+    return FOUND if any(found.values()) else 0

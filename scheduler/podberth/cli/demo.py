@@ -1,0 +1,90 @@
+"""`berth demo`: a guided tour of a small cluster under the real scheduler."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from podberth.cli.errors import FOUND, InputError, complain
+from podberth.cli.inputs import STDIN
+from podberth.cli.options import Context
+
+app = typer.Typer(add_completion=False)
+PACE = 0.34
+"""Seconds that the eye gets for a step, on a terminal."""
+
+
+@app.command()
+def demo(
+    kubeconfig: Annotated[
+        str | None, typer.Option(help="Use this cluster, in a new namespace that is deleted at the end.")
+    ] = None,
+    context: Context = None,
+    out: Annotated[Path, typer.Option(help="The file to write the page to.")] = Path("berth-demo.html"),
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Write an HTML page of the tour.")] = True,
+    fast: Annotated[bool, typer.Option("--fast", help="Do not pause between the steps.")] = False,
+    seed: Annotated[
+        int, typer.Option(help="The number that decides which of several equally good nodes is taken.")
+    ] = 0,
+) -> None:
+    """Watch the real scheduler place pods on a small cluster, with its reasons in numbers. It takes about 30 seconds.
+
+    Without --kubeconfig it starts an API server of its own and needs no cluster.
+    """
+    if context is not None and kubeconfig is None:
+        raise InputError(f"--context {context}: goes with --kubeconfig")
+    if page:
+        _writable(out)
+    from rich.console import Console
+
+    from podberth.demo.live import Terminal
+    from podberth.demo.mirror import LateError
+    from podberth.demo.recording import Recording, page_data
+    from podberth.demo.run import Options, elsewhere, embedded
+    from podberth.kube.config import connect
+    from podberth.kube.loop import loop_factory
+    from podberth.report.demo_page import demo_page
+    from podberth.telemetry import log
+
+    log.configure("error")
+    console = Console(highlight=False, emoji=False)
+    options = Options(pace=PACE if console.is_terminal and not fast else 0.0, seed=seed)
+    connection = connect(kubeconfig, context) if kubeconfig is not None else None
+    terminal = Terminal(console)
+
+    async def play() -> Recording:
+        story = asyncio.current_task()
+        assert story is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
+        if connection is None:
+            return await embedded(terminal, options)
+        return await elsewhere(connection, terminal, options, terminal.say)
+
+    try:
+        with terminal, asyncio.Runner(loop_factory=loop_factory()) as runner:
+            recording = runner.run(play())
+    except LateError as error:
+        complain([str(error)])
+        raise typer.Exit(FOUND) from error
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    terminal.summary(recording)
+    if page:
+        out.write_text(demo_page(page_data(recording)), encoding="utf-8")
+        terminal.say("")
+        terminal.say(f"The whole story as a page, to click through: {out}")
+
+
+def _writable(out: Path) -> None:
+    """Complain now rather than after the story."""
+    if str(out) == STDIN:
+        raise InputError(f"--out {out}: expected the name of a file: standard output has the story")
+    if out.is_dir():
+        raise InputError(f"--out {out}: is a directory")
+    if not out.parent.is_dir():
+        raise InputError(f"--out {out}: there is no directory {out.parent}")
+    if not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise InputError(f"--out {out}: may not be written")

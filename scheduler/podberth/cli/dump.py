@@ -1,0 +1,118 @@
+"""`berth dump`: what explain, simulate and capacity read of a cluster, and nothing else, in one file."""
+
+import gzip
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from podberth.cli.errors import Faults, InputError, about, complain
+from podberth.cli.inputs import documents, named
+from podberth.cli.options import Context, Kubeconfig, RequestTimeout
+from podberth.cli.output import as_json, private
+from podberth.whatif.documents import plain
+from podberth.whatif.explanation import API_VERSION
+from podberth.whatif.mask import Masks
+from podberth.whatif.smallest import smallest
+from podberth.whatif.world import DUMP
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def dump(
+    file: Annotated[
+        str,
+        typer.Option("-f", "--filename", help="The file to write, packed if its name ends in .gz; - is stdout."),
+    ] = "-",
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(help="Read a dump instead of a live cluster, to make it smaller. May be repeated."),
+    ] = None,
+    mask: Annotated[
+        bool,
+        typer.Option("--mask", help="Replace names, values of labels and images; the same ones by the same masks."),
+    ] = False,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--mask-table",
+            help="With --mask: write the masks and what they stand for to this file, which only you may read. Keep it.",
+        ),
+    ] = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    timeout: RequestTimeout = "30s",
+) -> None:
+    """Write the smallest file that explain, simulate and capacity need: no Secrets, environments or commands.
+
+    Names, labels and images stay in it, unless they are masked: what explain, simulate and capacity say of a masked
+    dump is what they say of the dump itself, with other names.
+    """
+    if table is not None and not mask:
+        raise InputError("--mask-table: expected only together with --mask")
+    if table is not None and table == file:
+        raise InputError(f"--mask-table: {table}: expected another file than the dump")
+    kinds: dict[str, None] = {}
+    items = list(_smallest(_objects(cluster, kubeconfig, context, timeout, kinds)))
+    if mask:
+        masks = Masks(items)
+        items = [masks.masked(each) for each in items]
+        if table is not None:
+            _write_table(table, masks.table())
+    if kinds:
+        items.insert(0, {"apiVersion": API_VERSION, "kind": DUMP, "kinds": list(kinds)})
+    raw = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
+    if file == "-":
+        as_json(raw)
+        return
+    try:
+        Path(file).write_bytes(gzip.compress(raw, 6) if file.endswith(".gz") else raw)
+    except OSError as error:
+        raise InputError(f"{file}: {(error.strerror or type(error).__name__).lower()}") from None
+    complain([f"{file}: {len(items):,} objects"])
+
+
+def _smallest(objects: Iterable[tuple[str, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """The smaller objects. Raises InputError with a line for each that can't be made smaller."""
+    faults = Faults()
+    for where, found in objects:
+        made: dict[str, Any] | None = None
+        with faults.noting(), about(where):
+            made = smallest(found)
+        if made is not None:
+            yield made
+    faults.tell()
+
+
+def _write_table(path: str, table: dict[str, str]) -> None:
+    try:
+        with private(path) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(table), indent=1) + b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or type(error).__name__).lower()}") from None
+
+
+def _objects(
+    cluster: list[str] | None, kubeconfig: str | None, context: str | None, timeout: str, kinds: dict[str, None]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield where each object is, and the object. `kinds` gets those of which all objects are there."""
+    if cluster:
+        for path in cluster:
+            for document in documents(path):
+                where = ": ".join(filter(None, (named(path), document.place, document.kind)))
+                held = plain(document)
+                if document.kind == DUMP:
+                    kinds.update(dict.fromkeys(held.get("kinds") or ()))
+                else:
+                    yield where, {**held, "kind": document.kind}
+        return
+    from podberth.cli.live import fetched
+
+    for resource, items in fetched(kubeconfig, context, timeout):
+        kinds[resource.kind] = None
+        for item in items:
+            found = {**msgspec.json.decode(item), "kind": resource.kind, "apiVersion": resource.api_version}
+            yield resource.kind, found

@@ -1,0 +1,246 @@
+"""`berth explain`: why a pod goes where it goes, or nowhere."""
+
+import sys
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated
+
+import typer
+
+from podberth.cli import options
+from podberth.cli.errors import FOUND, InputError, complain
+from podberth.cli.given import given
+from podberth.cli.group import explain_and_print, find_group, group_from_file, holds_group, member_note
+from podberth.cli.options import (
+    ClusterFiles,
+    ConfigFile,
+    Context,
+    Kubeconfig,
+    PageForm,
+    RequestTimeout,
+    SchedulerName,
+    Validate,
+)
+from podberth.cli.output import PageOutput, as_data, as_table
+from podberth.cli.pods import from_cluster, from_file
+from podberth.cli.subject import Group, Owner, PodName, subject
+from podberth.cli.which import home, waiting, why_none
+from podberth.engine.eviction.settings import Settings
+from podberth.framework.runtime import Framework
+from podberth.model.pod import Pod
+from podberth.whatif.explain import explain as explained
+from podberth.whatif.explanation import FITS, Explanation
+from podberth.whatif.gangs.reserved import kept_from
+from podberth.whatif.pending import Pending, pending
+from podberth.whatif.promises import wanted_by
+from podberth.whatif.races import Races
+from podberth.whatif.running import running, seen_by
+from podberth.whatif.unheld import note, unheld
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def explain(
+    pod: Annotated[
+        str | None,
+        typer.Argument(
+            help="The pod: its name, or namespace/name; or what owns pods, such as deploy/web or job/x; or a group: "
+            "podgroup/train.",
+            show_default=False,
+        ),
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="The pod's namespace.", callback=options.namespace)
+    ] = None,
+    all_namespaces: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="With --pending or -l: pods of all namespaces.")
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--pending", help="Explain all pods that wait, grouped by cause and owner.")
+    ] = False,
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            "-l",
+            "--selector",
+            help="Explain the waiting pods with these labels: app=web.",
+            callback=options.selector,
+        ),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "-f",
+            "--filename",
+            help="A file with a pod (or Deployment, Job …) that does not exist yet; - is standard input.",
+        ),
+    ] = None,
+    cluster: ClusterFiles = None,
+    config: ConfigFile = None,
+    scheduler: SchedulerName = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    timeout: RequestTimeout = "30s",
+    output: PageForm = PageOutput.TABLE,
+    everything: Annotated[bool, typer.Option("--all", help="Show every node and every score.")] = False,
+    validate: Validate = True,
+    cases: Annotated[str | None, typer.Option(help="Answer each case of a file: one line of JSON in, one out.")] = None,
+) -> int:
+    """Show why a pod goes to a node, or to none: every node with its numbers, and changes that would help.
+
+    The exit code is 0 when a node can take the pod, 1 when none can, 2 when the input is wrong. Of several pods, it is
+    0 when none waits; of a pod group, when enough of its pods find a node.
+    """
+    if cases is not None:
+        from podberth.cli.cases import print_cases
+
+        return print_cases(cases)
+    about = None if pod is None else subject(pod)
+    group = about if isinstance(about, Group) else None
+    of = about if isinstance(about, Owner) and file is None else None
+    several = every or selector is not None or of is not None
+    if pod is None and file is None and not several:
+        raise InputError(
+            "name a pod, give one with -f FILE, or ask about all with --pending (see berth explain --help)"
+        )
+    if several and (file is not None or (pod is not None and of is None)):
+        raise InputError("--pending and -l are about pods that wait: they don't go with -f or the name of a pod")
+    if all_namespaces and namespace is not None:
+        raise InputError("-n and -A: expected one of them")
+    all_given = given(
+        config,
+        cluster,
+        [file] if file is not None else (),
+        scheduler=scheduler,
+        validate=validate,
+        kubeconfig=kubeconfig,
+        context=context,
+        timeout=timeout,
+        classes=file is not None,
+    )
+    settings, frameworks, there, where, usual, files, path = all_given
+    held = files[file] if file is not None else []
+    notes: list[str] = []
+    if settings.extenders:
+        addresses = ", ".join(extender.url_prefix for extender in settings.extenders)
+        notes.append(f"HTTP extenders are not asked here, and may reject nodes or change scores: {addresses}")
+    if settings.percentage_of_nodes_to_score or any(p.percentage_of_nodes_to_score for p in settings.profiles):
+        notes.append("percentageOfNodesToScore is set: the scheduler may score fewer nodes than are shown here")
+    if several:
+        inside = None if all_namespaces else namespace or (usual if of is None else home(there, of, usual))
+        pods = waiting(there, namespace=inside, of=of, selector=selector)
+        notes += note(pods, there)
+        found = pending(pods, there, frameworks, running(there.placed.values()), notes=notes)
+        found.notes.extend([] if pods else why_none(there, inside, of, selector))
+        print_pending(found, output, everything=everything)
+        return FOUND if pods else 0
+    if group is not None or (file is not None and pod is None and holds_group(held)):
+        if file is not None:
+            gang = group_from_file(file, held, group, namespace, there, notes, usual)
+        else:
+            assert group is not None
+            gang = find_group(group, namespace, there, where, usual)
+        first = next(iter((*gang.waiting, *gang.running)), None)
+        framework, instead = next(iter(frameworks.values())), list[str]()
+        if first is not None:
+            ran = running(there.placed.values())
+            framework, instead = _view(frameworks, scheduler, first, ran, notes)
+        return explain_and_print(
+            gang, framework, there, notes, output, instead=instead, from_file=file is not None, everything=everything
+        )
+    if file is not None:
+        asked, node, written = from_file(file, held, about, namespace, there, notes, usual)
+    else:
+        races = Races(there.cluster, frameworks)
+
+        def look(placed: Pod) -> None:
+            notes.extend(filter(None, [races.note(placed)]))
+
+        assert isinstance(about, PodName)
+        asked, node, written = from_cluster(about, namespace, there, where, usual, look=look)
+    ran = running([*there.placed.values(), *([] if node is None else [asked])])
+    framework, instead = _view(frameworks, scheduler, asked, ran, notes)
+    if node is None:
+        notes += filter(None, [member_note(asked, there, framework)])
+        notes += kept_from(asked.priority, asked.scheduling_group, there.cluster)
+    known = None
+    if node is not None and wanted_by(asked, framework) is not None:
+        from podberth.cli.history import past
+
+        known, problems = past(
+            there,
+            Settings(),
+            dump=bool(cluster),
+            kubeconfig=path,
+            context=context,
+            timeout=timeout,
+            taken=asked.uid,
+        )
+        complain(problems)
+    others = there.waiting.values()
+    notes += note([asked], there)
+    answer = explained(
+        asked,
+        framework,
+        there.cluster,
+        node=node,
+        notes=notes,
+        past=known,
+        instead=instead,
+        others=others,
+        written=written,
+        unheld=unheld(asked, there),
+    )
+    _print(answer, output, everything=everything)
+    return 0 if answer.outcome == FITS else FOUND
+
+
+def _view(
+    frameworks: dict[str, Framework], wanted: str | None, pod: Pod, ran: Mapping[str, int], notes: list[str]
+) -> tuple[Framework, list[str]]:
+    """The profile by which the pod is looked at, and the schedulers that it could name if nobody runs its own.
+
+    `wanted`: the profile that was asked for; `ran`: scheduler → how many pods it placed.
+    """
+    if wanted is not None:
+        return frameworks[wanted], []
+    name = pod.scheduler_name
+    framework, instead = seen_by(pod, frameworks, ran)
+    if name and name not in frameworks:
+        notes.append(f"the pod asks for the scheduler {name}; this is how {framework.profile.name} sees it")
+    if instead:
+        near = next(iter(get_close_matches(name, instead, n=1)), "")
+        too = "" if ran.get(near) else ", which placed none either"
+        meant = f"; did you mean {near}{too}?" if near else f": known are {', '.join(sorted(instead))}"
+        notes.append(f"no pod here was placed by {name}, which is no profile of this configuration{meant}")
+    return framework, instead
+
+
+def _print(answer: Explanation, output: PageOutput, *, everything: bool) -> None:
+    match output:
+        case PageOutput.JSON | PageOutput.YAML:
+            as_data(answer, output)
+        case PageOutput.HTML:
+            from podberth.report.pages import explanation_page
+
+            sys.stdout.write(explanation_page(answer))
+        case PageOutput.TABLE:
+            from podberth.report.tables import ExplanationTable
+
+            as_table(ExplanationTable(answer, everything))
+
+
+def print_pending(answer: Pending, output: PageOutput, *, everything: bool) -> None:
+    """Print why several pods wait."""
+    match output:
+        case PageOutput.JSON | PageOutput.YAML:
+            as_data(answer, output)
+        case PageOutput.HTML:
+            from podberth.report.pages import pending_page
+
+            sys.stdout.write(pending_page(answer))
+        case PageOutput.TABLE:
+            from podberth.report.pending_table import PendingTable
+
+            as_table(PendingTable(answer, everything))

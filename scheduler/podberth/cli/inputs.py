@@ -1,0 +1,246 @@
+"""Files that commands read: dumps of a cluster, pods, configurations. Every complaint names the file."""
+
+import os
+import re
+import select
+import stat
+import sys
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TextIO
+
+from podberth.cli.errors import Faults, InputError, about, complain
+from podberth.framework.config import SchedulerConfiguration, decode, default_configuration
+from podberth.whatif.documents import Document, ObjectError, parse, readable
+
+if TYPE_CHECKING:
+    from podberth.framework.runtime import Framework
+    from podberth.model.kinds import Decoder
+    from podberth.whatif.world import World
+
+STDIN = "-"
+GZIP = b"\x1f\x8b"
+"""What packed files begin with."""
+_ELSEWHERE = ("http://", "https://")
+_taken: list[TextIO] = []
+"""The standard input that somebody has read."""
+LARGE = 4 << 20
+"""YAML of this size is read for seconds."""
+_UNPACKED, _TIMES = 64 << 20, 200
+"""A packed file may unpack to so many bytes, or to so many times its size."""
+MOST_LINES = 500_000
+"""Lines that are answered one by one."""
+_ENDING = re.compile(r"\.(?:json|ya?ml)(?:\.gz)?$")
+NO_WRITER = 3_000
+"""Milliseconds that a pipe is waited for to which nobody writes."""
+
+
+def content(path: str) -> bytes:
+    """The bytes of a file, unpacked when they are packed or its name ends in .gz; `-` is standard input.
+
+    Raises InputError.
+    """
+    if path == STDIN:
+        raw = standard_input().read()
+        return _unpacked(named(path), raw) if raw.startswith(GZIP) else raw
+    try:
+        with opened(path) as file:
+            raw = file.read()
+    except OSError as error:
+        raise InputError(f"{path}: {(error.strerror or type(error).__name__).lower()}") from None
+    except ValueError:
+        raise InputError(f"{path}: expected the name of a file") from None
+    return _unpacked(path, raw) if path.endswith(".gz") or raw.startswith(GZIP) else raw
+
+
+def standard_input() -> BinaryIO:
+    """Return what `-` stands for, for one reader: there is nothing left for a second. Raises InputError."""
+    if _taken[-1:] == [sys.stdin]:
+        raise InputError(f"{named(STDIN)}: is given for two things, and can be read once")
+    _taken[:] = [sys.stdin]
+    return sys.stdin.buffer
+
+
+def opened(path: str) -> BinaryIO:
+    """A file that is read piece by piece; of a pipe, all that somebody writes to it. Raises OSError, InputError."""
+    if path.startswith(_ELSEWHERE):
+        raise InputError(f"{path}: expected a file, got an address: curl gets it, and - stands for standard input")
+    mode = Path(path).stat().st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise InputError(f"{path}: expected a file, got a device")
+    return BytesIO(_piped(path)) if stat.S_ISFIFO(mode) else Path(path).open("rb")
+
+
+def _piped(path: str) -> bytes:
+    """All that somebody writes to a pipe; if nobody has it open, that is said."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as pipe:
+        waiting = select.poll()
+        waiting.register(pipe, select.POLLIN)
+        begun: bytes | None = None
+        if not waiting.poll(NO_WRITER):
+            begun = pipe.read(1)
+            if begun == b"":  # somebody who has it open and has not written yet is waited for
+                raise InputError(f"{path}: nobody writes to this pipe")
+        os.set_blocking(pipe.fileno(), True)
+        return (begun or b"") + pipe.readall()
+
+
+def _unpacked(path: str, raw: bytes) -> bytes:
+    import gzip
+    import zlib
+
+    most = max(_UNPACKED, _TIMES * len(raw))
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(raw)) as packed:
+            found = packed.read(most + 1)
+    except zlib.error:
+        raise InputError(f"{path}: expected a gzip file: it is damaged") from None
+    except (OSError, EOFError) as error:
+        raise InputError(f"{path}: expected a gzip file: {error}") from None
+    if len(found) > most:
+        raise InputError(f"{path}: unpacks to more than {_TIMES} times its size")
+    return found
+
+
+def named(path: str) -> str:
+    """The name of a file in messages."""
+    return "standard input" if path == STDIN else path
+
+
+def documents(path: str) -> list[Document]:
+    """The API objects of a file.
+
+    Raises InputError.
+    """
+    faults = Faults()
+    held = documents_of(path, faults)
+    faults.tell(most=None)
+    return held
+
+
+def documents_of(path: str, faults: Faults) -> list[Document]:
+    """The API objects of a file that can be read; `faults` gets what is wrong with the others.
+
+    Of a directory (`kubectl cluster-info dump --output-directory`, a must-gather), those of the files in it.
+    """
+    held: list[Document] = []
+    if path != STDIN and Path(path).is_dir():
+        with faults.noting():
+            for file in _files(path):
+                held += _in_directory(file, faults)
+        return held
+    with faults.noting(), about(named(path)):
+        text = content(path)
+        if len(text) > LARGE and text.lstrip()[:1] not in (b"{", b"["):
+            complain(
+                [f"{named(path)}: {len(text) >> 20} MB of YAML takes a while; JSON (kubectl get -o json) does not"]
+            )
+        held, wrong = readable(text)
+        if wrong:
+            raise ObjectError("\n".join(wrong))
+    return held
+
+
+def _files(path: str) -> list[str]:
+    """The files of JSON and YAML in a directory and below. Raises InputError."""
+    found = [str(each) for each in sorted(Path(path).rglob("*")) if _ENDING.search(each.name) and each.is_file()]
+    if not found:
+        raise InputError(f"{path}: is a directory without files of JSON or YAML: expected a cluster's dump")
+    return found
+
+
+def _in_directory(path: str, faults: Faults) -> list[Document]:
+    """The API objects of one of many files. One that holds none, as many do in a must-gather, is passed over."""
+    own = Faults()
+    held = documents_of(path, own)
+    with (faults if held else Faults()).noting():
+        try:
+            own.tell()
+        except InputError as error:
+            if not held:
+                complain([f"passed over: {str(error).splitlines()[0]}"])
+            raise
+    return held
+
+
+def judged(path: str, *, comparing: bool = False) -> list[Document]:
+    """The API objects of a file, where the API server would take them all. `comparing`: as for `judging.rules.pod`.
+
+    Raises InputError with a line for everything that it would refuse.
+    """
+    from podberth.whatif.judging import judge  # dumps are not judged
+
+    faults = Faults()
+    held = documents_of(path, faults)
+    for document in held:
+        with faults.noting(), about(named(path)):
+            wrong = judge(document, comparing=comparing)
+            if wrong:
+                raise ObjectError("\n".join(wrong))
+    faults.tell(most=None)
+    return held
+
+
+def world(paths: list[str], decoder: "Decoder | None" = None) -> "World":
+    """A cluster from the files of a dump.
+
+    Raises InputError.
+    """
+    from podberth.whatif.world import World  # `berth run` reads a configuration only
+
+    found = World(decoder)
+    found.dump = True
+    faults = Faults()
+    for path in paths:
+        held = documents_of(path, faults)
+        with faults.noting(), about(named(path)):
+            found.add_documents(held, named(path))
+    faults.tell(most=None)
+    if not found.cluster.nodes.count:
+        files = ", ".join(map(named, paths))
+        raise InputError(f"{files}: holds no Node: expected what `kubectl get nodes,pods,namespaces -A -o json` prints")
+    return found
+
+
+def configuration(path: str | None) -> SchedulerConfiguration:
+    """Read a KubeSchedulerConfiguration file; without a file, the default configuration.
+
+    Raises InputError.
+    """
+    if path is None:
+        return default_configuration()
+    text = content(path)
+    with about(named(path)):
+        return decode(parse(text))
+
+
+def profiles(
+    path: str | None, wanted: str | None = None, usual: SchedulerConfiguration | None = None
+) -> "tuple[SchedulerConfiguration, dict[str, Framework]]":
+    """A configuration, and what each of its profiles decides by. `usual`: the configuration where there is no file.
+
+    Raises InputError, also if no profile is called `wanted`.
+    """
+    from podberth.framework.profiles import build  # most commands that read files decide nothing
+    from podberth.plugins.registry import registry
+
+    settings = usual if path is None and usual is not None else configuration(path)
+    with about(named(path) if path else "configuration"):
+        frameworks = build(settings, registry())
+    if wanted is not None and wanted not in frameworks:
+        from podberth.whatif.judging.schema import shown
+
+        raise InputError(f"--scheduler: {shown(wanted)}: expected one of the profiles {', '.join(frameworks)}")
+    return settings, frameworks
+
+
+def lines(path: str) -> Iterator[bytes]:
+    """The lines of a file that hold anything.
+
+    Raises InputError.
+    """
+    found = [line for line in content(path).splitlines() if line.strip()]
+    if len(found) > MOST_LINES:
+        raise InputError(f"{named(path)}: expected at most {MOST_LINES:,} lines, got {len(found):,}")
+    return iter(found)

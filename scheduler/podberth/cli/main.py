@@ -1,0 +1,57 @@
+"""The `berth` command, also run as `kubectl berth`. Next stage: `commands` lists the sub-commands."""
+
+import os
+import sys
+from pathlib import Path
+
+from podberth import __version__
+
+
+def entry() -> None:
+    """The console script."""
+    name = Path(sys.argv[0]).name
+    sys.exit(run(sys.argv[1:], "kubectl berth" if name.startswith("kubectl") else "berth"))
+
+
+def complete() -> None:
+    """What kubectl runs to complete `kubectl berth`."""
+    sys.exit(run(["__complete", *sys.argv[1:]]))
+
+
+def run(arguments: list[str], program: str = "berth") -> int:
+    """Run one command line to its exit code."""
+    if arguments in (["version"], ["--version"]):
+        # Scripts ask this in passing; typer alone takes ten times as long to import as all the rest.
+        print(f"berth {__version__}")
+        return 0
+    # No matrix is multiplied here, and NumPy's threads for that spin 0.1 s of CPU away when they start.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from podberth.cli.errors import guard
+
+    def invoke() -> int | None:
+        if arguments[:1] == ["__complete"]:
+            from podberth.cli.candidates import lines
+
+            print("\n".join(lines(arguments[1:])))
+            return 0
+        from importlib import import_module
+
+        from podberth.cli import plain
+
+        if arguments and arguments[0] in plain.SERVICES:
+            service = getattr(import_module(f"podberth.cli.{arguments[0]}"), arguments[0])
+            given = plain.read(arguments[1:], service)
+            if given is not None:
+                ended: int | None = service(**given)
+                return ended
+        import typer
+
+        from podberth.cli.commands import app
+        from podberth.cli.help_words import explain_values
+
+        command = explain_values(typer.main.get_command(app))
+        with command.make_context(program, arguments or ["--help"]) as context:
+            code: int | None = command.invoke(context)
+        return code
+
+    return guard(invoke)

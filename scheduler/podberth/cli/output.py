@@ -1,0 +1,125 @@
+"""The forms of an answer, and what prints them."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from podberth.cli.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+class Output(StrEnum):
+    """For people, or for machines."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class PageOutput(StrEnum):
+    """For people, for machines, or as a page to pass on."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    HTML = "html"
+
+
+class DataOutput(StrEnum):
+    """For machines, and for kubectl to apply."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+def private(path: str) -> BinaryIO:
+    """A new file that only its owner may read, so that nobody has it open who could read an older one.
+
+    Raises InputError for what is no file: a device would be gone for all. Raises OSError.
+    """
+    target = replaceable(path)
+    target.unlink(missing_ok=True)
+    return os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def replaceable(path: str) -> Path:
+    """Return where a file is that may be written anew, behind any link. Raises InputError, OSError."""
+    if path == "-":
+        raise InputError(f"{path}: expected the name of a file: standard output has the answer")
+    target = Path(path).resolve()
+    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+        raise InputError(f"{path}: expected the name of a file, got a {'directory' if target.is_dir() else 'device'}")
+    return target
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Callable[[str], None]]:
+    """Show what is being done while the block runs, and what the given function is told; on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text) as status:
+        yield status.update
+
+
+def as_data(answer: Any, output: Output | PageOutput | DataOutput) -> None:
+    """Print an answer for machines: as YAML where that is asked for, else as JSON."""
+    import msgspec
+
+    if output == Output.YAML:
+        sys.stdout.write(yaml_of(msgspec.to_builtins(answer)))
+        return
+    as_json(msgspec.json.format(msgspec.json.encode(answer)))
+
+
+def as_json(raw: bytes) -> None:
+    """Print a JSON text, and the end of a line, with nothing in it that a terminal obeys."""
+    from podberth.report.wording import escaped
+
+    sys.stdout.write(f"{escaped(raw.decode())}\n")
+
+
+def yaml_of(document: Any, width: int = 80) -> str:
+    """A document as YAML, in which what is there twice is written twice."""
+    import yaml
+
+    from podberth.report.wording import visible
+
+    class Plain(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+        def analyze_scalar(self, scalar: str) -> Any:
+            """Quote what has characters that a terminal obeys."""
+            found = super().analyze_scalar(scalar)
+            if visible(scalar) != scalar:
+                found.allow_flow_plain = found.allow_block_plain = False
+                found.allow_single_quoted = found.allow_block = False
+            return found
+
+        def write_double_quoted(self, text: str, split: bool = True) -> None:
+            """And write them as escapes."""
+            self.allow_unicode = visible(text) == text
+            super().write_double_quoted(text, split)
+            self.allow_unicode = True
+
+    return str(yaml.dump(document, Dumper=Plain, sort_keys=False, allow_unicode=True, width=width))
+
+
+def as_table(table: "RenderableType") -> None:
+    """Print what rich draws, as wide as the terminal, and without blanks at the ends of lines."""
+    from podberth.report.tables import Visible, console_for
+
+    console = console_for(sys.stdout)
+    with console.capture() as captured:
+        console.print(Visible(table), crop=False)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())

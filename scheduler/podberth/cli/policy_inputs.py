@@ -1,0 +1,177 @@
+"""What `berth policy` reads: policies, objects, test files. Every complaint names the file, the field and the value."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from podberth.cli.errors import Faults, InputError, about
+from podberth.cli.inputs import STDIN, content, documents_of, named
+from podberth.model.selectors import LabelSelector
+from podberth.policy import cases, exempt, expect, objects, options
+from podberth.policy.objects import ShapeError, check
+from podberth.policy.parse import PolicyError, parse
+from podberth.policy.spec import KIND, Policies, Policy
+from podberth.whatif import documents
+from podberth.whatif.judging.schema import shown
+
+_ENDINGS = (".yaml", ".yml", ".json")
+
+
+def _files(paths: list[str]) -> Iterator[tuple[str, bool]]:
+    """(file, whether it was named): the files themselves, and those of directories that look like manifests."""
+    for path in paths:
+        if path != STDIN and Path(path).is_dir():
+            yield from ((str(found), False) for found in sorted(Path(path).iterdir()) if found.suffix in _ENDINGS)
+        else:
+            yield path, True
+
+
+def policy_documents(paths: list[str], faults: Faults) -> Iterator[tuple[str, Any]]:
+    """Every MetadataPolicy, and where it stands.
+
+    `faults` gets a line for what can't be read, and for each object of another kind in a file that was named;
+    directories may hold others.
+    """
+    found = False
+    for path, was_named in _files(paths):
+        for document in documents_of(path, faults):
+            place = ": ".join(part for part in (named(path), document.place) if part)
+            if document.kind == KIND:
+                found = True
+                yield place, msgspec.json.decode(document.raw)
+            elif was_named:
+                with faults.noting():
+                    raise InputError(f"{place}: kind: {shown(document.kind)}: expected {KIND}")
+    if not found and not faults.noted:
+        with faults.noting():
+            raise InputError(f"{', '.join(map(named, paths))}: holds no {KIND}")
+
+
+def accepted(paths: list[str], faults: Faults, allowed: tuple[str, ...] = ()) -> list[tuple[Any, Policy]]:
+    """The policies of files, as they are written and as they are read.
+
+    `faults` gets a line for each problem of those that can't be read, or can't be accepted.
+    """
+    found: list[tuple[Any, Policy]] = []
+    for place, document in policy_documents(paths, faults):
+        with faults.noting():
+            try:
+                found.append((document, parse(document, allowed)))
+            except PolicyError as error:
+                raise InputError("\n".join(f"{place}: {problem}" for problem in error.problems)) from None
+    return found
+
+
+def read_policies(paths: list[str], allowed: tuple[str, ...] = ()) -> Policies:
+    """The policies of files. Raises InputError with a line for each problem of any of them."""
+    faults = Faults()
+    found = accepted(paths, faults, allowed)
+    faults.tell()
+    return Policies([policy for _, policy in found])
+
+
+def one_object(path: str, namespace: str | None) -> Any:
+    """The one object of a file, which is in this namespace or names none."""
+    with about(named(path)):
+        found = documents.read(content(path))
+        if len(found) > 1:
+            raise documents.ObjectError(f"expected one object, got {len(found)}")
+        one = _checked(msgspec.json.decode(found[0].raw), "")
+        there = objects.namespace(one)
+        if namespace and there and there != namespace:
+            raise documents.ObjectError(
+                f"metadata.namespace: {shown(there)}: expected {namespace}, as --namespace says"
+            )
+        return one
+
+
+def all_objects(paths: list[str], namespace: str | None, faults: Faults) -> list[Any]:
+    """The objects of files: all, or those of a namespace and those that name none and are in one."""
+    held: list[Any] = []
+    for path in paths:
+        for document in documents_of(path, faults):
+            with faults.noting(), about(named(path)):
+                found = _checked({"kind": document.kind, **documents.plain(document)}, document.place)
+                there = objects.namespace(found)
+                if not namespace or there == namespace or (not there and not exempt.is_cluster_scoped(found)):
+                    held.append(found)
+    return held
+
+
+def _checked(found: Any, place: str) -> Any:
+    try:
+        return check(found)
+    except ShapeError as error:
+        raise documents.ObjectError(f"{place}: {error}" if place else str(error)) from None
+
+
+def test_files(directory: str) -> Iterator[Path]:
+    root = Path(directory)
+    if not root.is_dir():
+        raise InputError(f"{directory}: expected a directory")
+    for path in sorted(root.rglob("*")):
+        if path.suffix in (".yaml", ".yml") and path.is_file() and b"cases:" in path.read_bytes():
+            yield path
+
+
+def run_tests(path: Path, faults: Faults) -> Iterator[dict[str, Any]]:
+    """Yield what came of each case of a file; `faults` gets what is wrong with the others, and with its policies."""
+    with faults.noting(), about(str(path)):
+        suite = documents.parse(content(str(path)))
+        if not isinstance(suite, dict) or not isinstance(suite.get("cases"), list):
+            raise documents.ObjectError("cases: want a list")
+        held = suite.get("policies")
+        if not isinstance(held, list) or not held:
+            raise documents.ObjectError("policies: want a list of files, or of MetadataPolicies")
+        given: list[Policy] = []
+        for i, item in enumerate(held):
+            if isinstance(item, str):
+                given += [policy for _, policy in accepted([str(path.parent / item)], faults)]
+                continue
+            with faults.noting(), about(str(path)):
+                try:
+                    given.append(parse(item))
+                except PolicyError as error:
+                    raise documents.ObjectError(f"policies[{i}]: {error.line}") from None
+        for i, case in enumerate(suite["cases"]):
+            with faults.noting(), about(str(path)):
+                try:
+                    failures = expect.check(Policies(given), case, f"cases[{i}]")
+                except cases.CaseError as error:
+                    raise documents.ObjectError(str(error)) from None
+                yield {"file": str(path), "name": expect.title(case, i), "failures": failures}
+
+
+def given_options(text: str | None, flags: dict[str, Any]) -> dict[str, Any]:
+    """Options as JSON on the command line, checked; `flags` that were given count instead of what it says."""
+    found = {} if text is None else _json(text, "--options")
+    found |= {name: value for name, value in flags.items() if value}
+    try:
+        options.parse(found)
+    except options.OptionsError as error:
+        raise InputError(f"--options: {error}") from None
+    return found
+
+
+def owner_document(text: str) -> dict[str, Any]:
+    """A label selector as JSON on the command line, checked."""
+    found = _json(text, "--owner-selector")
+    owner_selector(text)
+    return found
+
+
+def owner_selector(text: str) -> LabelSelector:
+    """A label selector as JSON on the command line."""
+    try:
+        return options.selector(_json(text, "--owner-selector"), "selector")
+    except options.OptionsError as error:
+        raise InputError(f"--owner-selector: {error}") from None
+
+
+def _json(text: str, option: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        raise InputError(f"{option}: {shown(text)}: expected a JSON object") from None

@@ -1,0 +1,70 @@
+"""`berth run`: the scheduler."""
+
+import gc
+from typing import Annotated
+
+from podberth.cli import services
+from podberth.cli.declared import Option
+
+QUIET = (50_000, 20, 20)
+"""Thresholds of the garbage collector, from the first import on."""
+
+
+def run(
+    config: Annotated[
+        str | None,
+        Option(
+            "--config", help="The KubeSchedulerConfiguration file (YAML). Default: one profile with the name berth."
+        ),
+    ] = None,
+    kubeconfig: Annotated[
+        str | None, Option(help="The kubeconfig file; overrides clientConnection.kubeconfig.")
+    ] = None,
+    context: Annotated[str | None, Option(help="The context of the kubeconfig.")] = None,
+    seed: Annotated[int, Option(help="The number that decides which of several equally good nodes is taken.")] = 0,
+    secure_port: services.SecurePort = 10259,
+    bind_address: services.BindAddress = "",
+    tls_cert_file: services.CertFile = None,
+    tls_private_key_file: services.KeyFile = None,
+    client_ca_file: services.ClientCAFile = None,
+    verify: Annotated[
+        int,
+        Option(
+            metavar="N",
+            help="Check every Nth decision: compute it again from the objects, without any kept result. 0: check none.",
+        ),
+    ] = 0,
+    log_level: services.LogLevel = "info",
+) -> int:
+    """Run the scheduler: bind pods whose schedulerName is one of its profiles.
+
+    The exit code is 0 after SIGTERM or SIGINT, 1 when the Lease was lost or the process was stuck, 2 when the input is
+    wrong or the address is taken.
+    """
+    options = dict(locals())
+    # What is imported and listed first stays: looking through it a hundred times would free nothing.
+    gc.set_threshold(*QUIET)
+    # Heavy imports wait until the command is known, so that the others start at once.
+    from podberth.cli.errors import InputError, misused
+    from podberth.cli.inputs import STDIN, profiles
+    from podberth.controller.launch import Files, schedule
+    from podberth.controller.reload import Loaded, ReloadError
+    from podberth.kube.config import connect
+    from podberth.service.run import run_service
+
+    if verify < 0:
+        raise misused("--verify", f"{verify}: want 0 (none) or more")
+    services.log_at(log_level)
+    listen = services.address("berth", options)
+
+    def reload() -> Loaded:
+        try:
+            return profiles(config)
+        except InputError as error:
+            raise ReloadError(str(error)) from None
+
+    settings, frameworks = profiles(config)
+    connection = connect(kubeconfig or settings.client_connection.kubeconfig or None, context)
+    gc.freeze()
+    files = Files(None if config == STDIN else config, reload)
+    return run_service(schedule(connection, frameworks, settings, files, seed=seed, verify=verify, listen=listen))

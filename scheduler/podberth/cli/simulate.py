@@ -1,0 +1,235 @@
+"""`berth simulate`: what would happen, on a cluster or a trace."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from msgspec.structs import replace
+
+from podberth.cli import options
+from podberth.cli.arriving import Asked
+from podberth.cli.errors import FOUND, Faults, InputError, about
+from podberth.cli.given import given
+from podberth.cli.inputs import content, named, profiles
+from podberth.cli.options import (
+    ClusterFiles,
+    ConfigFile,
+    Context,
+    Kubeconfig,
+    PageForm,
+    RequestTimeout,
+    SchedulerName,
+    Validate,
+)
+from podberth.cli.output import PageOutput, as_data, as_table, progress
+from podberth.cli.removable import chosen_by, print_removable
+from podberth.framework.spelling import near_names
+from podberth.model.mistakes import misfit
+from podberth.model.pod import Pod
+from podberth.whatif.documents import ObjectError
+from podberth.whatif.judging.schema import shown
+from podberth.whatif.outcome import Outcome
+from podberth.whatif.plan import plan
+from podberth.whatif.profiles import TRACE_PROFILES
+from podberth.whatif.study import Recorded, Study, study
+from podberth.whatif.study import beside as recorded
+from podberth.whatif.trace import NODES_FILE, PODS_FILE, read
+from podberth.whatif.unheld import note
+from podberth.whatif.world import World
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def simulate(
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-f",
+            "--filename",
+            help="A file with pods or workloads to create, or nodes to add; - is standard input. May be repeated.",
+        ),
+    ] = None,
+    drain: Annotated[list[str] | None, typer.Option(help="The name of a node to drain; may be repeated.")] = None,
+    cluster: ClusterFiles = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "-n",
+            "--namespace",
+            help="The namespace of pods in -f that do not name one.",
+            callback=options.namespace,
+        ),
+    ] = None,
+    config: ConfigFile = None,
+    scheduler: SchedulerName = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    timeout: RequestTimeout = "30s",
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Play a trace instead: a directory that has openb_nodes.csv and openb_pods.csv."),
+    ] = None,
+    load: Annotated[
+        float,
+        typer.Option(help="With --trace: create pods until they ask for this multiple of all GPUs, else of all CPU."),
+    ] = 1.3,
+    fill: Annotated[
+        float,
+        typer.Option(
+            help="With --trace: lengthen the pods' lifetimes until they ask for this share of the scarcest resource at "
+            "some moment. 0: leave the lifetimes as they are."
+        ),
+    ] = 0.6,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="With --trace: what `python -m bench.trace` recorded of another scheduler, to compare with; may be "
+            "repeated."
+        ),
+    ] = None,
+    output: PageForm = PageOutput.TABLE,
+    only_mine: Annotated[
+        bool,
+        typer.Option(
+            "--only-mine/--all-pods", help="Leave out, or list, the pods that waited before. JSON always has both."
+        ),
+    ] = True,
+    disable_eviction: Annotated[
+        bool,
+        typer.Option(
+            "--disable-eviction",
+            help="With --drain: delete pods although PodDisruptionBudgets forbid it.",
+        ),
+    ] = False,
+    removable: Annotated[
+        bool, typer.Option("--removable", help="Show which nodes could be removed: all their pods land elsewhere.")
+    ] = False,
+    selector: Annotated[
+        str | None,
+        typer.Option(
+            "-l",
+            "--selector",
+            help="With --removable: look at the nodes with these labels: pool=web.",
+            callback=options.selector,
+        ),
+    ] = None,
+    validate: Validate = True,
+) -> int:
+    """Show what would happen if pods were created, or nodes added or drained. Nothing is written.
+
+    With --trace, a production trace is played with each profile of --config; without --config, with the default profile
+    and one that packs nodes. The exit code is 0 when all pods of -f and of drained nodes get a node, 1 when some do
+    not, when no controller creates some of a drained node again, or when something could not be simulated, 2 when the
+    input is wrong. Pods that waited before do not count. With --removable it is 0 when a node could go, 1 when none
+    could.
+    """
+    if selector is not None and not removable:
+        raise InputError("--selector: expected only together with --removable")
+    if removable:
+        if files or drain or trace is not None or disable_eviction:
+            others = "-f, --drain, --disable-eviction and --trace don't go with it"
+            raise InputError(f"--removable tries all nodes of a cluster: {others}")
+        chosen = chosen_by(selector)
+    if trace is not None:
+        if files or drain or cluster:
+            raise InputError("--trace plays a trace on its own nodes: -f, --drain and --cluster don't go with it")
+        return _trace(trace, config, load, fill, beside or [], output)
+    if not (files or drain or removable):
+        raise InputError("nothing to simulate: give pods or nodes with -f, nodes to drain with --drain, or a --trace")
+    all_given = given(
+        config,
+        cluster,
+        files or (),
+        scheduler=scheduler,
+        validate=validate,
+        kubeconfig=kubeconfig,
+        context=context,
+        timeout=timeout,
+    )
+    there = all_given.world
+    framework = all_given.frameworks[scheduler] if scheduler else next(iter(all_given.frameworks.values()))
+    if removable:
+        return print_removable(there, framework, chosen, all_given.where, output)
+    faults = Faults()
+    for name in drain or ():
+        with faults.noting():
+            if there.cluster.nodes.live_row(name) is None:
+                raise InputError(f"--drain: {shown(name)}: no such node in {all_given.where}{_meant(name, there)}")
+    asked = Asked(there, framework, namespace, all_given.usual)
+    for file, held in all_given.files.items():
+        with faults.noting():
+            asked.add(file, held)
+    faults.tell()
+    if files and not drain and asked.empty:
+        strange = asked.not_simulated or ["they make no pods and are no nodes"]
+        raise InputError("\n".join(f"{', '.join(map(named, files))}: nothing to simulate: {line}" for line in strange))
+    answer = plan(
+        there,
+        framework,
+        asked.batches,
+        added=asked.added,
+        drain=list(dict.fromkeys(drain or ())),
+        force=disable_eviction,
+        not_simulated=asked.not_simulated,
+        notes=[*asked.notes, *note(_meant_pods(asked, there, drain or ()), there)],
+    )
+    _print(answer, output, only_mine=only_mine)
+    return 0 if answer.good else FOUND
+
+
+def _meant_pods(asked: Asked, there: World, drained: Sequence[str]) -> list[Pod]:
+    """Return one pod of each workload, and the pods on drained nodes."""
+    moved = [pod for pod in there.placed.values() if pod.node_name in drained]
+    return [*moved, *(batch.pod(0) for batch in asked.batches if batch.count)]
+
+
+def _meant(name: str, there: World) -> str:
+    """`(did you mean …?)` with the names of nodes that are close."""
+    near = near_names(name, (node.name for _, node in there.cluster.nodes.live()))
+    return f" (did you mean {', '.join(near)}?)" if near else ""
+
+
+def _trace(
+    directory: Path, config: str | None, load: float, fill: float, beside: list[Path], output: PageOutput
+) -> int:
+    if not 0 < load <= 10:
+        raise InputError(f"--load: {load:g}: expected more than 0 and at most 10")
+    if not 0 <= fill <= 1:
+        raise InputError(f"--fill: {fill:g}: expected 0 to 1")
+    with about(str(directory)):
+        found = read(content(str(directory / NODES_FILE)), content(str(directory / PODS_FILE)))
+        if not found.nodes or not found.arrivals:
+            raise ObjectError("holds no node or no pod")
+    others = []
+    for path in beside:
+        raw = content(str(path))
+        with about(str(path)):
+            try:
+                others.append(msgspec.json.decode(raw, type=Recorded))
+            except msgspec.DecodeError as error:
+                raise ObjectError(f"expected what python -m bench.trace writes: {misfit(error)}") from None
+    _, frameworks = profiles(config or None, usual=TRACE_PROFILES)
+    with progress("reading the trace") as tell:
+        answer = study(found, frameworks, load, fill, tell)
+        more = recorded(found, others, next(iter(frameworks.values())), tell)
+    _print(replace(answer, profiles=[*more, *answer.profiles]), output)
+    return 0
+
+
+def _print(answer: Outcome | Study, output: PageOutput, *, only_mine: bool = True) -> None:
+    match output:
+        case PageOutput.JSON | PageOutput.YAML:
+            as_data(answer, output)
+        case PageOutput.HTML:
+            from podberth.report.simulation_page import outcome_page, study_page
+
+            page = study_page(answer) if isinstance(answer, Study) else outcome_page(answer, only_mine=only_mine)
+            sys.stdout.write(page)
+        case PageOutput.TABLE:
+            from podberth.report.simulation_tables import OutcomeTable, StudyTable
+
+            as_table(StudyTable(answer) if isinstance(answer, Study) else OutcomeTable(answer, only_mine))

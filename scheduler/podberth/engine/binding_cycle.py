@@ -1,0 +1,636 @@
+"""From the decision for a node to the Binding: a pod is assumed, its plugins are asked, and it is bound or reverted.
+
+What can happen, and what follows from it, is in `podberth.engine.binding_table`; here it is carried out, on one
+`podberth.engine.binding_record` for each pod. Mirrors kube-scheduler `schedule_one.go` (assumeAndReserve,
+bindingCycle, handleBindingCycleError, unreserveAndForget), where each binding cycle is a goroutine.
+"""
+
+import sys
+from collections.abc import Container
+from itertools import islice
+from typing import Any
+
+from podberth.engine import instructions, story_entries, story_writer
+from podberth.engine.binding_record import BindingCycle, event_of
+from podberth.engine.binding_table import ASKING, CALLING, MAY_BE_BOUND, TABLE, Action, Event, State
+from podberth.engine.binding_waits import Deadlines, ObjectWaits
+from podberth.engine.instructions import UNSCHEDULABLE, WAITING_FOR_GROUP, Misbehaved, PatchCondition
+from podberth.engine.last_look import LastLook
+from podberth.engine.outbox import Outbox
+from podberth.engine.pod_groups.gathering import AT_ONCE, GANG_SCHEDULING, Gathering
+from podberth.engine.queue import queueing_hints
+from podberth.engine.queue.queued import QueuedPod
+from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.engine.stimuli import (
+    BindFailed,
+    CallEnded,
+    CallFailed,
+    OfBindingCycle,
+    PreBindWriteFailed,
+    PreBindWritten,
+)
+from podberth.engine.story import Story
+from podberth.framework.binding import BindResult, Call, ObjectKey, Wait
+from podberth.framework.binding_plugins import Holds, PointAnswer, Refusal, not_none
+from podberth.framework.decision import Decision
+from podberth.framework.events import ClusterEvent
+from podberth.framework.guard import spelled
+from podberth.framework.runtime import Framework
+from podberth.framework.status import SUCCESS, PluginError, Reason, printable
+from podberth.framework.waiting_pods import WaitingPods, timeout_text
+from podberth.model.devices import CLAIM
+from podberth.model.pod import Pod
+from podberth.model.pod_group import GroupKey
+from podberth.state.cluster import Cluster
+
+TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING, State.GROUP_GATHERING)
+IDLE = frozenset((*TIMED, State.GROUP_DECIDING, *CALLING))
+_GIVEN_UP_AT_ONCE = 64
+"""How many pods whose time is over are given up in one turn."""
+_TOLD_AFTER = 5.0
+"""Seconds after which a pod that waits for its group says so: hardly any does for so long, and it costs a write."""
+_POINTS = ("reserve", "permit", "pre_bind", "bind")
+_STEPS = [(point, TABLE[state][Event.SUCCESS].next) for point, state in zip(_POINTS, ASKING, strict=True)]
+_STEPS_FROM = {state: tuple(_STEPS[i:]) for i, state in enumerate(ASKING)}
+"""State → the points whose plugins are asked from there on, and the state after each."""
+
+
+class BindingCycles:
+    """All pods in their binding cycle, by UID, with what is held for them."""
+
+    def __init__(self, cluster: Cluster, queue: SchedulingQueue, outbox: Outbox) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._outbox = outbox
+        self._cycles: dict[str, BindingCycle] = {}
+        self._on_node: dict[str, dict[str, BindingCycle]] = {}
+        """The same by the node's name: a tenant may have placed thousands of other pods there."""
+        self.waiting_pods = WaitingPods()
+        """Pods that wait on Permit."""
+        self.spoken_for = self.waiting_pods.spoken_for
+        """Pods that `settle` has to look at."""
+        self.gathering = Gathering(cluster.pod_groups)
+        """Pods of groups that wait for each other before they are bound."""
+        self.let_go_beside = sys.maxsize
+        """Pods whose group lets them go wait with their Bindings while writes for so many pods are under way."""
+        self._went_ahead = 0
+        """How many other pods were assumed since some of them were let go last: they do not wait for ever."""
+        self._waits = ObjectWaits()
+        self.waits = self._waits.uids
+        """Not empty while somebody waits for an object to change."""
+        self._deadlines = Deadlines(self._deadline, self._cycles.__len__)
+        self._idle = 0
+        self.left_deciding = 0
+        """How many pods have left the state in which they wait for what is decided of their group."""
+        self._assuming = ""
+        """UID of the pod that is being assumed: nobody has noticed yet that it takes room, and nobody is woken."""
+
+    @property
+    def writing(self) -> int:
+        """Pods for which a write is under way."""
+        return len(self._cycles) - self._idle
+
+    @property
+    def ours(self) -> Container[str]:
+        """The names of this scheduler's profiles."""
+        return self._queue.frameworks
+
+    def queued(self, uid: str) -> QueuedPod | None:
+        """A pod that is about to be bound, as the queue knew it."""
+        cycle = self._cycles.get(uid)
+        return None if cycle is None else cycle.queued
+
+    def entries(self) -> int:
+        """Return how much is kept here, for tests of what a tenant can make grow."""
+        return len(self._cycles) + len(self.waiting_pods) + len(self._deadlines) + self.gathering.entries()
+
+    def state(self, uid: str) -> State | None:
+        """The state of a pod; None: it is in no binding cycle."""
+        cycle = self._cycles.get(uid)
+        return None if cycle is None else cycle.state
+
+    @property
+    def unsettled(self) -> bool:
+        """Return whether `settle` has something to do."""
+        return bool(self.spoken_for) or (bool(self.gathering.released) and self._may_go > 0)
+
+    @property
+    def _may_go(self) -> int:
+        """Return how many of the pods that their groups let go may be bound now."""
+        if self._went_ahead < AT_ONCE:
+            return min(len(self.gathering.released), AT_ONCE, self.let_go_beside - self.writing)
+        return min(len(self.gathering.released), AT_ONCE)
+
+    def next_tick(self) -> float | None:
+        """Engine time at which `tick`, or `settle`, has something to do."""
+        return 0.0 if self.unsettled else self._deadlines.next()
+
+    def note_assumed(self, uid: str) -> bool:
+        """Bring the story of a pod in its binding cycle up to date; returns whether a Binding of ours may be under way.
+
+        An ordinary decision has no time to write the story: that the pod was assumed is noted later, or here.
+        """
+        cycle = self._cycles.get(uid)
+        if cycle is None:
+            return False
+        self._story(cycle)
+        return cycle.state in MAY_BE_BOUND
+
+    def assume(
+        self,
+        queued: QueuedPod,
+        framework: Framework,
+        decision: Decision,
+        row: int,
+        now: float,
+        binders: tuple[Any, ...] = (),
+        group: GroupKey | None = None,
+    ) -> BindingCycle:
+        """Place the pod on its row at once and begin to bind it. `binders` come before the profile's own.
+
+        `group`: the pod group that is being tried; then the pod waits after Reserve until that is decided.
+        """
+        pod, node = queued.pod, self._cluster.nodes.names[row] or ""
+        leaving = self._cycles.get(pod.uid)
+        if leaving is not None:
+            self._unreserve(leaving, None, now)  # the API shows it again, after it had shown that it was gone
+        plugins = framework.binding_plugins(pod, row, node, self.waiting_pods, binders)
+        cycle = BindingCycle(queued, node, decision, plugins, queued.first_active or now, now)
+        self._put(cycle)
+        if group is not None:
+            cycle.group, cycle.stop = group, State.PERMITTING
+        elif self.gathering.released:
+            self._went_ahead += 1
+        nominated = self._cluster.nominations.drop(pod.uid)
+        self._cluster.assume(pod, row)
+        other = None if nominated is None or nominated == node else self._cluster.nodes.live_row(nominated)
+        if other is not None:
+            queueing_hints.for_room(self._queue, self._cluster, pod, other, now, real=False)
+        self._assuming = pod.uid
+        try:
+            self._ask(cycle, None, now)
+        finally:
+            self._assuming = ""
+        return cycle
+
+    def give_back(self, uid: str, now: float, *, quietly: bool, untold: bool = False) -> None:
+        """The group of a pod is not bound: the pod gives back what it holds. `quietly`: nobody has noticed it there.
+
+        `untold`: the pod's story does not say so, since it is tried on many nodes in a row.
+        """
+        cycle = self._cycles.get(uid)
+        if cycle is None:
+            return
+        self._assuming = uid if quietly else ""
+        try:
+            self._take(cycle, Event.GROUP_BACK, untold, now)
+        finally:
+            self._assuming = ""
+
+    def handle(self, stimulus: OfBindingCycle, now: float) -> None:
+        """The answer to an instruction for a pod."""
+        cycle = self._cycles.get(stimulus.uid)
+        if isinstance(stimulus, (CallEnded, CallFailed)) and (cycle is None or cycle.call is not stimulus.call):
+            # The pod is bound, or this attempt is over.
+            over = State.BOUND if stimulus.call.point == "post_bind" else State.REVERTED
+            if TABLE[over][stimulus.event].action is Action.REPORT:
+                self._report(cycle, stimulus, now)
+        elif cycle is None:
+            if isinstance(stimulus, (PreBindWritten, PreBindWriteFailed)):
+                self._cluster.devices.answered(stimulus.uid, stimulus.written)
+        else:
+            # 404, 409: the pod is gone, replaced or bound by others. Its watch event will show which.
+            conflict = isinstance(stimulus, BindFailed) and (stimulus.quietly or stimulus.status in (404, 409))
+            self._take(cycle, Event.BIND_CONFLICT if conflict else stimulus.event, stimulus, now)
+
+    def happens(self, uid: str, event: Event, cause: Any, now: float) -> bool:
+        """Something happens to a pod. False: it is in no binding cycle, or nothing follows from it."""
+        cycle = self._cycles.get(uid)
+        if cycle is None:
+            return False
+        cycle.leaves |= event is Event.GONE
+        return self._take(cycle, event, cause, now)
+
+    def changed(self, key: ObjectKey, now: float) -> None:
+        """An object was added, updated or deleted."""
+        for uid in self._waits.concerned(key) if self.waits else ():
+            self._take(self._cycles[uid], Event.OBJECT_CHANGED, None, now)
+
+    def go_on_sharing(self, now: float) -> None:
+        """A claim is not being written any more: pods of the group that waited for that are asked again."""
+        users = self._cluster.devices.users
+        while users.released:
+            for claim in users.take_released():
+                self.changed((CLAIM, *claim), now)
+
+    def contested(self, uid: str, why: str, now: float) -> State | None:
+        """A device of the pod is somebody else's as well: its plugins are asked again, or its Binding is withdrawn.
+
+        Returns the state in which it was found; None: it is in no binding cycle.
+        """
+        cycle = self._cycles.get(uid)
+        if cycle is None:
+            return None
+        state = cycle.state
+        if state in (State.BIND_POSTING, State.GROUP_GATHERING):
+            self._take(cycle, Event.UNFIT, why, now)
+        else:
+            self._take(cycle, Event.OBJECT_CHANGED, None, now)
+        return state
+
+    def look_again(self, node: str, now: float) -> None:
+        """A node has changed, went, or somebody else's pod has come there: who is about to be bound to it?
+
+        The pods that are withdrawn do not count against the others.
+        """
+        there = self._on_node.get(node)
+        if there is None:
+            return
+        look = LastLook(self._cluster, self._queue.frameworks, node)
+        going: list[Pod] = []
+        for uid, cycle in list(there.items()):
+            placement = self._cluster.placement(uid) if uid in there else None
+            if placement is None or not placement.assumed:
+                continue
+            why = look.objection(cycle.queued.pod, going)
+            if not why:
+                continue
+            self._take(cycle, Event.UNFIT, why, now)
+            if cycle.state is State.BIND_POSTING:
+                going.append(placement.pod)
+
+    def tick(self, now: float) -> None:
+        """Give up pods that have waited too long. If there are many, the others follow with the next ticks."""
+        for uid in islice(self._deadlines.over(now), _GIVEN_UP_AT_ONCE):
+            cycle, waiting = self._cycles[uid], self.waiting_pods.get(uid)
+            if cycle.state is State.GROUP_GATHERING:
+                assert cycle.group is not None
+                if self.gathering.has_let_go(cycle.group, uid):
+                    continue
+                if cycle.gathers_on:
+                    self._tell_that_it_waits(cycle)
+                else:
+                    self._give_up(cycle, now)
+            elif waiting is None:
+                wait, cycle.waits = cycle.wait, ""
+                cycle.plugins.time_over()
+                if wait is not None and wait.pause:
+                    self._take(cycle, Event.OBJECT_CHANGED, None, now)  # the one that changed is the clock
+                    continue
+                expired = "" if wait is None else wait.expired
+                self._take(cycle, Event.TIME_OVER, str(cycle.plugins.error(expired)), now)
+            elif (timed_out := waiting.timed_out()) is not None:
+                self._take(cycle, Event.TIME_OVER, _rejected(*timed_out), now)
+
+    def settle(self, now: float) -> None:
+        """Go on with pods that a plugin has allowed or rejected while they waited on Permit, or that need not wait for
+        their group any more: with some of these, as the others wait until some are bound."""
+        if self.gathering.released and (going := self._may_go) > 0:
+            self._went_ahead = 0
+            for _ in range(going):
+                self.happens(self.gathering.released.popleft(), Event.GROUP_ON, None, now)
+        for waiting in self.waiting_pods.settled():
+            cycle = self._cycles[waiting.pod.uid]
+            if waiting.rejected is not None:
+                self._take(cycle, Event.REJECTED, _rejected(*waiting.rejected), now)
+            else:
+                self._take(cycle, Event.PARTLY_ALLOWED if waiting.pending else Event.ALLOWED, None, now)
+
+    def preempt(self, uid: str, now: float) -> bool:
+        """Revert a pod for one of higher priority. False: the pod is or may be bound, so it has to be deleted."""
+        cycle = self._cycles.get(uid)
+        if cycle is None:
+            return False
+        message = str(cycle.plugins.error("preempted by DefaultPreemption"))
+        if cycle.state is State.WAITING_ON_PERMIT:
+            message = "waiting on permit for pod: preempted"
+        return self._take(cycle, Event.PREEMPTED, message, now)
+
+    def broke(self, uid: str, message: str, now: float) -> None:
+        """The scheduling cycle of this pod raised. It is reverted, and so are pods whose plugins were being asked.
+
+        `uid`: empty if it was the cycle of a pod group. Pods that went on before it raised are none of its business any
+        more: their Bindings may be under way.
+        """
+        broken = {other: cycle for other, cycle in self._cycles.items() if other == uid or cycle.state in ASKING}
+        self._outbox.retract(broken)
+        for cycle in broken.values():
+            self._take(cycle, Event.BROKE, message, now)
+
+    def _take(self, cycle: BindingCycle, event: Event, cause: Any, now: float) -> bool:
+        """Do what the table says; returns whether it says to do anything."""
+        action, state, _ = TABLE[cycle.state][event]
+        if state is not cycle.state:
+            if cycle.state in IDLE:
+                self._waits_no_longer(cycle, event, state, now)
+            cycle.state = state
+        do = _DO.get(action)
+        if do is not None:
+            do(self, cycle, cause, now)
+        return do is not None
+
+    def _ask(self, cycle: BindingCycle, cause: Any, now: float) -> None:
+        if cause is not None:
+            if isinstance(cause, CallEnded):
+                cycle.plugins.call_ended(cause.answer)
+            elif isinstance(cause, PreBindWritten):
+                cycle.plugins.wrote(cause.written)
+                if cycle.queued.pod.terminating:
+                    self._take(cycle, Event.TERMINATING, cycle.queued.pod, now)
+                    return
+                why = LastLook(self._cluster, self._queue.frameworks, cycle.node).objection(cycle.queued.pod)
+                if why:
+                    self._take(cycle, Event.UNFIT, why, now)
+                    return
+        answer: PointAnswer | PluginError = None
+        try:
+            for point, after in _STEPS_FROM[cycle.state]:
+                answer = cycle.plugins.ask(point, self._cluster)
+                if answer is not None:
+                    break
+                cycle.state = after
+                if after is cycle.stop and self._stops(cycle):
+                    self._take(cycle, Event.STANDS_BY, None, now)
+                    return
+        except PluginError as error:
+            answer = error
+        if cycle.state is State.RESERVING and isinstance(answer, (Refusal, PluginError)) and cycle.group is not None:
+            cycle.refused = answer
+            self._take(cycle, Event.GROUP_BACK, None, now)
+            return
+        self._take(cycle, event_of(answer), answer, now)
+
+    def _stops(self, cycle: BindingCycle) -> bool:
+        """Return whether a pod has to wait for the others of its group here."""
+        if cycle.stop is State.PERMITTING:
+            cycle.stop = State.BINDING
+            return True
+        assert cycle.group is not None
+        cycle.stop = None
+        return not self.gathering.arrives(cycle.group, cycle.queued.pod.uid)
+
+    def _stand_by(self, cycle: BindingCycle, _: Any, now: float) -> None:
+        self._idle += 1
+        if cycle.state is State.GROUP_GATHERING:
+            assert cycle.group is not None
+            seconds = self.gathering.seconds(cycle.group)
+            cycle.deadline = now + min(seconds, _TOLD_AFTER)
+            cycle.gathers_on = max(0.0, seconds - _TOLD_AFTER)
+            self._deadlines.add(cycle.queued.pod.uid, cycle.deadline)
+
+    def _tell_that_it_waits(self, cycle: BindingCycle) -> None:
+        """Write a condition of a pod that holds room and waits for others; its reason has no autoscaler add a node."""
+        assert cycle.group is not None
+        pod, left = cycle.queued.pod, cycle.gathers_on
+        message = (
+            f"holds room on {cycle.node} until enough pods of its group {cycle.group} do, for {left:g} seconds more"
+        )
+        cycle.queued.written = None
+        self._outbox.add(PatchCondition(pod, WAITING_FOR_GROUP, message))
+        cycle.deadline, cycle.gathers_on = cycle.deadline + left, 0.0
+        self._deadlines.add(pod.uid, cycle.deadline)
+
+    def _give_up(self, cycle: BindingCycle, now: float) -> None:
+        """The others of the group have not come: all that wait for them give back what they hold."""
+        assert cycle.group is not None
+        seconds = self.gathering.seconds(cycle.group)
+        self._take(cycle, Event.TIME_OVER, _rejected(GANG_SCHEDULING, timeout_text(seconds, GANG_SCHEDULING)), now)
+        for uid in self.gathering.waiting(cycle.group):
+            other = self._cycles[uid]
+            other.gathers_on = 0.0
+            if other.deadline > now:
+                other.deadline = now
+                self._deadlines.add(uid, now)
+
+    def _hold(self, cycle: BindingCycle, held: Holds, now: float) -> None:
+        self._idle += 1
+        self.waiting_pods.add(cycle.queued.pod, cycle.node, held.seconds, now)
+        self._story(cycle).note(story_entries.WaitsOnPermit(now, cycle.node, held.seconds))
+        self._extend(cycle, None, now)
+        self._nominate(cycle)
+
+    def _extend(self, cycle: BindingCycle, _: Any, now: float) -> None:
+        waiting = self.waiting_pods.get(cycle.queued.pod.uid)
+        assert waiting is not None
+        cycle.deadline = waiting.earliest()[0]
+        self._deadlines.add(waiting.pod.uid, cycle.deadline)
+
+    def _write(self, cycle: BindingCycle, wait: Wait, now: float) -> None:
+        cycle.waits = ""
+        note = story_entries.cut(printable(wait.note))
+        names = story_writer.named(wait.writes)
+        self._story(cycle).note(story_entries.PreBindWrites(now, cycle.plugins.plugin, names, note))
+        self._nominate(cycle)
+        plugin, since = cycle.plugins.plugin, cycle.assumed_at
+        self._outbox.add(instructions.PreBindWrite(cycle.queued.pod, cycle.node, plugin, wait.writes, since))
+
+    def _wait(self, cycle: BindingCycle, wait: Wait, now: float) -> None:
+        self._idle += 1
+        uid, plugin = cycle.queued.pod.uid, cycle.plugins.plugin
+        if cycle.waits != plugin or wait.pause:
+            cycle.waits, cycle.deadline = "" if wait.pause else plugin, now + wait.seconds
+            self._deadlines.add(uid, cycle.deadline)
+        cycle.wait = wait
+        if wait.event is not None:
+            self._outbox.add(instructions.RecordEvent(cycle.queued.pod, "Normal", *wait.event))
+        self._story(cycle).wait(story_entries.PreBindWaits(now, plugin, wait.seconds))
+        self._waits.add(uid, wait.on)
+        self._nominate(cycle)
+
+    def _call(self, cycle: BindingCycle, call: Call, now: float) -> None:
+        self._idle += 1
+        cycle.call = call
+        self._story(cycle).note(story_entries.PluginCalled(now, call.name, spelled(call.point)))
+        if cycle.state is not State.BIND_CALLING:
+            self._nominate(cycle)
+        self._outbox.add(instructions.RunCall(cycle.queued.pod, call))
+
+    def _post(self, cycle: BindingCycle, _: Any, now: float) -> None:
+        if cycle.noted:  # otherwise the Binding is posted together with the assumption, and needs no entry of its own
+            cycle.queued.story.note(story_entries.BindingPosted(now, cycle.node))
+        self._say_bound(cycle, instructions.Bind)
+
+    def _say_bound(self, cycle: BindingCycle, kind: type[instructions.Bind] | type[instructions.BoundByPlugin]) -> None:
+        queued = cycle.queued
+        self._outbox.add(
+            kind(
+                queued.pod,
+                cycle.node,
+                queued.attempts,
+                cycle.first_seen,
+                cycle.decision,
+                cycle.assumed_at,
+                queued.flushed,
+            )
+        )
+
+    def _finish(self, cycle: BindingCycle, cause: Any, now: float) -> None:
+        pod = cycle.queued.pod
+        self._drop(cycle)
+        self._story(cycle)
+        by = cycle.plugins.plugin if cause is BindResult.DONE else story_writer.OURS
+        story_writer.bound(cycle.queued, cycle.node, by, now)
+        if cause is BindResult.DONE:
+            self._say_bound(cycle, instructions.BoundByPlugin)
+        calls, errors = cycle.plugins.post_bind(self._cluster)
+        for call in calls:
+            self._outbox.add(instructions.RunCall(pod, call))
+        for error in errors:
+            self._outbox.add(Misbehaved(pod, error))
+
+    def _report(self, _: BindingCycle | None, end: CallEnded | CallFailed, now: float) -> None:
+        """A coroutine of PostBind has ended."""
+        call = end.call
+        error = call.error(end.message) if isinstance(end, CallFailed) else not_none(call, end.answer)
+        if error is not None:
+            self._outbox.add(Misbehaved(call.pod, error))
+
+    def _park(self, cycle: BindingCycle, rejected: Refusal, now: float) -> None:
+        queued, plugins = cycle.queued, frozenset((rejected.plugin,))
+        # Asked before the pod gives its room back: its own room is no reason to try again at once.
+        missed = self._queue.missed(queued, plugins)
+        if self._revert(cycle, now):
+            message = f"0/1 nodes are available: 1 {printable(rejected.reason.text)}."
+            story_writer.turned_back(queued, cycle.node, UNSCHEDULABLE, message, plugins, now)
+            self._queue.add_unschedulable(queued, plugins, now, missed=missed)
+            self._outbox.failed(queued, UNSCHEDULABLE, message, plugins, nominated="")
+
+    def _retry(self, cycle: BindingCycle, cause: Any, now: float, *, quietly: bool = False) -> None:
+        if isinstance(cause, PreBindWriteFailed):
+            cycle.plugins.wrote(cause.written, cause.status)
+        elif isinstance(cause, BindFailed):
+            self._story(cycle).note(story_entries.BindFailed(now, cause.status, story_entries.cut(cause.message)))
+        reason, message = cycle.failure(cause)
+        if self._revert(cycle, now, cause if isinstance(cause, BindFailed) else None):
+            story_writer.turned_back(cycle.queued, cycle.node, reason, message, frozenset(), now)
+            self._queue.requeue(cycle.queued, now)
+            self._outbox.failed(cycle.queued, reason, message, nominated="", quietly=quietly)
+
+    def _retry_quietly(self, cycle: BindingCycle, cause: Any, now: float) -> None:
+        self._retry(cycle, cause, now, quietly=True)
+
+    def _withdraw(self, cycle: BindingCycle, why: str, now: float) -> None:
+        self._outbox.add(instructions.Withdraw(cycle.queued.pod, cycle.node, why))
+
+    def _leave(self, cycle: BindingCycle, _: Any, now: float) -> None:
+        """The writes may still take place, so what the plugins hold for the pod is held until they are answered."""
+
+    def _forget(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
+        cycle.queued.pod = pod
+        self._revert(cycle, now)
+        cycle.queued.story.end(story_entries.Left(now, "terminating"))
+
+    def _give_back(self, cycle: BindingCycle, untold: Any, now: float) -> None:
+        pod = cycle.queued.pod
+        self._revert(cycle, now)
+        if not untold:
+            cycle.queued.story.note(story_entries.Reverted(now, cycle.node))
+        if pod.nominated_node_name:
+            self._cluster.nominations.put(pod, pod.nominated_node_name)
+
+    def _update(self, cycle: BindingCycle, pod: Pod, now: float) -> None:
+        cycle.queued.pod = pod
+
+    # -- what is held, and how it is given back -----------------------------------------------------------------------
+
+    def _put(self, cycle: BindingCycle) -> None:
+        uid = cycle.queued.pod.uid
+        self._cycles[uid] = cycle
+        there = self._on_node.get(cycle.node)
+        if there is None:
+            there = self._on_node[cycle.node] = {}
+        there[uid] = cycle
+
+    def _drop(self, cycle: BindingCycle) -> None:
+        uid = cycle.queued.pod.uid
+        del self._cycles[uid]
+        there = self._on_node[cycle.node]
+        del there[uid]
+        if not there:
+            del self._on_node[cycle.node]
+
+    def _story(self, cycle: BindingCycle) -> Story:
+        if not cycle.noted:
+            cycle.noted = True
+            story_writer.assumed(cycle.queued, cycle.node, cycle.decision, cycle.assumed_at)
+        return cycle.queued.story
+
+    def _revert(self, cycle: BindingCycle, now: float, cause: Any = None) -> bool:
+        """Unreserve and forget. True: the pod has to be tried again, as it is neither placed nor terminating."""
+        uid = cycle.queued.pod.uid
+        self._unreserve(cycle, cause, now)
+        forgotten = self._cluster.forget(uid)
+        if forgotten is not None and uid != self._assuming:
+            queueing_hints.for_room(self._queue, self._cluster, forgotten.pod, forgotten.row, now, real=False)
+        return self._cluster.placement(uid) is None and not cycle.queued.pod.terminating
+
+    def _unreserve(self, cycle: BindingCycle, cause: Any, now: float) -> None:
+        """Have plugins give back what they reserved for the pod; a pod that waits for a volume may get it.
+
+        A pod that others have bound uses what is written of it: nothing of that is taken back. One that the API server
+        does not know (404) is gone, whatever the watch shows.
+        """
+        pod = cycle.queued.pod
+        status = cause.status if isinstance(cause, BindFailed) else None
+        elsewhere = isinstance(cause, Pod) or status == 409
+        leaves = cycle.leaves or pod.terminating or status == 404
+        if isinstance(cause, (PreBindWritten, PreBindWriteFailed)):
+            cycle.plugins.wrote(cause.written, cause.status if isinstance(cause, PreBindWriteFailed) else None)
+        self._story(cycle)
+        self.left_deciding += cycle.state is State.GROUP_DECIDING
+        self._drop(cycle)
+        if cycle.group is not None:
+            self.gathering.leaves(cycle.group, pod.uid)
+        version, given = self._cluster.storage.version, self._cluster.devices.log.version
+        writes, errors = cycle.plugins.unreserve(self._cluster, leaves=leaves)
+        placement = self._cluster.placement(pod.uid)
+        if writes and not elsewhere and (placement is None or placement.assumed):
+            self._outbox.add(instructions.UnreserveWrite(pod, tuple(writes)))
+        for error in errors:
+            self._outbox.add(Misbehaved(pod, error))
+        if self._cluster.storage.version != version and pod.uid != self._assuming:
+            queueing_hints.for_object(self._queue, ClusterEvent.VOLUME_UPDATED, None, None, now, real=False)
+        if self._cluster.devices.log.version != given and pod.uid != self._assuming:
+            queueing_hints.for_object(self._queue, ClusterEvent.DEVICE_CLAIM_GONE, None, None, now, real=False)
+
+    def _waits_no_longer(self, cycle: BindingCycle, event: Event, state: State, now: float) -> None:
+        """An idle pod does not wait any more: what it waited for has happened, or the pod is reverted."""
+        self._idle -= 1
+        self.left_deciding += cycle.state is State.GROUP_DECIDING
+        pod = cycle.queued.pod
+        if cycle.state is State.WAITING_ON_PERMIT:
+            waited = now - self.waiting_pods.remove(pod.uid).since
+            self._outbox.add(
+                instructions.PermitWaited(pod, UNSCHEDULABLE if state is State.REVERTED else SUCCESS, waited)
+            )
+        elif cycle.wait is not None:
+            self._waits.remove(pod.uid, cycle.wait.on)
+            cycle.wait = None
+        elif cycle.call is not None:
+            if event not in (Event.CALL_ENDED, Event.CALL_FAILED):
+                self._outbox.add(instructions.CancelCall(pod, cycle.call))
+            cycle.call = None
+
+    def _nominate(self, cycle: BindingCycle) -> None:
+        """Set status.nominatedNodeName to the pod's node, once (NominatedNodeNameForExpectation)."""
+        queued = cycle.queued
+        if cycle.nominated or queued.pod.nominated_node_name == cycle.node:
+            return
+        cycle.nominated = True
+        reason, message, _ = queued.written or ("", "", "")
+        queued.written = (reason, message, cycle.node)
+        self._outbox.add(instructions.Nominate(queued.pod, cycle.node))
+
+    def _deadline(self, uid: str) -> float | None:
+        cycle = self._cycles.get(uid)
+        return cycle.deadline if cycle is not None and cycle.state in TIMED else None
+
+
+_DO: dict[Action, Any] = {
+    action: getattr(BindingCycles, f"_{action.name.lower()}") for action in Action if action is not Action.IGNORE
+}
+"""Action → the method of its name."""
+
+
+def _rejected(plugin: str, message: str) -> Refusal:
+    return Refusal(plugin, Reason(message))

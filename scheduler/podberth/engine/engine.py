@@ -1,0 +1,301 @@
+"""The scheduler as a state machine: `handle(stimulus, now)` returns instructions.
+
+It owns the cluster's columns and the queue, runs one cycle at a time, and assumes what it decides.
+It never reads a clock, never logs and never waits. Mirrors kube-scheduler `eventhandlers.go`,
+`schedule_one.go` and `scheduler.go`.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from podberth.engine.attempts import Attempts
+from podberth.engine.binding_cycle import BindingCycles
+from podberth.engine.binding_table import Event
+from podberth.engine.changes import key_of
+from podberth.engine.choice import Choice
+from podberth.engine.device_conflicts import DeviceConflicts
+from podberth.engine.extender_calls import ExtenderCalls
+from podberth.engine.instructions import Instruction
+from podberth.engine.no_fits import NoFits
+from podberth.engine.nominator import Nominator
+from podberth.engine.object_changes import ObjectChanges
+from podberth.engine.observers import Observer
+from podberth.engine.orphaned_claims import OrphanedClaims
+from podberth.engine.outbox import Outbox
+from podberth.engine.placement_conflicts import PlacementConflicts, PlacementObserver
+from podberth.engine.pod_changes import PodChanges
+from podberth.engine.queue import queueing_hints
+from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.engine.scheduling_cycle import SchedulingCycles
+from podberth.engine.stimuli import (
+    Broke,
+    Compared,
+    Cycle,
+    ExtendersAnswered,
+    ExtendersFailed,
+    Follows,
+    Gone,
+    OfBindingCycle,
+    PostFilterWriteFailed,
+    Put,
+    Refreshed,
+    Stimulus,
+    TakenOut,
+    TakingOut,
+    Tick,
+    Unwritten,
+    VictimStays,
+)
+from podberth.engine.story_writer import StoryWriter
+from podberth.engine.timeline import Timeline, told
+from podberth.engine.victims import Victims
+from podberth.framework.binding import Patch
+from podberth.framework.config import Extender
+from podberth.framework.extenders import in_order
+from podberth.framework.runtime import Framework
+from podberth.framework.sampling import Rotation
+from podberth.framework.verify import Verifier
+from podberth.model.devices import EVERY_CLAIM
+from podberth.model.pod import Pod
+from podberth.state.cluster import Cluster
+
+
+class Engine:
+    """One scheduler: several profiles, one queue, one cluster."""
+
+    def __init__(
+        self,
+        frameworks: Mapping[str, Framework],
+        *,
+        seed: int = 0,
+        initial_backoff: float = 1.0,
+        max_backoff: float = 10.0,
+        in_full: bool = False,
+        extenders: Iterable[Extender] = (),
+        binders: Iterable[Any] = (),
+        cluster: Cluster | None = None,
+        verify: int = 0,
+        let_go_beside: int = sys.maxsize,
+    ) -> None:
+        """`in_full`: keep in each decision who rejected what and how every plugin scored, at the cost of speed.
+
+        `binders`: Bind plugins for the extenders that bind; each has its `extender`. `cluster`: the columns to start
+        from; empty ones without it. `verify`: every so many decisions, one is verified; 0: none. `let_go_beside`: pods
+        of a gang that may be bound wait with their Bindings while writes for so many pods are under way.
+        """
+        self.cluster = cluster if cluster is not None else Cluster()
+        self.epoch: float | None = None
+        """Seconds since the epoch at engine time 0, where a shell knows them."""
+        self._outbox = Outbox()
+        no_fits = NoFits(self.cluster)
+        self.queue = SchedulingQueue(frameworks, initial_backoff, max_backoff, self._outbox, self.cluster, no_fits)
+        self.choice = Choice(seed)
+        rotation = Rotation()
+        self._extender_calls = ExtenderCalls(self.cluster, frameworks, rotation, in_order(extenders))
+        self.attempts = Attempts(
+            self.cluster,
+            self.queue,
+            frameworks,
+            self._extender_calls,
+            rotation,
+            self._outbox,
+            no_fits,
+            in_full=in_full,
+            verifier=Verifier(frameworks, verify) if verify else None,
+        )
+        self._story_writer = StoryWriter(self.queue.stories)
+        self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
+        self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
+        self.binding.let_go_beside = let_go_beside
+        self._scheduling = SchedulingCycles(
+            self.cluster,
+            self.queue,
+            self.attempts,
+            self._extender_calls,
+            self.binding,
+            self._nominator,
+            Victims(self.cluster, self.binding, self._nominator, self._outbox, self._story_writer),
+            self._outbox,
+            self.choice,
+            binders=tuple(binders),
+            in_full=in_full,
+        )
+        self.groups = self._scheduling.groups
+        self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
+        self.orphaned_claims = OrphanedClaims(self.cluster, self._outbox)
+        self._observers: list[Observer] = [
+            PlacementObserver(self.placement_conflicts, self.queue, self._outbox),
+            DeviceConflicts(self.cluster, self.binding, self._outbox),
+            self.orphaned_claims,
+        ]
+        self._pods = PodChanges(
+            self.cluster,
+            self.queue,
+            self.binding,
+            self.groups,
+            self._extender_calls,
+            self._nominator,
+            self._story_writer,
+            self._observers,
+        )
+        self._bindings_known_at: float | None = None
+        self._objects = ObjectChanges(self.cluster, self.queue, self.binding, self._nominator, self._observers)
+
+    @property
+    def in_flight(self) -> int:
+        """Writes for pods in their binding cycle, and questions to extenders, that have no answer yet."""
+        return self.binding.writing + len(self._extender_calls)
+
+    def story(self, uid: str) -> Timeline | None:
+        """Everything that happened to a pod in this process, as far as it is kept; None where nothing is."""
+        self.binding.note_assumed(uid)
+        story, waiting = self.queue.stories.get(uid), self.queue.get(uid)
+        if story is None and waiting is not None:
+            story = waiting.story  # its entries were dropped to make room, but it knows how many
+        return None if story is None else told(story)
+
+    def story_of(self, namespace: str, name: str) -> Timeline | None:
+        """As `story`, of the pod of this name that was seen last; it names the others."""
+        found = self.queue.stories.named(namespace, name)
+        if found:
+            self.binding.note_assumed(found[0].uid)
+        return told(found[0], tuple(story.uid for story in found[1:])) if found else None
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether a Cycle would schedule a pod."""
+        return self.queue.has_active or self._scheduling.has_work
+
+    def next_tick(self) -> float | None:
+        """Engine time at which a Tick has something to do."""
+        times = (
+            self.queue.next_tick(),
+            self.binding.next_tick(),
+            *(observer.next_tick() for observer in self._observers),
+            self.groups.reservations.next_tick(),
+            self._bindings_known_at,
+        )
+        return min((time for time in times if time is not None), default=None)
+
+    def reconfigure(
+        self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
+    ) -> None:
+        """Decide by other profiles from the next cycle on. Pods in their binding cycle go on as they were decided."""
+        self.attempts.follow(frameworks)
+        for observer in self._observers:
+            observer.follow(frameworks)
+        self.cluster.pod_groups.keep(frameworks)
+        self.queue.reconfigure(frameworks, initial_backoff, max_backoff, now)
+        self.groups.reservations.follow(frameworks, now)
+
+    def takes_over(self, now: float, unknown_seconds: float, comparing: bool = False) -> list[Patch]:
+        """This process leads from now on, and another one has led before: its last writes may not be known yet.
+
+        `unknown_seconds`: how long it takes at most until its Bindings are over, and the watch has shown them.
+        `comparing`: no devices are given until `Compared` says that what is known of claims is what there is.
+        Returns what is to be written at once, each for itself.
+        """
+        devices = self.cluster.devices
+        devices.taken_over = devices.late_bindings = True
+        devices.uncompared = comparing
+        self._bindings_known_at = now + unknown_seconds
+        return self.orphaned_claims.begun(self.queue)
+
+    def handle(self, stimulus: Stimulus, now: float) -> list[Instruction]:
+        """Apply one stimulus at engine time `now` (seconds, monotonic).
+
+        Returns everything that is to be done about it, in the order in which it was decided.
+        """
+        if self.epoch is not None:
+            self.cluster.devices.wall = self.epoch + now
+        if not isinstance(stimulus, Cycle):
+            self.groups.let_others_see()
+        match stimulus:
+            case Cycle():
+                self._scheduling.run(now)
+            case OfBindingCycle():
+                self.binding.handle(stimulus, now)
+                for observer in self._observers:
+                    observer.answered(stimulus, now)
+            case Put(thing):
+                if isinstance(thing, Pod):
+                    self._pods.put(thing, now)
+                else:
+                    self._objects.put(thing, now)
+                if self.binding.waits:
+                    self.binding.changed(key_of(thing), now)
+            case Gone(kind, namespace, name):
+                if kind == "Pod":
+                    self._pods.gone(stimulus, now)
+                else:
+                    self._objects.gone(stimulus, now)
+                self.binding.changed((kind, namespace, name), now)
+            case Follows(api, followed):
+                for pod in self.cluster.pod_groups.follow(api, followed=followed):
+                    self._pods.leave(pod, now)
+                    self._pods.put(pod, now)
+            case VictimStays(victim):
+                # The victim's room does not become free: pods that wait for it have to be tried again. They wait out
+                # their backoff, as the API server may refuse the next attempt's victims, too.
+                placement = self.cluster.placement(victim.uid)
+                if placement is not None:
+                    was = replace(placement.pod, terminating=victim.terminating, preempted=victim.preempted)
+                    self.cluster.replace(was)
+                    queueing_hints.for_room(self.queue, self.cluster, was, placement.row, now, real=False)
+            case ExtendersAnswered():
+                self._scheduling.extenders_answered(stimulus, now)
+            case ExtendersFailed():
+                self._scheduling.extenders_failed(stimulus, now)
+            case Unwritten(uid):
+                queued = self.queue.get(uid) or self.binding.queued(uid)
+                if queued is not None:
+                    queued.written = None
+            case PostFilterWriteFailed(uid, writes):
+                self.cluster.devices.not_written(one.uid for one in writes if isinstance(one, Patch))
+                self.queue.try_again(uid, now)
+            case Compared():
+                self.cluster.devices.uncompared = False
+                self.binding.changed(EVERY_CLAIM, now)
+            case TakingOut(uid):
+                self.cluster.devices.take_out(uid)
+            case TakenOut(uid, written):
+                self.cluster.devices.taken_out(uid, written)
+                self.binding.happens(uid, Event.OBJECT_CHANGED, None, now)
+            case Refreshed(profile, plugin):
+                queueing_hints.for_source(self.queue, profile, plugin, now)
+            case Broke(message):
+                self._scheduling.broke(message, now)
+            case Tick():
+                self.queue.tick(now)
+                self.binding.tick(now)
+                self._look_for_late_bindings(now)
+                for observer in self._observers:
+                    observer.tick(now)
+        if self.cluster.kept_room.by_profile:
+            self.groups.reservations.look(now, self.queue.groups.entry)
+        if self.cluster.devices.users.released:
+            self.binding.go_on_sharing(now)
+        if self.binding.unsettled:
+            self.binding.settle(now)
+        return self._outbox.take()
+
+    def take_undone(self) -> bool:
+        """Return whether a placed pod was shown without its node since this was asked last: other data is a backup's,
+        too.
+        """
+        undone, self._pods.undone = self._pods.undone, False
+        return undone
+
+    def _look_for_late_bindings(self, now: float) -> None:
+        """Once earlier leaders' Bindings are known, try the pods whose claims were not freed because of them."""
+        if self._bindings_known_at is None or now < self._bindings_known_at:
+            return
+        devices, self._bindings_known_at = self.cluster.devices, None
+        devices.late_bindings = False
+        for uid in devices.kept_for:
+            self.queue.try_again(uid, now)
+        devices.kept_for.clear()
+        devices.reserved_here.clear()

@@ -1,0 +1,348 @@
+"""The cycle of a pod group: its pods are tried one after the other, and all of them go on, or none.
+
+How one pod is tried is in `trying`, how the placements follow each other in `placements`, and what happens once the
+group is decided in `ending`. Mirrors kube-scheduler `schedule_one_podgroup.go` (scheduleOnePodGroup,
+podGroupSchedulingDefaultAlgorithm), as a generator: between two pods others may be tried. What upstream assumes in a
+snapshot is assumed in the columns.
+"""
+
+from collections.abc import Callable
+
+from podberth.engine.attempts import Attempts
+from podberth.engine.binding_cycle import BindingCycles
+from podberth.engine.binding_table import State
+from podberth.engine.instructions import GroupTried
+from podberth.engine.nominator import Nominator
+from podberth.engine.outbox import Outbox
+from podberth.engine.pod_groups.agreement import disagreement, no_profile
+from podberth.engine.pod_groups.ending import Endings
+from podberth.engine.pod_groups.evicting import Evict, Evictions
+from podberth.engine.pod_groups.min_resources import gap
+from podberth.engine.pod_groups.placements import Placements
+from podberth.engine.pod_groups.reservations import Reservations
+from podberth.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
+from podberth.engine.pod_groups.stand_ins import StandIns
+from podberth.engine.pod_groups.trying import Assume, Tries
+from podberth.engine.pod_groups.turns import Answer, Turns
+from podberth.engine.queue.fair_share import FREE
+from podberth.engine.queue.group_entry import Ended, Entry
+from podberth.engine.queue.queued import QueuedPod
+from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.model.pod_group import GroupKey, PodGroup
+from podberth.state.cluster import Cluster
+from podberth.state.column import Bools
+
+_RESULTS: dict[Ended | None, str] = {Ended.WITH_NODES: "scheduled", Ended.REJECTED: "unschedulable"}
+_MANY = 256
+"""To look at so many pods, or at the labels of so many nodes, is enough for one turn."""
+_IN_A_ROW = 16
+"""So many turns the group has before pods have some that come after it in the queue; then these have as many. Pods that
+come before it are tried between any two of its own. Else a crowd of small pods would keep any gang from ever starting.
+"""
+
+
+class GroupCycles:
+    """Tries one group at a time."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        attempts: Attempts,
+        binding: BindingCycles,
+        outbox: Outbox,
+        assume: Assume,
+        pick: Callable[[str, int], int],
+        nominator: Nominator,
+        evict: Evict,
+    ) -> None:
+        """`pick`: which of several equally good placements is taken, by the name of the group."""
+        self._cluster = cluster
+        self._queue = queue
+        self._binding = binding
+        self._outbox = outbox
+        self._attempts = attempts
+        self._tries = Tries(cluster, queue, attempts, outbox, assume, self._within)
+        self.reservations = Reservations(cluster, queue, attempts, outbox, pick)
+        evictions = Evictions(cluster, queue, attempts, outbox, pick, evict)
+        self._endings = Endings(cluster, queue, binding, outbox, nominator, evictions, self.reservations)
+        self._placements = Placements(cluster, queue, attempts, self._endings, pick)
+        self.attempt: GroupAttempt | None = None
+        """The group that is being tried."""
+        self._turns: Turns[None] | None = None
+        """What is left to do with it. None during a turn, and after one that has raised."""
+        self.in_a_row = _IN_A_ROW
+        self._row = 0
+        """How many turns the group still has in a row."""
+        self._others = 0
+        """How many turns others have before that."""
+        self._standing_in = 0
+        """How many more pods are tried beside those that stand in for others of the group now."""
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether something could be done now."""
+        return self.attempt is not None and self.attempt.asking is None
+
+    @property
+    def due(self) -> bool:
+        """Return whether the group has its turn now: nobody else is active, or others had theirs, and nobody is before
+        it.
+        """
+        attempt = self.attempt
+        if attempt is None or not self.has_work:
+            return False
+        return not self._queue.has_active or not (self._others or self._queue.groups.has_before(attempt.entry))
+
+    def others_come(self) -> None:
+        """Others have a turn."""
+        self.let_others_see()
+        self._others = max(self._others - 1, 0)
+        if self.attempt is not None:
+            self.attempt.noticed = True
+
+    def let_others_see(self) -> None:
+        """From now on, nodes are kept for the group's pods again."""
+        if self._standing_in:
+            self._standing_in = 0
+            self._cluster.nominations.bring_back()
+
+    def trying(self, uid: str) -> QueuedPod | None:
+        """A pod of the group that is being tried."""
+        member = None if self.attempt is None else self.attempt.members.get(uid)
+        return None if member is None else member.queued
+
+    def begin(self, entry: Entry, now: float) -> None:
+        """A group has come up: begin to try it."""
+        group = self._cluster.pod_groups.get(entry.key)
+        members = {queued.pod.uid: Member(queued) for queued in entry.trying}
+        entry.first_tried = min(entry.first_tried, now)
+        once_more, entry.once_more = entry.once_more, False
+        attempt = self.attempt = GroupAttempt(entry, group or _nobody(entry.key), members, began=self._time())
+        attempt.now, self._row, self._others = now, self.in_a_row, 0
+        self._take_turn(attempt, self._cycle(attempt, once_more=once_more))
+
+    def _time(self) -> float:
+        """The time of who measures, if anybody does."""
+        clock = self._attempts.record.clock
+        return 0.0 if clock is None else clock()
+
+    def go_on(self, now: float, answer: Answer | None = None) -> None:
+        """Do what is next, until others may be tried. `answer`: of the extenders, if the group waited for them."""
+        attempt, turns = self.attempt, self._turns
+        if attempt is None or turns is None:
+            return
+        self._turns = None
+        attempt.now, attempt.answer, attempt.asking = now, answer, None
+        if attempt.decided:
+            attempt.missed |= self._queue.events.number != attempt.events
+        self._take_turn(attempt, self._after_changes(attempt, turns))
+
+    def _take_turn(self, attempt: GroupAttempt, turns: Turns[None]) -> None:
+        self._row -= 1
+        if self._row <= 0:
+            self._row = self._others = self.in_a_row
+        try:
+            next(turns)
+        except StopIteration:
+            self.attempt = None
+            self._measure(attempt)
+        else:
+            self._turns, attempt.events = turns, self._queue.events.number
+
+    def _after_changes(self, attempt: GroupAttempt, turns: Turns[None]) -> Turns[None]:
+        """Yield what is left to do after what others have done, and what has happened."""
+        wrong = self._undecidable(attempt)
+        lost = not attempt.decided and self._endings.lost(attempt)
+        if not (wrong or lost):
+            return turns
+        turns.close()
+        self.let_others_see()
+        if wrong:
+            attempt.break_off(wrong)
+            return self._end(attempt)
+        return self._again(attempt)
+
+    def _undecidable(self, attempt: GroupAttempt) -> str:
+        """Return why nobody can decide about the group any more; empty: somebody can, or it is decided for good."""
+        if attempt.decided and attempt.ended is not Ended.REJECTED:
+            return ""
+        name = next((member.queued.pod.scheduler_name for member in attempt.pods[:1]), None)
+        if name is not None and name not in self._queue.frameworks:
+            return no_profile(name)
+        if attempt.decided:
+            return ""
+        group = self._cluster.pod_groups.get(attempt.entry.key)
+        if group is None:
+            return _not_found(attempt.entry.key)
+        attempt.group = group
+        return ""
+
+    # -- what is done ------------------------------------------------------------------------------------------------
+
+    def _cycle(self, attempt: GroupAttempt, *, once_more: bool) -> Turns[None]:
+        """Try the group, and do what follows from that. `once_more`: as of `Entry`."""
+        self._look_at_it_first(attempt, once_more=once_more)
+        yield from self._try(attempt)
+        yield from self._end(attempt)
+
+    def _again(self, attempt: GroupAttempt) -> Turns[None]:
+        """Not all pods are assumed any more that were: all give back what they hold, and are tried from the start."""
+        attempt.noticed = True
+        yield from self._endings.give_back(attempt, again=True)
+        attempt.from_start()
+        attempt.search = None
+        if attempt.members:
+            self._placements.begin(attempt)
+        yield from self._try(attempt)
+        yield from self._end(attempt)
+
+    def _look_at_it_first(self, attempt: GroupAttempt, *, once_more: bool) -> None:
+        """Find where the group may be. It fails here if no pod has to be tried to know that."""
+        group, groups = attempt.group, self._cluster.pod_groups
+        if groups.get(group.key) is None:
+            # Only if the profile has no GangScheduling: it holds the pods of groups that are not known.
+            attempt.break_off(_not_found(group.key))
+            return
+        why = unsatisfied(group, groups.scheduled(group.key), len(attempt.members))
+        if once_more and why:
+            attempt.short = True
+            attempt.fail_at_once(why)
+            return
+        waiting = [member.queued.pod for member in attempt.pods]
+        wrong = disagreement(group, waiting, groups.with_node_in(group.key), self._queue.frameworks)
+        if wrong:
+            attempt.break_off(wrong)
+            return
+        if lacking := gap(group, groups.state(group.key), self._cluster):
+            attempt.fail_at_once(lacking)
+            return
+        self._placements.begin(attempt)
+        if why and attempt.ended is None and attempt.search is None:  # on each placement it is another number of pods
+            attempt.fail_at_once(why)
+
+    def _try(self, attempt: GroupAttempt) -> Turns[None]:
+        """Try all pods, on one placement after the other if there are several."""
+        if attempt.ended is not None:
+            return
+        if max(len(attempt.members), 0 if attempt.search is None else self._cluster.nodes.count) > _MANY:
+            yield
+        if attempt.search is not None:
+            yield from self._placements.search(attempt, attempt.search, self._try_all)
+        else:
+            yield from self._try_all(attempt)
+
+    def _try_all(self, attempt: GroupAttempt) -> Turns[None]:
+        """Try one pod after the other, until it is known whether the group fits."""
+        if not attempt.members:
+            attempt.fail("")
+        while attempt.ended is None:
+            if attempt.next < len(attempt.pods):
+                member = attempt.pods[attempt.next]
+                self._row -= member.queued.pod.shape.steps // FREE  # as many turns as it takes the time of
+                yield from self._tries.one(attempt, member)
+                if attempt.next < len(attempt.pods) and attempt.ended is None:
+                    yield
+            elif any(member.fits for member in attempt.members.values()):
+                attempt.ended = Ended.WITH_NODES
+            else:
+                attempt.fail("", early=True)
+                attempt.enough = True
+        self.let_others_see()
+
+    def _within(self, attempt: GroupAttempt) -> Bools | None:
+        """bool[rows]: the only nodes on which the next pod may be; None: all. It is about to be tried."""
+        self._stand_in(attempt)
+        return self._placements.within(attempt)
+
+    def _stand_in(self, attempt: GroupAttempt) -> None:
+        """Have only stand-ins keep from the group the nodes that are kept for its pods."""
+        if self._standing_in > 1:
+            self._standing_in -= 1
+            return
+        self.let_others_see()
+        nominations = self._cluster.nominations
+        pods = [member.queued.pod for member in attempt.pods] if nominations else []
+        if pods:
+            framework = self._queue.frameworks[pods[0].scheduler_name]
+            nominations.set_aside(pods, StandIns(attempt, self._cluster, framework, _IN_A_ROW).of)
+            self._standing_in = _IN_A_ROW
+
+    def _end(self, attempt: GroupAttempt) -> Turns[None]:
+        """The group is decided: do what follows."""
+        self.let_others_see()
+        if not attempt.decided:
+            attempt.decided, attempt.decided_at = True, self._time()
+            self._tries.charge(attempt)
+            if attempt.ended is not Ended.WITH_NODES:
+                attempt.missed = any(one.queued.left_at != self._queue.events.number for one in attempt.pods[:1])
+            attempt.next = 0
+        yield from self._endings.end(attempt)
+
+    # -- what happens meanwhile --------------------------------------------------------------------------------------
+
+    def drop(self, uid: str) -> QueuedPod | None:
+        """A pod is gone, or placed."""
+        attempt = self.attempt
+        if attempt is None or uid not in attempt.members:
+            return None
+        place = list(attempt.members).index(uid)
+        member = attempt.members.pop(uid)
+        member.queued.entry = None
+        if attempt.decided:
+            attempt.next -= place < attempt.next
+            attempt.told -= place < attempt.told
+        else:
+            attempt.lost = True  # the others are tried again from the start
+        self._ask_no_more(attempt)  # they are tried, or planned for, from the start
+        return member.queued
+
+    def _ask_no_more(self, attempt: GroupAttempt) -> None:
+        """Nobody waits for what extenders are being asked: an answer that comes now is for nobody."""
+        question, attempt.asking = attempt.asking, None
+        if question is not None:
+            self._attempts.extender_calls.drop(question.pod.uid)
+
+    def _measure(self, attempt: GroupAttempt) -> None:
+        """Have the attempt counted, if somebody measures and a pod of it is left."""
+        clock = self._attempts.record.clock
+        if clock is not None and attempt.members:
+            plan, result = attempt.plan, _RESULTS.get(attempt.ended, "error")
+            if attempt.ended is Ended.REJECTED and plan is not None and plan.waits:
+                result = "waiting_on_preemption"
+            took = clock() - attempt.began, attempt.decided_at - attempt.began
+            preempts = None if plan is None else bool(plan.victims)
+            self._outbox.add(GroupTried(attempt.pods[0].queued.pod, result, *took, preempts))
+
+    def broke(self, message: str, now: float) -> None:
+        """The turn raised, which is a fault of Berth: the group is tried again after its backoff.
+
+        Pods that went on before that are bound all the same, as pods are that are in no group.
+        """
+        attempt = self.attempt
+        if attempt is None or self._turns is not None:
+            return
+        self.let_others_see()
+        self._ask_no_more(attempt)
+        self._binding.broke("", message, now)
+        attempt.leave_out({uid for uid, member in attempt.members.items() if self._is_elsewhere(member.queued)})
+        for uid, member in attempt.members.items():
+            member.fits = self._binding.state(uid) is State.GROUP_DECIDING  # these give back what they hold
+        attempt.break_off(message)
+        attempt.now = now
+        self._take_turn(attempt, self._end(attempt))
+
+    def _is_elsewhere(self, queued: QueuedPod) -> bool:
+        """Return whether a pod of the group is no part of the attempt any more: it went on, or is back in the queue."""
+        uid = queued.pod.uid
+        went_on = queued.entry is None and self._binding.state(uid) is not State.GROUP_DECIDING
+        return went_on or uid in self._queue
+
+
+def _not_found(key: GroupKey) -> str:
+    return f'podgroup.scheduling.k8s.io "{key.name}" not found'
+
+
+def _nobody(key: GroupKey) -> PodGroup:
+    """In place of a group that is not known."""
+    return PodGroup(key, "", "", 0, "", False, None)

@@ -1,0 +1,174 @@
+"""The end of a group's attempt: its pods go on to Permit, or give back what they hold and are told why they failed.
+
+Mirrors kube-scheduler `schedule_one_podgroup.go` (submitPodGroupAlgorithmResult); others may be tried after some pods.
+"""
+
+from podberth.engine import story_writer
+from podberth.engine.binding_cycle import BindingCycles
+from podberth.engine.binding_table import Event, State
+from podberth.engine.instructions import (
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    Misbehaved,
+    PostFilterWrite,
+    SetGroupCondition,
+)
+from podberth.engine.nominator import Nominator
+from podberth.engine.outbox import Outbox
+from podberth.engine.pod_groups.evicting import Evictions
+from podberth.engine.pod_groups.plan import Plan
+from podberth.engine.pod_groups.preemption import failed_group
+from podberth.engine.pod_groups.reservations import Reservations
+from podberth.engine.pod_groups.results import GroupAttempt, Member, verdict
+from podberth.engine.pod_groups.turns import Turns
+from podberth.engine.queue.group_entry import Ended
+from podberth.engine.queue.places import ATTEMPT_FAILED, Cause
+from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.framework.events import ANY
+from podberth.framework.status import PluginError
+from podberth.model.pod import Pod
+from podberth.state.cluster import Cluster
+
+_AT_ONCE = 128
+"""How many pods go on to Permit, give back what they hold, or are told that they failed, in one turn."""
+_FAILED = Cause(ATTEMPT_FAILED)
+
+
+class Endings:
+    """Does what is left to do with a group that is decided."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        binding: BindingCycles,
+        outbox: Outbox,
+        nominator: Nominator,
+        evictions: Evictions,
+        reservations: Reservations,
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._binding = binding
+        self._outbox = outbox
+        self._nominator = nominator
+        self._evictions = evictions
+        self._reservations = reservations
+
+    def lost(self, attempt: GroupAttempt) -> bool:
+        """Return whether a pod of the group is not assumed any more, although it was."""
+        if attempt.lost:
+            return True
+        left = self._binding.left_deciding
+        if attempt.looked_at == left:
+            return False
+        if any(
+            member.fits and self._binding.state(uid) is not State.GROUP_DECIDING
+            for uid, member in attempt.members.items()
+        ):
+            return True
+        attempt.looked_at = left
+        return False
+
+    def end(self, attempt: GroupAttempt) -> Turns[None]:
+        """Do all that is left to do. Afterwards, pods without a node are back in the queue."""
+        if attempt.ended is Ended.WITH_NODES:
+            yield from self._send(attempt)
+            return
+        yield from self.give_back(attempt)
+        yield from self._evictions.make_room(attempt)
+        yield from self._reservations.keep_room(attempt)
+        yield from self._tell(attempt)
+
+    def give_back(self, attempt: GroupAttempt, *, untold: bool = False, again: bool = False) -> Turns[None]:
+        """The pods that are assumed give back what they hold, the last one first.
+
+        `untold`: as of `BindingCycles.give_back`. `again`: they are going to be tried once more.
+        """
+        holding = [(uid, member) for uid, member in attempt.members.items() if member.fits]
+        for i, (uid, member) in enumerate(reversed(holding)):
+            if i and i % _AT_ONCE == 0:
+                yield
+            member.fits = not again
+            self._binding.give_back(uid, attempt.now, quietly=not attempt.noticed, untold=untold)
+
+    def _tell(self, attempt: GroupAttempt) -> Turns[None]:
+        """Say of the group, and of each of its pods, why they failed."""
+        if not attempt.said:
+            attempt.said = True
+            back = attempt.pods
+            if attempt.ended is Ended.REJECTED and back and attempt.plan is not None:
+                self._post_filter(attempt, back[0].queued.pod, attempt.plan)
+            if back:
+                reason = UNSCHEDULABLE if attempt.ended is Ended.REJECTED else SCHEDULER_ERROR
+                self._say(attempt, "False", reason, attempt.message)
+        while attempt.told < len(attempt.pods):
+            member = attempt.pods[attempt.told]
+            attempt.told += 1
+            self._failed(member, *verdict(attempt, member), attempt.now)
+            if attempt.told % _AT_ONCE == 0:
+                yield
+        self._close(attempt, attempt.pods)
+
+    def _post_filter(self, attempt: GroupAttempt, first: Pod, plan: Plan) -> None:
+        """Have written what plugins want. The group stays unschedulable if one of them fails."""
+        writes, misbehaved = plan.writes, plan.misbehaved
+        if plan.stale:
+            framework = self._queue.frameworks[first.scheduler_name]
+            results = list(framework.post_filter_group(failed_group(attempt, framework), self._cluster))
+            misbehaved = [result for _, result in results if isinstance(result, PluginError)]
+            writes = [one for _, result in results if not isinstance(result, PluginError) for one in result.writes]
+        for error in misbehaved:
+            self._outbox.add(Misbehaved(first, error))
+        for pod, write in writes:
+            self._outbox.add(PostFilterWrite(pod, (write,)))
+
+    def _send(self, attempt: GroupAttempt) -> Turns[None]:
+        """Enough pods have a node: they go on to Permit. Then the others are told why they failed."""
+        if not attempt.said:
+            self._reservations.started(attempt.entry.key, attempt.now)
+            attempt.said = True
+            self._say(attempt, "True", "Scheduled", "")
+        while attempt.next < len(attempt.pods):
+            member = attempt.pods[attempt.next]
+            attempt.next += 1
+            if member.fits:
+                member.queued.entry = None
+                member.fits = self._binding.happens(member.queued.pod.uid, Event.GROUP_ON, None, attempt.now)
+            if attempt.next % _AT_ONCE == 0:
+                yield
+        while attempt.told < len(attempt.pods):
+            member = attempt.pods[attempt.told]
+            attempt.told += 1
+            if not member.fits and member.reason:
+                self._failed(member, member.reason, member.message, member.nominated, attempt.now)
+                if attempt.told % _AT_ONCE == 0:
+                    yield
+        self._close(attempt, [member for member in attempt.pods if not member.fits])
+
+    def _failed(self, member: Member, reason: str, message: str, nominated: str | None, now: float) -> None:
+        queued = member.queued
+        queued.plugins = member.plugins
+        if reason == SCHEDULER_ERROR:
+            queued.errors += 1
+        else:
+            queued.errors, queued.rejections = 0, queued.rejections + 1
+        queued.returned_at = now
+        if nominated == "":
+            self._nominator.end(queued.pod, now, real=False)
+        elif nominated:
+            self._nominator.nominate(queued.pod, nominated, now)
+        story_writer.failed(queued, reason, message, member.plugins, now)
+        self._outbox.failed(queued, reason, message, member.plugins, member.decision, nominated)
+
+    def _close(self, attempt: GroupAttempt, back: list[Member]) -> None:
+        assert attempt.ended is not None
+        queued = [member.queued for member in back if member.queued.pod.uid not in self._queue]
+        if attempt.missed and queued:
+            attempt.entry.early |= self._queue.events.since(queued[0].left_at, ANY)[1]
+        self._queue.groups.tried(attempt.entry, queued, attempt.ended, attempt.now, _FAILED, missed=attempt.missed)
+
+    def _say(self, attempt: GroupAttempt, status: str, reason: str, message: str) -> None:
+        if attempt.group.uid:
+            pod = next(iter(attempt.members.values())).queued.pod
+            self._outbox.add(SetGroupCondition(pod, attempt.group, status, reason, message))

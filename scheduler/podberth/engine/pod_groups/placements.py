@@ -1,0 +1,287 @@
+"""A group whose pods have to be on the nodes of one placement: what each placement takes, and which is the best.
+
+Mirrors kube-scheduler `schedule_one_podgroup.go` (podGroupSchedulingPlacementAlgorithm, findBestPodGroupPlacement).
+Where sums over the columns say what comes of a placement, it is not tried. Else the group is tried there, what comes of
+it is noted, and all pods give back what they hold. The best placement is tried in the end, on the cluster as it is by
+then, and is kept. The search has a cap: 5,000 pods on each of 5,000 nodes would take an hour.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from podberth.engine.attempts import Attempts
+from podberth.engine.pod_groups.domains import TRIED, fill_order, rank
+from podberth.engine.pod_groups.ending import Endings
+from podberth.engine.pod_groups.results import (
+    GROUP_UNSCHEDULABLE,
+    NOWHERE,
+    Fitting,
+    GroupAttempt,
+    Outcome,
+    Search,
+    running,
+    unsatisfied,
+)
+from podberth.engine.pod_groups.room import Room, room_of_all
+from podberth.engine.pod_groups.turns import A_TRY, MOST_STEPS, Turns
+from podberth.engine.queue.group_entry import Ended
+from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.framework.decision import Rows
+from podberth.framework.placement import Assignment, Placement
+from podberth.framework.placement_plugins import PlacementPlugins
+from podberth.framework.runtime import Framework
+from podberth.framework.status import PluginError
+from podberth.model.pod import Pod
+from podberth.state.cluster import Cluster
+from podberth.state.column import Bools
+from podberth.state.search_steps import CappedSearch, SearchCapError
+
+_BY_SUMS = 30
+"""Steps of a placement that need not be tried."""
+_AT_ONCE = 64
+"""How many of those are looked at in one turn."""
+TryAll = Callable[[GroupAttempt], Turns[None]]
+"""Tries all pods of a group on the current placement."""
+
+
+class Placements:
+    """Takes a group through its placements."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        attempts: Attempts,
+        endings: Endings,
+        pick: Callable[[str, int], int],
+    ) -> None:
+        """`pick`: which of several equally good placements is taken, by the name of the group."""
+        self._cluster = cluster
+        self._queue = queue
+        self._attempts = attempts
+        self._endings = endings
+        self._pick = pick
+
+    def begin(self, attempt: GroupAttempt) -> None:
+        """Find the placements of a group, if its profile has a plugin for that. Without one, `search` stays None."""
+        attempt.search = None
+        plugins = self._framework(attempt).placements
+        if not plugins.wanted:
+            return
+        found = self._generate(attempt, plugins)
+        if attempt.ended is not None:
+            return
+        if not found:
+            attempt.fail("no feasible placements found")
+            attempt.untried = attempt.message
+            return
+        by_name = {one.name: one for one in found}
+        search = attempt.search = Search(by_name, deque(by_name), self._cluster.nodes.label_changes)
+        if search.levels:
+            attempt.members = dict(sorted(attempt.members.items(), key=lambda item: rank(item[1].queued.pod)))
+
+    def within(self, attempt: GroupAttempt) -> Bools | None:
+        """bool[rows]: the nodes of the current placement, or of its current domain, as they are now; None: all."""
+        search, nodes = attempt.search, self._cluster.nodes
+        if search is None:
+            return None
+        if nodes.label_changes != search.labels:
+            self._renew(attempt, search)
+        rows = search.within
+        if len(rows) == nodes.count:
+            return None
+        mask = np.zeros(nodes.rows, dtype=np.bool_)
+        mask[rows] = True
+        return mask
+
+    def search(self, attempt: GroupAttempt, search: Search, try_all: TryAll) -> Turns[None]:
+        """Try the group on one placement after the other, until it is tried on the best one or fits into none."""
+        steps = self._cluster.search_steps.capped(f"a domain for podgroup {attempt.entry.key}", MOST_STEPS)
+        if len(search.found) > 1:
+            search.room = self._room(attempt, list(search.found.values()))
+            if len(search.found) > _AT_ONCE:
+                yield
+        try:
+            while (chosen := (yield from self._next(attempt, search, steps))) is not None:
+                if attempt.ended is None:
+                    tries = attempt.tries
+                    yield from try_all(attempt)
+                    steps.take(A_TRY * (attempt.tries - tries))
+                if attempt.ended is Ended.BROKEN or self._is_best(attempt, search, chosen=chosen):
+                    return
+                yield from self._note(attempt, search)
+                if attempt.ended is not None:
+                    return
+        except SearchCapError as error:
+            attempt.break_off(str(error))
+
+    def _next(self, attempt: GroupAttempt, search: Search, steps: CappedSearch) -> Turns[bool | None]:
+        """Begin with the next placement that has to be tried: whether it is the best one. None: the attempt is over."""
+        needed, looked = self._needed(attempt), 0
+        pods = [member.queued.pod for member in attempt.pods]
+        while search.waiting and attempt.ended is None and not self._has_lower(search):
+            name = search.waiting.popleft()
+            steps.take(_BY_SUMS)
+            room = None if search.room is None or not search.room.exact else search.room.most.get(name)
+            if room is None and not self._ruled_out(attempt, search, name):
+                self._start(attempt, search, name)
+                return False
+            if room is not None and room >= needed:
+                placed = pods[:room]
+                self._score(attempt, search, name, placed, self._order(attempt, search, name, len(placed))[1])
+            looked += 1
+            if looked % _AT_ONCE == 0:
+                yield
+        if attempt.ended is not None:
+            return None
+        if search.fitting:
+            return self._choose(attempt, search)
+        if search.first is None:
+            self._start(attempt, search, search.said_of)  # for what is said
+            return False
+        self._fail(attempt, search, search.first)
+        return None
+
+    def _is_best(self, attempt: GroupAttempt, search: Search, *, chosen: bool) -> bool:
+        """Return whether the group fits where it was tried, and no other placement can be better."""
+        while search.waiting and self._ruled_out(attempt, search, search.waiting[0]):
+            search.waiting.popleft()
+        fits = attempt.enough or attempt.ended is Ended.WITH_NODES
+        return fits and (chosen or not (search.fitting or self._waits_beside(search)))
+
+    def _note(self, attempt: GroupAttempt, search: Search) -> Turns[None]:
+        """Note what came of the current placement, and have all pods give back what they hold."""
+        fits = attempt.enough or attempt.ended is Ended.WITH_NODES
+        domains = self._in_domains(attempt, search) if fits else 0
+        status = GROUP_UNSCHEDULABLE if attempt.early else attempt.message
+        outcome = Outcome({uid: member.kept() for uid, member in attempt.members.items()}, status)
+        yield from self._endings.give_back(attempt, untold=True, again=True)
+        attempt.noticed = False
+        attempt.from_start()
+        if fits:
+            pods = [member.queued.pod for member in outcome.members.values() if member.fits]
+            self._score(attempt, search, search.current, pods, domains)
+        elif search.first is None or search.levels:
+            search.first = outcome
+        yield
+
+    def _has_lower(self, search: Search) -> bool:
+        """Return whether the group fits into a placement of a lower level than all that wait."""
+        level = min((search.found[one.name].level for one in search.fitting), default=None)
+        return level is not None and search.found[search.waiting[0]].level > level
+
+    def _waits_beside(self, search: Search) -> bool:
+        """Return whether a placement waits that may be better than the current one."""
+        level = search.found[search.current].level
+        return any(search.found[name].level <= level for name in search.waiting)
+
+    def _ruled_out(self, attempt: GroupAttempt, search: Search, name: str) -> bool:
+        """Return whether a placement is not to be tried: it takes too few pods in any case, and nothing need be said of
+        it.
+
+        Where sums say nothing, neither are those of a level that has many: a broader one is tried.
+        """
+        if name == search.said_of:
+            return False
+        room = None if search.room is None else search.room.most.get(name)
+        if room is not None:
+            return room < self._needed(attempt)
+        return search.levels and search.at_level[search.found[name].level] > TRIED
+
+    def _needed(self, attempt: GroupAttempt) -> int:
+        return attempt.group.needed - self._cluster.pod_groups.scheduled(attempt.entry.key)
+
+    # -- the domains of one placement --------------------------------------------------------------------------------
+
+    def _order(self, attempt: GroupAttempt, search: Search, name: str, count: int) -> tuple[list[Rows], int]:
+        """The domains of a placement in the order in which they are filled, and how many so many pods use."""
+        most = None if search.room is None else search.room.most
+        placement = search.found[name]
+        there = running(attempt, self._cluster) if placement.domains else []
+        here = {self._cluster.nodes.live_row(one.node) for one in there}
+        return fill_order(placement, most, count, here)
+
+    def _in_domains(self, attempt: GroupAttempt, search: Search) -> int:
+        """In how many domains of the current placement the group has pods."""
+        if not search.domains:
+            return 0
+        found = [self._cluster.placement(uid) for uid, member in attempt.members.items() if member.fits]
+        rows = {placement.row for placement in found if placement is not None}
+        return sum(not rows.isdisjoint(domain.tolist()) for domain in search.domains)
+
+    def _score(self, attempt: GroupAttempt, search: Search, name: str, pods: list[Pod], domains: int) -> None:
+        """The group fits into a placement, with these pods, in so many of its domains."""
+        placement = search.found[name]
+        assignment = Assignment(attempt.group, placement, pods, self._cluster.pod_groups.scheduled(attempt.entry.key))
+        try:
+            scores = self._framework(attempt).placements.scores(assignment, self._cluster)
+            search.fitting.append(Fitting(name, scores, domains))
+        except PluginError as error:
+            _broke(attempt, error)
+
+    def _choose(self, attempt: GroupAttempt, search: Search) -> bool | None:
+        """Of the placements into which the group fits, begin with the one with the highest score: of the lowest level,
+        and of those in which the group uses fewest domains. Returns what `_next` does."""
+        fewest = min(self._spread(search, one) for one in search.fitting)
+        closest = [i for i, one in enumerate(search.fitting) if self._spread(search, one) == fewest]
+        try:
+            totals = self._framework(attempt).placements.totals([search.fitting[i].scores for i in closest])
+        except PluginError as error:
+            _broke(attempt, error)
+            return None
+        best = [i for i, total in zip(closest, totals, strict=True) if total == max(totals)]
+        one = search.fitting.pop(best[self._pick(str(attempt.entry.key), len(best))])
+        self._start(attempt, search, one.name)
+        return True
+
+    def _spread(self, search: Search, one: Fitting) -> tuple[int, int]:
+        return search.found[one.name].level, one.domains
+
+    def _start(self, attempt: GroupAttempt, search: Search, name: str) -> None:
+        """Begin with a placement."""
+        search.current, search.filled = name, 0
+        search.domains, _ = self._order(attempt, search, name, len(attempt.members))
+        why = unsatisfied(attempt.group, self._cluster.pod_groups.scheduled(attempt.entry.key), len(attempt.members))
+        if why:
+            attempt.fail(why, early=True)
+
+    def _fail(self, attempt: GroupAttempt, search: Search, outcome: Outcome) -> None:
+        """The group fits into no placement: what is said is what came of the first one."""
+        which = "broadest" if search.levels else "first"
+        attempt.fail(
+            f"0/{len(search.found)} placements are available, {which} placement status: {outcome.status}", early=True
+        )
+        attempt.untried = attempt.message
+        attempt.members = {uid: outcome.members.get(uid, member) for uid, member in attempt.members.items()}
+
+    def _generate(self, attempt: GroupAttempt, plugins: PlacementPlugins) -> list[Placement]:
+        try:
+            return plugins.generate(attempt.group, running(attempt, self._cluster), self._cluster)
+        except PluginError as error:
+            attempt.break_off(error.text)
+            return []
+
+    def _room(self, attempt: GroupAttempt, found: list[Placement]) -> Room | None:
+        """Return what all placements and their domains take. Those of one level have no node in common."""
+        pods = [member.queued.pod for member in attempt.pods]
+        if any(self._attempts.asks_extenders(pod) for pod in pods):
+            return None
+        return room_of_all(found, pods, self._framework(attempt), self._cluster)
+
+    def _renew(self, attempt: GroupAttempt, search: Search) -> None:
+        """Nodes came, went, or have other labels. Placements that are new are tried too."""
+        search.labels = self._cluster.nodes.label_changes
+        found = {one.name: one for one in self._generate(attempt, self._framework(attempt).placements)}
+        search.waiting.extend(name for name in found if name not in search.found)
+        gone = {name: Placement(name, NOWHERE, one.level) for name, one in search.found.items() if name not in found}
+        search.renew({name: found.get(name, gone.get(name, one)) for name, one in search.found.items()} | found)
+
+    def _framework(self, attempt: GroupAttempt) -> Framework:
+        first = next(iter(attempt.members.values())).queued.pod
+        return self._queue.frameworks[first.scheduler_name]
+
+
+def _broke(attempt: GroupAttempt, error: PluginError) -> None:
+    attempt.break_off(f'running PlacementScore plugins: plugin "{error.plugin}" failed with: {error.text}')

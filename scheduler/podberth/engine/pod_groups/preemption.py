@@ -1,0 +1,152 @@
+"""What preemption can do for a pod group that found too few nodes: whom it removes, and where the group waits then.
+
+Mirrors kube-scheduler `framework/preemption/podgrouppreemption.go`. In a dry run all pods of lower priority are left
+out, and the group is tried once. If it fits, as many of them as possible are spared. All of this is one plan, in
+a cluster of its own, which is thrown away afterwards.
+"""
+
+from collections.abc import Callable, Generator
+
+from podberth.engine.extender_calls import ExtenderCalls
+from podberth.engine.pod_groups.plan import Plan
+from podberth.engine.pod_groups.planning import Planning
+from podberth.engine.pod_groups.results import GroupAttempt
+from podberth.engine.pod_groups.stand_ins import dismiss
+from podberth.framework.binding import Write
+from podberth.framework.plugin import FailedGroup
+from podberth.framework.runtime import Framework
+from podberth.framework.status import PluginError
+from podberth.model.pod import Pod
+from podberth.model.shape import PodShape
+from podberth.plugins.default_preemption.budgets import Budgets
+from podberth.plugins.default_preemption.sparing import Sparing
+from podberth.plugins.default_preemption.victims_in_groups import gathered
+from podberth.state.cluster import Cluster
+
+NODE = "cluster"
+"""What is said in place of a node's name: a group makes room in the whole cluster."""
+_NEVER = "not eligible due to preemptionPolicy=Never."
+_NOBODY = "No preemption victims found for incoming preemptor"
+
+
+def failed_group(attempt: GroupAttempt, framework: Framework) -> FailedGroup:
+    """A group as its plugins are asked about it, after its pods have given back what they held."""
+    by_topology = bool(attempt.group.topology_key) and framework.placements.wanted
+    return FailedGroup(attempt.group, [member.queued.pod for member in attempt.pods], by_topology)
+
+
+class GroupPreemption(Planning[Plan]):
+    """Makes the plan for one attempt."""
+
+    what = "victims"
+
+    def __init__(
+        self,
+        attempt: GroupAttempt,
+        framework: Framework,
+        cluster: Cluster,
+        pick: Callable[[str, int], int],
+        budgets: Budgets,
+        *,
+        extenders: ExtenderCalls | None,
+    ) -> None:
+        """The arguments are those of `Planning`, and the disruption budgets."""
+        super().__init__(attempt, framework, cluster, pick, extenders=extenders)
+        self._budgets = budgets
+        self.priority = self._pods[0].priority
+        """The priority of the group, with which its pods agree."""
+
+    def _made(self) -> Generator[int, None, Plan]:
+        """Ask the plugins what they can do for the group (PodGroupPostFilter)."""
+        plan, said, final = Plan(), [], False
+        writes: list[tuple[Pod, Write]] = []
+        misbehaved: list[PluginError] = []
+        failed = failed_group(self._attempt, self._framework)
+        for name, result in self._framework.post_filter_group(failed, self._cluster):
+            if isinstance(result, PluginError):
+                misbehaved.append(result)
+                continue
+            writes += result.writes
+            if final:
+                continue  # it only writes: what preemption says is the last word
+            if result.text:
+                said.append(result.text)
+            if result.preempts:
+                try:
+                    plan, final = yield from self._preempting()
+                except PluginError as error:
+                    text = f"failed to schedule other pod from a pod group: {error}"
+                    where = f'error in "{name}" PodGroupPostFilter plugins: pod group preemption'
+                    return Plan(error=f"{where}: {text}")
+                said = [plan.said] if final else [*said, plan.said]
+        plan.said, plan.writes, plan.misbehaved = ", ".join(said), writes, misbehaved
+        plan.stale = self.turns > 0
+        return plan
+
+    def _preempting(self) -> Generator[int, None, tuple[Plan, bool]]:
+        """Yield what comes of preemption, and whether nothing else is said beside it."""
+        plan, final = yield from self._found()
+        plan.said = f"pod group preemption: {plan.said}"
+        return plan, final
+
+    def _found(self) -> Generator[int, None, tuple[Plan, bool]]:
+        group, cluster = self._attempt.group, self._cluster
+        if not (self._pods[0].preempts if group.preempts is None else group.preempts):
+            return Plan(_NEVER), False
+        nominated = self._nominated()
+        if self._under_way(set(nominated.values())):
+            return Plan("ongoing preemption on nominated nodes", True, nominated), True
+        lowest = cluster.priorities.lowest
+        if (lowest is None or lowest >= self.priority) and not cluster.pod_groups.below(self.priority):
+            return Plan(_NOBODY), True
+        return (yield from self._planned())
+
+    def _planned(self) -> Generator[int, None, tuple[Plan, bool]]:
+        cluster = self._cluster
+        while True:
+            thought, left_out, version = yield from self._without(self._may_go)
+            if thought is None:
+                return Plan(_NOBODY), True
+            victims = gathered(left_out, cluster.pod_groups)
+            walk, framework = self._walk(thought, once=False)
+            why, assigned = yield from walk.run()
+            if why:
+                return Plan(why), False
+            dismiss(self._attempt, thought, assigned, left_out)
+            kinds: dict[PodShape, Pod] = {}
+            for there in left_out.values():
+                for pod in there:
+                    kinds.setdefault(pod.shape, pod)
+            sparing = Sparing(thought, framework.filters, assigned, kinds.values())
+            going = yield from sparing.going(victims, self._budgets, cluster)
+            going.sort(key=lambda victim: victim.importance)
+            changed = cluster.nodes.log.since(version)
+            rows = {row for _, row in assigned} | {row for victim in going for _, row in victim.pods}
+            if changed is None or not changed.isdisjoint(rows):
+                continue  # what was found may be wrong by now, and nobody is to be removed in vain
+            pods = [pod for victim in going for pod, _ in victim.pods]
+            text = f"found a placement for podgroup, preempting {len(pods)} victims"
+            names = cluster.nodes.names
+            nominated = {pod.uid: names[row] or "" for pod, row in assigned}
+            groups = sum(cluster.pod_groups.whole(victim.pods[0][0]) is not None for victim in going)
+            return Plan(text, True, nominated, pods, groups, sum(victim.violations for victim in going)), True
+
+    def _may_go(self, pod: Pod) -> bool:
+        groups = self._cluster.pod_groups
+        return (pod.priority if pod.scheduling_group is None else groups.priority_of(pod)) < self.priority
+
+    def _nominated(self) -> dict[str, str]:
+        """UID → node for which a pod of the group is nominated already."""
+        node_of = self._cluster.nominations.node_of
+        return {pod.uid: node for pod in self._pods if (node := node_of(pod.uid) or pod.nominated_node_name)}
+
+    def _under_way(self, nodes: set[str]) -> bool:
+        """Return whether victims of an earlier attempt are still leaving these nodes."""
+        cluster = self._cluster
+        rows = (cluster.nodes.live_row(node) for node in nodes)
+        return any(
+            pod.terminating and pod.preempted and self._may_go(pod)
+            for row in rows
+            if row is not None
+            for pod in cluster.pods_on(row)
+        )

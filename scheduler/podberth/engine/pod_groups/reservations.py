@@ -1,0 +1,244 @@
+"""Room for gangs that wait behind smaller pods: who gets some, where, and for how long.
+
+A profile has it if one of its plugins has a `reservation`, as GangScheduling by its argument of that name. A gang that
+has waited for long, and fits nowhere now, gets room on the nodes on which it would start first if nobody else came.
+Other pods of no higher priority may use that room only if they give it back in time (`podberth.state.kept_room`). One
+gang of each profile has room at a time.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from podberth.engine.attempts import Attempts
+from podberth.engine.instructions import RecordEvent
+from podberth.engine.outbox import Outbox
+from podberth.engine.pod_groups.draining import Drained, Draining
+from podberth.engine.pod_groups.results import GroupAttempt
+from podberth.engine.pod_groups.room import plain
+from podberth.engine.pod_groups.turns import Turns
+from podberth.engine.queue import queueing_hints
+from podberth.engine.queue.group_entry import Ended, Entry
+from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.framework.events import ClusterEvent
+from podberth.framework.reservation import Reservation
+from podberth.framework.runtime import Framework
+from podberth.model.pod_group import GroupKey
+from podberth.state.cluster import Cluster
+from podberth.state.kept_room import KeptRoom
+from podberth.state.search_steps import SearchCapError
+
+_AGAIN = 60.0
+"""After so many seconds, room is looked for again: pods may end sooner than they have said."""
+_MANY = 1_000
+"""From so many namespaces on, those whose turn has come again are forgotten."""
+
+
+class Reservations:
+    """Keeps room, and gives it up."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        attempts: Attempts,
+        outbox: Outbox,
+        pick: Callable[[str, int], int],
+    ) -> None:
+        """`pick`: which of several equally good nodes or placements is taken."""
+        self._cluster = cluster
+        self._queue = queue
+        self._attempts = attempts
+        self._outbox = outbox
+        self._pick = pick
+        self._kept = cluster.kept_room
+        self._not_before: dict[str, float] = {}
+        """Namespace → when a gang of it may have room again (engine time)."""
+
+    # -- after an attempt that failed --------------------------------------------------------------------------------
+
+    def keep_room(self, attempt: GroupAttempt) -> Turns[None]:
+        """Keep room for a group that found too few nodes, if it is to have some."""
+        if not self._may_need_room(attempt):
+            return
+        framework = self._queue.frameworks[attempt.pods[0].queued.pod.scheduler_name]
+        if framework.profile.reservation is None:
+            return
+        plugin, wanted = framework.profile.reservation
+        if not self._due(attempt, wanted, attempt.now):
+            self._say(attempt, self._kept.of(attempt.entry.key))
+            return
+        while attempt.members:
+            extenders = self._attempts.extenders_about(member.queued.pod for member in attempt.pods)
+            draining = Draining(attempt, framework, self._cluster, self._pick, extenders=extenders)
+            found: Drained | str | None
+            try:
+                found = yield from draining.make(self._queue, self._outbox)
+            except SearchCapError as error:
+                found = str(error)
+            if isinstance(found, str):
+                self._found(attempt, wanted, None, found, attempt.now)
+                return
+            if found is not None and (yield from self._keep(attempt, plugin, wanted, found)):
+                return
+
+    def _may_need_room(self, attempt: GroupAttempt) -> bool:
+        """Return whether it is a gang that failed since there is too little room now, and that makes none by
+        preemption.
+        """
+        plan = attempt.plan
+        return (
+            attempt.ended is Ended.REJECTED
+            and not (attempt.kept or attempt.enough or attempt.short)
+            and bool(attempt.members)
+            and attempt.group.gang
+            and (plan is None or not plan.waits)
+        )
+
+    def _due(self, attempt: GroupAttempt, wanted: Reservation, now: float) -> bool:
+        """Return whether room is to be looked for, now that the group did not fit once more."""
+        pod = attempt.pods[0].queued.pod
+        entry, key = attempt.entry, attempt.entry.key
+        room = self._kept.by_profile.get(pod.scheduler_name)
+        if room is not None and room.group == key:
+            return now - room.found >= _AGAIN or not self._stands(room, attempt)
+        return (
+            now - entry.first_tried >= wanted.after_seconds
+            and pod.priority >= wanted.lowest_priority
+            and (room is None or room.priority < pod.priority)
+            and self._kept.of(key) is None
+            and now >= self._not_before.get(key.namespace, now)
+        )
+
+    def _stands(self, room: KeptRoom, attempt: GroupAttempt) -> bool:
+        """Return whether the group can still have what it was promised."""
+        late = room.until is not None and room.until <= self._cluster.devices.wall
+        return not (late or room.lost or room.planned.keys() != attempt.members.keys())
+
+    def _keep(self, attempt: GroupAttempt, plugin: str, wanted: Reservation, found: Drained) -> Turns[bool]:
+        """Keep the room that was found. False: a pod has gone meanwhile for which it was found."""
+        cluster, nodes, count = self._cluster, self._cluster.nodes, len(attempt.members)
+        room = self._room(attempt, plugin, wanted, found, attempt.now)
+        for _ in room.prepare(found.assigned, nodes, cluster.pods_on, cluster.devices.wall):
+            yield
+            if len(attempt.members) != count:
+                return False
+        room.follow(nodes, cluster.pods_on, cluster.devices.wall)
+        holds = room.holds(nodes)
+        why = "" if holds else "its nodes have changed meanwhile"
+        self._found(attempt, wanted, room if holds else None, why, attempt.now)
+        return True
+
+    def _found(self, attempt: GroupAttempt, wanted: Reservation, room: KeptRoom | None, why: str, now: float) -> None:
+        """Keep this room, if it may be; None: `why` there is none."""
+        cluster, key = self._cluster, attempt.entry.key
+        pod = attempt.pods[0].queued.pod
+        profile = pod.scheduler_name
+        before = self._kept.by_profile.get(profile)
+        mine = before is not None and before.group == key
+        if room is not None and 100 * len(room.rows) > wanted.percentage_of_nodes * cluster.nodes.count:
+            most = wanted.percentage_of_nodes
+            why = f"it needs {len(room.rows)} nodes, more than {most}% of all (percentageOfNodes)"
+        if not mine and now < self._not_before.get(key.namespace, now):
+            why = "its namespace has just had room"  # which has ended while the search went on
+        if mine and before is not None and self._stands(before, attempt) and not _sooner(room, before):
+            before.found = now
+            self._say(attempt, before)
+            return
+        if why or room is None:
+            if mine:
+                self._end(profile, now, f"room is no longer kept: {why}")
+            self._tell(attempt, f"no room is kept for it: {why}")
+            return
+        if before is not None and not mine:
+            self._end(profile, now, f"room is kept for podgroup {key} of higher priority instead")
+        self._kept.put(profile, room)
+        self._say(attempt, room)
+        if not mine:
+            self._outbox.add(RecordEvent(pod, "Normal", "RoomKept", said(room)))
+
+    def _room(self, attempt: GroupAttempt, plugin: str, wanted: Reservation, found: Drained, now: float) -> KeptRoom:
+        """The room as it would be kept, before anything on its nodes is counted."""
+        wall, nodes = self._cluster.devices.wall, self._cluster.nodes
+        pod, key = attempt.pods[0].queued.pod, attempt.entry.key
+        before = self._kept.by_profile.get(pod.scheduler_name)
+        mine = before is not None and before.group == key
+        expires = before.expires if mine and before is not None else now + wanted.for_seconds
+        planned = {one.uid: nodes.names[row] or "" for one, row in found.assigned}
+        return KeptRoom(
+            key,
+            plugin,
+            pod.priority,
+            {**dict.fromkeys(attempt.members, ""), **planned},
+            found.until,
+            found.draining,
+            whole=not all(map(plain, {one.shape for one, _ in found.assigned})),
+            trusting=wanted.trust_expected_duration,
+            since=before.since if mine and before is not None else now,
+            found=now,
+            expires=expires,
+            expires_text=_text(wall + expires - now),
+        )
+
+    def _say(self, attempt: GroupAttempt, room: KeptRoom | None) -> None:
+        attempt.kept = True
+        if room is not None:
+            self._tell(attempt, said(room))
+
+    def _tell(self, attempt: GroupAttempt, text: str) -> None:
+        attempt.of_room = text
+        attempt.reasons.append(text)
+
+    # -- when it ends ------------------------------------------------------------------------------------------------
+
+    def started(self, key: GroupKey, now: float) -> None:
+        """A group has found enough nodes: its pods hold them by now."""
+        for profile in [profile for profile, room in self._kept.by_profile.items() if room.group == key]:
+            self._end(profile, now, "")
+
+    def look(self, now: float, entry_of: Callable[[GroupKey], Entry | None]) -> None:
+        """Give up what was kept for long enough, or for a group that does not wait any more."""
+        for profile, room in list(self._kept.by_profile.items()):
+            entry = entry_of(room.group)
+            if room.expires <= now:
+                self._end(profile, now, "room was kept for as long as forSeconds says, and is no longer", entry)
+            elif entry is None or (entry.held and not entry.trying):
+                self._end(profile, now, "")
+
+    def follow(self, frameworks: Mapping[str, Framework], now: float) -> None:
+        """The profiles have changed."""
+        for profile in list(self._kept.by_profile):
+            framework = frameworks.get(profile)
+            if framework is None or framework.profile.reservation is None:
+                self._end(profile, now, "")
+
+    def next_tick(self) -> float | None:
+        """Return when the first room is to be given up."""
+        return min((room.expires for room in self._kept.by_profile.values()), default=None)
+
+    def _end(self, profile: str, now: float, note: str, entry: Entry | None = None) -> None:
+        """Room is not kept any more. Its namespace has none again for as long as it had this."""
+        room = self._kept.by_profile[profile]
+        self._kept.drop(profile)
+        namespace = room.group.namespace
+        if len(self._not_before) >= _MANY:
+            self._not_before = {name: at for name, at in self._not_before.items() if at > now}
+        self._not_before[namespace] = max(self._not_before.get(namespace, now), 2 * now - room.since)
+        waiting = () if entry is None else entry.trying or tuple(entry.pods.values())
+        if note and waiting:
+            self._outbox.add(RecordEvent(waiting[0].pod, "Warning", "RoomNotKept", note))
+        queueing_hints.everyone(self._queue, ClusterEvent.KEPT_ROOM_GONE, now)
+
+
+def _sooner(room: KeptRoom | None, before: KeptRoom) -> bool:
+    return room is not None and room.until is not None and (before.until is None or room.until < before.until)
+
+
+def said(room: KeptRoom) -> str:
+    """Return what is said of the group."""
+    nodes = "1 node" if len(room.rows) == 1 else f"{len(room.rows)} nodes"
+    by = "nobody knows when it has all of it" if room.until is None else f"it should have it all by {_text(room.until)}"
+    return f"room is kept for it on {nodes} until {room.expires_text}, {by}"
+
+
+def _text(wall: float) -> str:
+    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

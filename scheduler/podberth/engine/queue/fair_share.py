@@ -1,0 +1,111 @@
+"""Fair shares of the scheduler's time: a namespace that has used more than its own lets the pods of others go first.
+
+Each attempt is charged to the namespace of its pod, by what the pod asks for (`PodShape.steps`), by what searches took,
+and by whether it was in vain. An ordinary attempt is free, and what was charged is forgotten in time. A namespace with
+more than its share waits behind the active pods of others that have the same priority; if there are none, nothing is
+held up. So a thousand costly pods of a tenant delay that tenant's pods, and no others.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from podberth.engine.queue.heaps import Heap
+from podberth.engine.queue.queued import QueuedPod
+
+FREE = 1_000
+"""Steps of an attempt for which no namespace is charged. A step is about a microsecond of one core."""
+IN_VAIN = 500
+"""Steps charged for an attempt that found no node; one more per `ROWS_PER_STEP` rows. Such pods are tried again."""
+ROWS_PER_STEP = 4
+SHARE = 5_000
+"""A namespace that was charged with more than so many steps, and has not paid them off, is beyond its share."""
+PAID_OFF = 100_000
+"""Steps that each namespace pays off in a second: a tenth of a core is every namespace's own."""
+_MOST = 2_000_000
+"""No namespace owes more: 20 seconds."""
+_NAMESPACES = 1024
+
+
+class FairShare:
+    """What the namespaces owe, and the active pods that wait for others because of it."""
+
+    def __init__(self, pods: Mapping[str, QueuedPod]) -> None:
+        """`pods`: all that wait, by UID."""
+        self._pods = pods
+        self._owed: dict[str, tuple[float, float]] = {}
+        """Namespace → (steps, engine time at which it owed them)."""
+        self._most_owing = _NAMESPACES
+        """When so many namespaces owe something, those that have paid are dropped."""
+        self._held: dict[int, OrderedDict[str, Heap]] = {}
+        """Priority → namespace → its active pods, in the order of their turns."""
+
+    def charge(self, namespace: str, steps: int, now: float) -> None:
+        """Charge a namespace for work that one of its objects has caused. Nothing happens for less than a step."""
+        if steps <= 0:
+            return
+        if len(self._owed) >= self._most_owing:
+            self._owed = {name: owed for name, owed in self._owed.items() if self.owes(name, now)}
+            self._most_owing = max(_NAMESPACES, 2 * len(self._owed))
+        self._owed[namespace] = (min(self.owes(namespace, now) + steps, _MOST), now)
+
+    def owes(self, namespace: str, now: float) -> float:
+        """The steps that a namespace has been charged with and has not paid off."""
+        steps, since = self._owed.get(namespace, (0.0, now))
+        return max(steps - (now - since) * PAID_OFF, 0.0)
+
+    def all_owed(self, now: float) -> dict[str, float]:
+        """Return what each namespace owes that owes anything."""
+        return {name: owed for name in self._owed if (owed := self.owes(name, now))}
+
+    def seconds_beyond(self, namespace: str, now: float) -> float:
+        """Return how long a namespace is beyond its share if it causes no more work; 0.0: it is within its share."""
+        if namespace not in self._owed:
+            return 0.0
+        return max(self.owes(namespace, now) - SHARE, 0.0) / PAID_OFF
+
+    @property
+    def holds(self) -> bool:
+        """Return whether any pod is held, or was and has gone since."""
+        return bool(self._held)
+
+    @property
+    def highest(self) -> int:
+        """The highest priority of pods that are held. Only if there are any."""
+        return max(self._held)
+
+    def hold(self, queued: QueuedPod) -> None:
+        """Let others go before an active pod."""
+        namespaces = self._held.setdefault(queued.pod.priority, OrderedDict())
+        namespace = queued.pod.namespace
+        if namespace not in namespaces:
+            namespaces[namespace] = Heap(self._pods)
+        namespaces[namespace].push(queued.key, queued)
+
+    def pop(self, now: float, *, within_share: bool) -> QueuedPod | None:
+        """The first pod of those with the highest priority; the namespaces take turns.
+
+        `within_share`: only if the namespace whose turn it is has paid off enough meanwhile. None: there is no such.
+        """
+        while self._held:
+            priority = self.highest
+            namespaces = self._held[priority]
+            namespace, heap = next(iter(namespaces.items()))
+            namespaces.move_to_end(namespace)
+            if within_share and self.seconds_beyond(namespace, now):
+                return None
+            queued = heap.pop()
+            if not heap:
+                del namespaces[namespace]
+                if not namespaces:
+                    del self._held[priority]
+            if queued is not None:
+                return queued
+        return None
+
+    def release(self) -> None:
+        """Hold no pods any more: their places are found anew."""
+        self._held.clear()
+
+    def entries(self) -> int:
+        """Return how much is kept here, for tests of what a tenant can make grow."""
+        return len(self._owed) + sum(len(heap) for each in self._held.values() for heap in each.values())

@@ -1,0 +1,539 @@
+"""Pod groups in the queue: their pods come and go, they are tried, and they come back.
+
+All waiting pods of a group are in one place, and move together; while PreEnqueue plugins hold one of them, all wait.
+One pod, the leader, stands for its group in the heaps. Mirrors what kube-scheduler
+`backend/queue/scheduling_queue.go` does with pod groups.
+"""
+
+from collections.abc import Iterable
+from math import sqrt
+from typing import Any
+
+from msgspec.structs import replace
+
+from podberth.engine import story_entries
+from podberth.engine.instructions import SCHEDULER_ERROR
+from podberth.engine.queue.group_entry import Ended, Entry, in_order
+from podberth.engine.queue.places import FLUSH_AFTER, Cause, Places
+from podberth.engine.queue.queued import Place, QueuedPod
+from podberth.engine.story import Story
+from podberth.framework.status import PluginError
+from podberth.model.limits import TOO_LARGE
+from podberth.model.pod import Pod
+from podberth.model.pod_group import GroupKey, PodGroup
+
+_POD_CAME, _EARLY = Cause("UnscheduledPodAdd"), Cause("PopFromBackoffQ")
+_GROUP_ADDED, _GROUP_UPDATED, _GROUP_GONE = Cause("PodGroupAdd"), Cause("PodGroupUpdate"), Cause("PodGroupDelete")
+MOST_PODS = 10_000
+"""A group of which more pods wait is not tried. To ask the plugins about so many takes 30 ms."""
+_NOTED_AT_ONCE = 256
+"""The stories of more pods are counted in later turns."""
+_SHORTEST_DEBT = 0.001
+"""Seconds: what is less is lost when it is added to the time."""
+_ANYTHING: frozenset[str] = frozenset()
+"""No plugin: any event may help."""
+
+
+class QueuedGroups:
+    """The entries of groups: all waiting pods of a group are in one place."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._entries: dict[GroupKey, Entry] = {}
+        self._arrivals = 0
+        self.under_way = False
+        """Whether a group is being tried: no other one is begun."""
+        self._put_off: list[Entry] = []
+        """Groups that came up while another one was being tried."""
+
+    def entries(self) -> int:
+        """Return how much is kept here, for tests of what a tenant can make grow."""
+        return sum(1 + len(entry.pods) + len(entry.held) for entry in self._entries.values())
+
+    def entry(self, key: GroupKey) -> Entry | None:
+        """The entry of a group of which pods wait, or are being tried."""
+        return self._entries.get(key)
+
+    def group_of(self, pod: Pod) -> GroupKey | None:
+        """The group with which a pod is scheduled; None: it is scheduled by itself."""
+        return None if pod.scheduling_group is None else self._places.cluster.pod_groups.of(pod)
+
+    # -- pods come and go --------------------------------------------------------------------------------------------
+
+    def join(self, queued: QueuedPod, key: GroupKey, now: float, cause: Cause) -> None:
+        """A pod comes, or comes back, to the other waiting pods of its group."""
+        entry = self._entries.get(key)
+        longer = False
+        if entry is None:
+            entry = self._entries[key] = Entry(key, now)
+            entry.attempts, entry.returned_at = queued.attempts, queued.returned_at
+            entry.errors, entry.rejections = queued.errors, queued.rejections
+        elif queued.errors:
+            # Its binding failed, while others of the group waited: those that have no room, say.
+            before = self.backoff(entry)
+            entry.failed = entry.failed_before + 1
+            entry.returned_at = max(entry.returned_at, queued.returned_at)
+            longer = self.backoff(entry) > before
+        self._add(entry, queued)
+        ticket = entry.ticket
+        self._ask_about(entry, queued, now)
+        self._settle(entry, now, cause)
+        if longer and not entry.trying and entry.place in (Place.ACTIVE, Place.BACKOFF):
+            self._back_off(entry, now, cause)
+        if entry.ticket == ticket and queued.entry is entry:
+            self._count(entry.place, cause, 1)
+            queued.story.note(self._queued(queued, entry, now, cause))
+
+    def _add(self, entry: Entry, queued: QueuedPod) -> None:
+        self._arrivals += 1
+        queued.arrival, queued.entry, queued.place = self._arrivals, entry, entry.place
+        self._places.pods[queued.pod.uid] = queued
+        entry.pods[queued.pod.uid] = queued
+        self._places.counts[entry.place] += 1
+
+    def leave(self, queued: QueuedPod) -> None:
+        """A pod of a group leaves its place. If it stood for its group, another pod does now."""
+        entry = queued.entry
+        uid = queued.pod.uid
+        self._places.counts[entry.place] -= 1
+        self._release(entry, uid)
+        self._do_not_ask_about(queued)
+        entry.failing.discard(uid)
+        del entry.pods[uid]
+        queued.entry, queued.ticket = None, 0
+        if not entry.pods and not entry.trying:
+            del self._entries[entry.key]
+        elif queued is entry.leader:
+            self._lead(entry)
+
+    def put(self, before: PodGroup | None, group: PodGroup, now: float) -> None:
+        """A group's object was added or updated."""
+        cause = _GROUP_ADDED if before is None else _GROUP_UPDATED
+        self.changed(group.key, now, cause, helps=before is None or _asks(before) != _asks(group))
+
+    def gone(self, group: PodGroup, now: float) -> None:
+        """A group's object was deleted: its pods wait until there is one again."""
+        self.changed(group.key, now, _GROUP_GONE)
+
+    def changed(self, key: GroupKey, now: float, cause: Cause | None = None, *, helps: bool = False) -> None:
+        """The group's object or the number of its pods has changed. `helps`: so that it may fit now."""
+        cause = _POD_CAME if cause is None else cause
+        entry = self._entries.get(key)
+        if entry is None or entry.trying:
+            return
+        waiting = next(iter(entry.held_by_group), None)
+        if waiting is not None:
+            plugin, _ = entry.held[waiting]
+            self._ask_about(entry, entry.pods[waiting], now)
+            if waiting in entry.held and entry.held[waiting][0] == plugin:
+                pass
+            elif plugin == TOO_LARGE:
+                self._ask_all(entry, now)
+            else:
+                self._release_from(plugin, entry)
+        if not (entry.held or entry.once_more) and entry.place is not Place.GATED and entry.leader is not None:
+            self._ask_about(entry, entry.leader, now)
+        if helps and entry.place is Place.UNSCHEDULABLE:
+            entry.early = True
+            self._wake_group(entry, now, cause)
+        else:
+            self._settle(entry, now, cause)
+
+    # -- attempts ----------------------------------------------------------------------------------------------------
+
+    def begin(self, entry: Entry, event: int) -> bool:
+        """Try a group: its pods leave the queue. False: another one is being tried.
+
+        `event`: the number of the last event before that.
+        """
+        if self.under_way:
+            self._put_off_until(entry)
+            return False
+        pods = entry.pods
+        self._places.counts[entry.place] -= len(pods)
+        for uid, queued in pods.items():
+            del self._places.pods[uid]
+            queued.ticket = 0
+            queued.attempts += 1
+            queued.left_at = event
+        entry.attempts += 1
+        entry.early = False
+        entry.trying, entry.pods = in_order(pods.values()), {}
+        entry.place, entry.leader = Place.GATED, None
+        self.under_way = True
+        return True
+
+    def has_before(self, entry: Entry) -> bool:
+        """Return whether a pod or a group is active that comes before this group, which is being tried."""
+        first = self._places.active.peek()
+        return first is not None and first.key < entry.order
+
+    def _put_off_until(self, entry: Entry) -> None:
+        """Have a group wait until another one was tried."""
+        self._shift(entry, Place.GATED)
+        entry.leader = None
+        self._put_off.append(entry)
+
+    def _come_up_again(self) -> None:
+        """The groups that were put off are active again, as they were."""
+        put_off, self._put_off = self._put_off, []
+        for entry in put_off:
+            if self._entries.get(entry.key) is entry and entry.new and entry.pods and not entry.held:
+                self._shift(entry, Place.ACTIVE)
+                entry.ticket = self._places.new_ticket()
+                self._lead(entry)
+
+    def tried(
+        self, entry: Entry, back: Iterable[QueuedPod], ended: Ended, now: float, cause: Cause, *, missed: bool = False
+    ) -> None:
+        """The attempt is over, and these pods come back. `missed`: something happened meanwhile that may help them."""
+        came = list(entry.pods.values())
+        entry.trying = ()
+        self.under_way = False
+        self._come_up_again()
+        for queued in back:
+            queued.flushed = False
+            self._add(entry, queued)
+        if not entry.pods:
+            self._entries.pop(entry.key, None)
+            return
+        if ended is not Ended.WITH_NODES or not back:
+            entry.queued_at = now
+        entry.returned_at = now
+        entry.rejections = entry.rejections + 1 if ended is Ended.REJECTED else 0
+        entry.errors = entry.errors + 1 if ended is Ended.BROKEN else 0
+        if ended is Ended.WITH_NODES:
+            # Permit or Reserve may have refused some of them: these must not come back at once, over and over.
+            entry.rejections = max((queued.rejections for queued in came), default=0)
+            entry.errors = max((queued.errors for queued in came), default=0)
+            entry.failed_before, entry.failed = entry.failed, 0
+        elif not came:
+            entry.failed = 0
+        if ended is not Ended.REJECTED or missed or came:
+            self._ask_all(entry, now)
+            self._asked(entry, now, cause)
+            return
+        self._ask_about(entry, next(iter(entry.pods.values())), now)  # all are asked when something wakes them
+        if entry.held or not entry.pods:
+            self._settle(entry, now, cause)
+        else:
+            self._wait_together(entry, now, cause)
+
+    def _wait_together(self, entry: Entry, now: float, cause: Cause) -> None:
+        """No pod could go on: the group waits until something happens.
+
+        kube-scheduler tries it again after its backoff, without asking what may help. Whatever happened meanwhile may
+        lead to another choice of nodes for the first pods, and with it to room for the last ones.
+        """
+        self._move(entry, Place.UNSCHEDULABLE, now + FLUSH_AFTER, now, cause)
+
+    # -- changes of pods ---------------------------------------------------------------------------------------------
+
+    def update(self, queued: QueuedPod, pod: Pod, now: float, cause: Cause, *, helps: bool) -> None:
+        """A pod of a group changed. `helps`: so that it may fit now."""
+        entry, asked = queued.entry, queued.equals is not None
+        if asked:
+            self._places.unschedulable.take(queued)
+        queued.pod = entry.pods[pod.uid].pod = pod
+        if asked:
+            self._places.unschedulable.put(queued)
+        if pod.uid in entry.held:
+            self._ask_about(entry, queued, now)
+            self._settle(entry, now, cause)
+        elif helps and not entry.trying:
+            entry.early = True
+            self._wake_group(entry, now, cause)
+
+    def reenter(self, queued: QueuedPod, now: float, cause: Cause) -> None:
+        """Find a group's place again after the profiles changed, once its leader comes up."""
+        entry = queued.entry
+        leads = queued is entry.leader
+        self._ask_about(entry, queued, now)
+        if not leads or not entry.pods:
+            return
+        self._ask_all(entry, now)
+        if entry.held or not entry.pods:
+            self._settle(entry, now, cause)
+        elif entry.place is not Place.BACKOFF:
+            self._ready(entry, now, cause)
+
+    # -- what PreEnqueue plugins say ---------------------------------------------------------------------------------
+
+    def _ask_about(self, entry: Entry, queued: QueuedPod, now: float) -> None:
+        """Ask the PreEnqueue plugins about one pod; they are asked again when an event may change their answer."""
+        uid = queued.pod.uid
+        framework = self._places.frameworks.get(queued.pod.scheduler_name)
+        if framework is None:
+            del self._places.pods[uid]
+            self.leave(queued)
+            queued.story.end(story_entries.Left(now, "its profile is not configured any more"))
+            return
+        self._release(entry, uid)
+        entry.failing.discard(uid)
+        if len(entry.pods) > MOST_PODS:
+            self._hold_too_many(entry, queued)
+            return
+        try:
+            held = framework.pre_enqueue(queued.pod, self._places.cluster)
+        except PluginError as error:
+            entry.failing.add(uid)
+            entry.held[uid] = (error.plugin, str(error))
+            queued.plugins = frozenset((error.plugin,))
+            self._places.outbox.failed(queued, SCHEDULER_ERROR, str(error), queued.plugins)
+            return
+        if held is None:
+            return
+        entry.held[uid] = (held[0], held[1].text)
+        queued.plugins = frozenset((held[0],))
+        self._places.tell_limit(queued)
+        plugin = framework.profile.by_name.get(held[0])
+        if plugin is not None and plugin.for_groups:
+            entry.held_by_group[uid] = None
+        else:
+            self._places.unschedulable.put(queued)
+
+    def _hold_too_many(self, entry: Entry, queued: QueuedPod) -> None:
+        """Hold a pod of a group that is beyond the limit. It is asked about again when pods of the group go."""
+        text = f"too large for this scheduler: more than {MOST_PODS:,} waiting pods in one group"
+        uid, queued.plugins = queued.pod.uid, frozenset((TOO_LARGE,))
+        entry.held[uid], entry.held_by_group[uid] = (TOO_LARGE, text), None
+        self._places.outbox.failed(queued, SCHEDULER_ERROR, text, queued.plugins)
+
+    def _ask_all(self, entry: Entry, now: float) -> None:
+        """Ask about all pods. Of a group that is beyond the limit one is enough."""
+        pods = list(entry.pods.values())
+        for queued in pods if len(pods) <= MOST_PODS else pods[:1]:
+            self._ask_about(entry, queued, now)
+        self._places.fair_share.charge(entry.key.namespace, len(pods), now)
+
+    def _release(self, entry: Entry, uid: str) -> None:
+        """A pod is not held any more."""
+        entry.held_by_group.pop(uid, None)
+        if entry.held.pop(uid, None) is not None:
+            self._do_not_ask_about(entry.pods[uid])
+
+    def _release_from(self, plugin: str, entry: Entry) -> None:
+        """A plugin that goes by the group does not hold it any more, so none of its pods. It is asked after others."""
+        for uid in [uid for uid in entry.held_by_group if entry.held[uid][0] == plugin]:
+            self._release(entry, uid)
+
+    def _do_not_ask_about(self, queued: QueuedPod) -> None:
+        """When something happens, nobody asks about this pod any more."""
+        if queued.equals is not None:
+            self._places.unschedulable.take(queued)
+
+    # -- from place to place -----------------------------------------------------------------------------------------
+
+    def backoff(self, entry: Entry) -> float:
+        """Return how long a group backs off; the longest backoff grows with the root of the number of its pods.
+
+        For pods that could not be bound it is no longer than that of a pod, as others of the group wait with them.
+        """
+        count = entry.errors or entry.rejections
+        shortest, most = self._places.initial_backoff, self._places.max_backoff
+        longest = most * sqrt(max(len(entry.pods), 1))
+        together = min(shortest * 2 ** min(count - 1, 32), longest) if count else 0.0
+        failed = min(shortest * 2 ** min(entry.failed - 1, 32), most) if entry.failed else 0.0
+        return float(max(together, failed))
+
+    def _settle(self, entry: Entry, now: float, cause: Cause) -> None:
+        """Have the group where it belongs, by whether any of its pods is held."""
+        if entry.trying or not entry.pods:
+            return
+        if entry.failing:
+            if entry.place is not Place.BACKOFF:
+                self._fail(entry, now, cause)
+        elif entry.held:
+            if self._tries_once_more(entry):
+                entry.early = False  # pods that are missing may come until its backoff is over
+                self._ready(entry, now, cause)
+            elif entry.new or entry.place is not Place.GATED:
+                self._move(entry, Place.GATED, now + FLUSH_AFTER, now, cause)
+        elif entry.place is Place.GATED:
+            entry.early |= not entry.new  # pods that come back from their binding cycles are no change
+            self._ready(entry, now, cause)
+
+    def _tries_once_more(self, entry: Entry) -> bool:
+        """Return whether a group that lacks pods by now, or has no object any more, is tried all the same: nodes are
+        kept for it, and it gives them up then, as in kube-scheduler.
+        """
+        uid, (held_by, _) = next(iter(entry.held.items()))
+        if uid not in entry.held_by_group or not entry.attempts or (entry.place is Place.GATED and not entry.new):
+            return False
+        if not self.keeps_nodes(entry):
+            return False
+        self._release_from(held_by, entry)
+        entry.once_more = not entry.held
+        return entry.once_more
+
+    def keeps_nodes(self, entry: Entry) -> bool:
+        """Return whether nodes are kept for pods of the group."""
+        node_of = self._places.cluster.nominations.node_of
+        return any(node_of(uid) is not None for uid in entry.pods)
+
+    def wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
+        """Wake a pod of a group, and with it the whole group."""
+        entry = queued.entry
+        if queued.pod.uid in entry.held and queued.equals is not None:
+            self._ask_about(entry, queued, now)
+            self._settle(entry, now, cause)
+            if queued is entry.leader and entry.place is Place.GATED:
+                self._lead(entry, now + FLUSH_AFTER)  # it may be its time that was over
+        elif not entry.trying:
+            self._wake_group(entry, now, cause)
+
+    def _wake_group(self, entry: Entry, now: float, cause: Cause) -> None:
+        if entry.place is Place.ACTIVE:
+            return
+        if entry.place is not Place.BACKOFF or entry.held or entry.failing:
+            self._ask_all(entry, now)
+            self._asked(entry, now, cause)
+        else:
+            self._asked(entry, now, cause)
+
+    def _asked(self, entry: Entry, now: float, cause: Cause) -> None:
+        if entry.failing:
+            self._fail(entry, now, cause)
+        elif entry.held and entry.place is Place.GATED and not entry.new:
+            self._lead(entry, now + FLUSH_AFTER)
+        elif entry.held:
+            self._settle(entry, now, cause)
+        elif entry.pods:
+            self._ready(entry, now, cause)
+
+    def _ready(self, entry: Entry, now: float, cause: Cause) -> None:
+        """Nothing holds the group but its backoff."""
+        if entry.attempts and entry.returned_at + self.backoff(entry) > now:
+            self._back_off(entry, now, cause)
+        else:
+            self._activate(entry, now, cause)
+
+    def take_early(self, now: float) -> None:
+        """Nothing else is to be done: the group that has waited longest need not wait for the end of its backoff.
+
+        kube-scheduler takes any group that did not fail by an error (SchedulerPopFromBackoffQ). Here something must
+        have changed since it was tried, and its namespace must have paid for that.
+        """
+        leader = self._places.early_groups.pop_due(now)
+        if leader is None:
+            return
+        entry = leader.entry
+        debt = self._places.fair_share.seconds_beyond(entry.key.namespace, now)
+        if debt:
+            self._places.early_groups.push(now + max(debt, _SHORTEST_DEBT), leader)
+        else:
+            self._activate(entry, now, _EARLY)
+
+    def _fail(self, entry: Entry, now: float, cause: Cause) -> None:
+        """A plugin failed before the group was tried. That counts as an attempt, so that its backoff grows."""
+        entry.attempts += 1
+        entry.errors += 1
+        entry.returned_at = now
+        self._back_off(entry, now, cause)
+
+    def _back_off(self, entry: Entry, now: float, cause: Cause) -> None:
+        self._move(entry, Place.BACKOFF, max(entry.returned_at + self.backoff(entry), now), now, cause)
+
+    def _activate(self, entry: Entry, now: float, cause: Cause) -> None:
+        first = next(iter(entry.pods.values()))
+        framework = self._places.frameworks[first.pod.scheduler_name]
+        group = self._places.cluster.pod_groups.get(entry.key)
+        pod = first.pod
+        if group is not None and group.priority not in (None, pod.priority):
+            pod = replace(pod, priority=group.priority)
+        try:
+            key = framework.sort_key(pod, entry.queued_at)
+            self._places.check_key(framework, key)
+        except PluginError as error:
+            self._fail(entry, now, cause)
+            self._places.outbox.failed(first, SCHEDULER_ERROR, str(error), frozenset((error.plugin,)))
+            return
+        for queued in entry.pods.values():
+            if queued.first_active is None:
+                queued.first_active = now
+        self._move(entry, Place.ACTIVE, key, now, cause)
+
+    def _move(self, entry: Entry, place: Place, order: Any, now: float, cause: Cause) -> None:
+        pods = entry.pods
+        self._places.counts[entry.place] -= len(pods)
+        self._places.counts[place] += len(pods)
+        if place is not Place.GATED and entry.held:
+            for uid in pods:
+                self._release(entry, uid)
+        if entry.place is Place.UNSCHEDULABLE and entry.leader is not None:
+            self._do_not_ask_about(entry.leader)
+        self._count(place, cause, len(pods))
+        entry.place = place
+        entry.ticket = self._places.new_ticket()
+        note = Story.note_later if len(pods) > _NOTED_AT_ONCE else Story.note
+        held = entry.held if place is Place.GATED else {}
+        noted: dict[tuple[frozenset[str], str], story_entries.Queued] = {}
+        plugins = reason = said = None
+        for uid, queued in pods.items():
+            queued.place = place
+            about = held[uid][1] if uid in held else ""
+            if said is None or queued.plugins is not plugins or about != reason:
+                # Most of them are told what the one before was told.
+                plugins, reason = queued.plugins, about
+                said = noted.get((plugins, about))
+                if said is None:
+                    said = noted[plugins, about] = self._queued(queued, entry, now, cause, order)
+            note(queued.story, said)
+        self._lead(entry, order)
+        self._places.fair_share.charge(entry.key.namespace, len(pods), now)
+
+    def _shift(self, entry: Entry, place: Place) -> None:
+        self._places.counts[entry.place] -= len(entry.pods)
+        self._places.counts[place] += len(entry.pods)
+        entry.place = place
+        for queued in entry.pods.values():
+            queued.place, queued.ticket = place, 0
+
+    def _lead(self, entry: Entry, order: Any = None) -> None:
+        """Have one of the pods stand for the group in the heap of its place."""
+        if entry.trying:
+            return
+        if order is not None:
+            entry.order = order
+        if entry.leader is not None:
+            entry.leader.ticket = 0
+        leader = entry.leader = next(iter(entry.pods.values()))
+        leader.ticket = entry.ticket
+        match entry.place:
+            case Place.ACTIVE:
+                leader.key = entry.order
+                self._places.active.push(entry.order, leader)
+            case Place.BACKOFF:
+                self._places.strict_backoff.push(entry.order, leader)
+                if entry.early and not (entry.errors or entry.failed):
+                    self._places.early_groups.push(entry.returned_at, leader)
+            case _:
+                self._places.flush.push(entry.order, leader)
+        if entry.place is Place.UNSCHEDULABLE and leader.equals is None:
+            leader.plugins = _ANYTHING
+            self._places.unschedulable.put(leader)
+
+    def _count(self, place: Place, cause: Cause, pods: int) -> None:
+        entered = (place, cause.event)
+        self._places.incoming[entered] = self._places.incoming.get(entered, 0) + pods
+
+    def _queued(
+        self, queued: QueuedPod, entry: Entry, now: float, cause: Cause, order: Any = None
+    ) -> story_entries.Queued:
+        """Return what the story of a pod says of its group's place; the same for all pods with the same reasons."""
+        until = order if entry.place is Place.BACKOFF and order is not None else 0.0
+        reason = self._reason(queued, entry)
+        return story_entries.Queued(now, entry.place, cause.event, cause.about, queued.plugins, until, reason)
+
+    def _reason(self, queued: QueuedPod, entry: Entry) -> str:
+        """Return why PreEnqueue plugins hold a pod, or else another pod of its group."""
+        if not entry.held or entry.place is not Place.GATED:
+            return ""
+        return entry.held.get(queued.pod.uid, next(iter(entry.held.values())))[1]
+
+
+def _asks(group: PodGroup) -> tuple[Any, ...]:
+    """Return what of a group decides whether it fits."""
+    needed = None if group.min_resources is None else tuple(sorted(group.min_resources.items()))
+    topology = group.topology_key, group.required_topology, group.preferred_topology
+    return group.min_count, topology, group.priority, group.preempts, needed

@@ -1,0 +1,218 @@
+"""The places where pods wait, and how they get from one to another: active, backing off, unschedulable, gated.
+
+Mirrors the moves between queues of kube-scheduler `backend/queue/scheduling_queue.go`. Next stage:
+`podberth.engine.queue.scheduling_queue` says when they happen.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from podberth.engine import story_entries
+from podberth.engine.changes import EventObject, named
+from podberth.engine.instructions import SCHEDULER_ERROR
+from podberth.engine.outbox import Outbox
+from podberth.engine.queue.fair_share import FairShare
+from podberth.engine.queue.heaps import Heap
+from podberth.engine.queue.queued import Place, QueuedPod
+from podberth.engine.queue.unschedulable import UnschedulablePods
+from podberth.engine.story import Stories
+from podberth.framework.events import LABELS, ClusterEvent
+from podberth.framework.runtime import Framework
+from podberth.framework.status import PluginError, shown
+from podberth.state.cluster import Cluster
+
+ATTEMPT_FAILED = "ScheduleAttemptFailure"
+FLUSH_AFTER = 300.0
+"""Seconds after which an unschedulable pod is tried again, whatever happened."""
+
+
+class Cause(NamedTuple):
+    """Why pods move from one place to another."""
+
+    event: str
+    """The name that the metric queue_incoming_pods has for it."""
+    about: str = ""
+    """The object of the event: "Node n4". Empty: the pod itself, or none."""
+
+    @classmethod
+    def of(cls, event: ClusterEvent, about: EventObject | None) -> "Cause":
+        """An event, as the metrics label it, and the object that it is about."""
+        label = next((LABELS[part] for part in LABELS if part & event), ATTEMPT_FAILED)
+        return cls(label, "" if about is None else named(about))
+
+
+class Places:
+    """Waiting pods by UID, each in one place, and the moves of those that are in no group."""
+
+    def __init__(
+        self,
+        frameworks: Mapping[str, Framework],
+        initial_backoff: float,
+        max_backoff: float,
+        outbox: Outbox,
+        cluster: Cluster,
+    ) -> None:
+        self.outbox = outbox
+        self.cluster = cluster
+        """What PreEnqueue plugins may look at."""
+        self.initial_backoff = initial_backoff
+        self.max_backoff = max_backoff
+        self.pods: dict[str, QueuedPod] = {}
+        self.active = Heap(self.pods)
+        self.fair_share = FairShare(self.pods)
+        """Active pods whose namespace has used more than its share."""
+        self.backing_off = Heap(self.pods)
+        self.strict_backoff = Heap(self.pods)
+        """Pods that have to wait out their backoff even when no other pod is active."""
+        self.patient = 0
+        """Pods in `backing_off`, which are taken early when nothing else is active."""
+        self.early_groups = Heap(self.pods)
+        """Those of `strict_backoff` that stand for a group which is taken early when nothing else is active."""
+        self.flush = Heap(self.pods)
+        self.unschedulable = UnschedulablePods(frameworks, outbox)
+        """Unschedulable and gated pods."""
+        self.stories = Stories()
+        """What happened to each pod."""
+        self._key_form: list[bool] | None = None
+        self._ticket = 0
+        self.counts = dict.fromkeys(Place, 0)
+        self.incoming: dict[tuple[Place, str], int] = {}
+        """How many pods entered each place by which event, as the queue_incoming_pods metric counts them."""
+
+    def entries(self) -> int:
+        """Return how much is kept here, for tests of what a tenant can make grow."""
+        heaps = (self.active, self.backing_off, self.strict_backoff, self.early_groups, self.flush)
+        return sum(map(len, heaps)) + len(self.pods) + self.fair_share.entries() + self.unschedulable.entries()
+
+    def new_ticket(self) -> int:
+        """A number that tells entries of heaps that are live from those before them."""
+        self._ticket += 1
+        return self._ticket
+
+    def reconfigure(self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float) -> None:
+        """Use other profiles. Active pods are in no order until their places have been found again."""
+        self.unschedulable.frameworks = frameworks
+        self.initial_backoff, self.max_backoff = initial_backoff, max_backoff
+        self.active.clear()  # its order may be another one
+        self.fair_share.release()
+        self._key_form = None
+
+    @property
+    def frameworks(self) -> Mapping[str, Framework]:
+        """The profiles, by name."""
+        return self.unschedulable.frameworks
+
+    def backoff(self, queued: QueuedPod) -> float:
+        """Seconds to wait after an attempt: doubling from the initial to the maximal."""
+        count = queued.errors or queued.rejections
+        return float(min(self.initial_backoff * 2 ** min(max(count - 1, 0), 32), self.max_backoff))
+
+    def wake(self, queued: QueuedPod, now: float, cause: Cause) -> None:
+        """Have a pod leave where it waits, for where it belongs now."""
+        self.leave(queued)
+        self.enter(queued, now, cause)
+
+    def enter(self, queued: QueuedPod, now: float, cause: Cause) -> None:
+        """Move a pod to the active queue, if PreEnqueue plugins allow it and its backoff is over.
+
+        The pod has left its old place already. It leaves the queue if its profile is gone. `cause`: the event that
+        moves it.
+        """
+        framework = self.frameworks.get(queued.pod.scheduler_name)
+        if framework is None:
+            del self.pods[queued.pod.uid]
+            queued.story.end(story_entries.Left(now, "its profile is not configured any more"))
+            return
+        try:
+            held = framework.pre_enqueue(queued.pod, self.cluster)
+        except PluginError as error:
+            self._break(queued, error, now, cause)
+            return
+        if held is not None:
+            queued.plugins = frozenset((held[0],))
+            queued.flushed = False
+            self.wait_for_event(queued, Place.GATED, now, cause, held[1].text)
+            self.tell_limit(queued)
+        elif queued.attempts and queued.returned_at + self.backoff(queued) > now:
+            self.to_backoff(queued, now, cause)
+        else:
+            queued.early = True
+            self.to_active(queued, queued.returned_at if queued.attempts else queued.queued_at, now, cause)
+
+    def tell_limit(self, queued: QueuedPod) -> None:
+        """Tell a pod that it is beyond a limit. It is no error of Berth's, but no node that is added would help."""
+        if queued.pod.too_large is not None:
+            self.outbox.failed(queued, SCHEDULER_ERROR, queued.pod.too_large, queued.plugins)
+
+    def to_active(self, queued: QueuedPod, queued_at: float, now: float, cause: Cause) -> None:
+        """Have a pod wait for its attempt. It has left its old place."""
+        framework = self.frameworks[queued.pod.scheduler_name]
+        try:
+            key = framework.sort_key(queued.pod, queued_at)
+            self.check_key(framework, key)
+        except PluginError as error:
+            self._break(queued, error, now, cause)
+            return
+        queued.queued_at = queued_at
+        if queued.first_active is None:
+            queued.first_active = now
+        queued.key = key
+        self._place(queued, Place.ACTIVE, now, cause)
+        self.active.push(key, queued)
+
+    def check_key(self, framework: Framework, key: tuple[Any, ...]) -> None:
+        """All keys must have the same form: a key that can't be compared with others would break the heap.
+
+        Raises PluginError.
+        """
+        form = [isinstance(part, str) for part in key]
+        if self._key_form is None:
+            self._key_form = form
+        elif form != self._key_form:
+            plugin = framework.profile.plugins("queue_sort")[0].name
+            raise PluginError(plugin, f"the sort key {shown(key)} can't be compared with those before it", "QueueSort")
+
+    def _break(self, queued: QueuedPod, error: PluginError, now: float, cause: Cause) -> None:
+        """A plugin failed before the pod was tried. That counts as an attempt, so that its backoff grows."""
+        queued.attempts += 1
+        queued.errors += 1
+        queued.returned_at = now
+        message = story_entries.cut(str(error))
+        plugins = frozenset((error.plugin,))
+        queued.story.note(story_entries.Failed(now, queued.attempts, SCHEDULER_ERROR, message, plugins, None))
+        self.to_backoff(queued, now, cause)
+        self.outbox.failed(queued, SCHEDULER_ERROR, str(error), plugins)
+
+    def to_backoff(self, queued: QueuedPod, now: float, cause: Cause) -> None:
+        """Have a pod wait out its backoff. It has left its old place."""
+        until = max(queued.returned_at + self.backoff(queued), now)
+        self._place(queued, Place.BACKOFF, now, cause, until)
+        queued.patient = queued.early and not queued.errors
+        self.patient += queued.patient
+        (self.backing_off if queued.patient else self.strict_backoff).push(until, queued)
+
+    def wait_for_event(self, queued: QueuedPod, place: Place, now: float, cause: Cause, reason: str = "") -> None:
+        """Keep a pod until an event wakes it, or for five minutes. `reason`: why it is gated."""
+        self._place(queued, place, now, cause, 0.0, reason)
+        self.unschedulable.put(queued)
+        self.flush.push(now + FLUSH_AFTER, queued)
+
+    def _place(
+        self, queued: QueuedPod, place: Place, now: float, cause: Cause, until: float = 0.0, reason: str = ""
+    ) -> None:
+        queued.ticket = self.new_ticket()
+        queued.place = place
+        self.counts[place] += 1
+        event, about = cause
+        entered = (place, event)
+        self.incoming[entered] = self.incoming.get(entered, 0) + 1
+        queued.story.note(story_entries.Queued(now, place, event, about, queued.plugins, until, reason))
+
+    def leave(self, queued: QueuedPod) -> None:
+        """Take a pod out of where it waits; its heap entries become stale."""
+        self.counts[queued.place] -= 1
+        if queued.place in (Place.UNSCHEDULABLE, Place.GATED):
+            self.unschedulable.take(queued)
+        elif queued.place is Place.BACKOFF:
+            self.patient -= queued.patient
+        queued.ticket = 0

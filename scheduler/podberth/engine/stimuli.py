@@ -1,0 +1,197 @@
+"""What can happen to the engine."""
+
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from podberth.engine.binding_table import Event
+from podberth.framework.binding import Call, Versions, Write
+from podberth.framework.extenders import NodesAnswer, Question, VictimsAnswer
+from podberth.model.kinds import Modelled
+from podberth.model.pod import Pod
+
+
+class Put(Struct, frozen=True):
+    """An object was added or updated."""
+
+    thing: Modelled
+    added: bool = False
+    """Whether it was not there before; only the meter reads this."""
+
+
+class Gone(Struct, frozen=True):
+    """An object was deleted."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class Follows(Struct, frozen=True):
+    """The PodGroups of an API group can be read from now on, or the API server has none any more."""
+
+    api: str
+    followed: bool
+
+
+class Compared(Struct, frozen=True):
+    """After this process began to lead, what is known of claims was compared with a list, and repaired.
+
+    Or that took too long, and nobody waits for it any more.
+    """
+
+
+class OfBindingCycle(Struct, frozen=True):
+    """The answer to an instruction of a pod's binding cycle."""
+
+    event: ClassVar[Event]
+    """The event in the table of the binding cycle."""
+    uid: str
+
+
+class Bound(OfBindingCycle, frozen=True):
+    """The API accepted our Binding."""
+
+    event = Event.BOUND
+
+
+class BindFailed(OfBindingCycle, frozen=True):
+    """The API refused our Binding, and the pod is not bound to our node. `status`: HTTP status, 0 without an answer.
+
+    `quietly`: the pod is gone, going, or bound by somebody else, and there is nothing to tell.
+    """
+
+    event = Event.BIND_FAILED
+    status: int
+    message: str
+    quietly: bool = False
+
+
+class BindWithdrawn(OfBindingCycle, frozen=True):
+    """The Binding was not sent, since its node takes the pod no longer."""
+
+    event = Event.WITHDRAWN
+    message: str
+
+
+class PreBindWritten(OfBindingCycle, frozen=True):
+    """The API accepted what a PreBind plugin had written."""
+
+    event = Event.WRITTEN
+    written: Versions
+
+
+class PreBindWriteFailed(OfBindingCycle, frozen=True):
+    """The API refused one of these writes; `written` are those that came before it. `status`: as in BindFailed."""
+
+    event = Event.WRITE_FAILED
+    status: int
+    message: str
+    written: Versions
+
+
+class CallEnded(OfBindingCycle, frozen=True):
+    """A plugin's coroutine has returned."""
+
+    event = Event.CALL_ENDED
+    call: Call
+    answer: Any
+
+
+class CallFailed(OfBindingCycle, frozen=True):
+    """A plugin's coroutine raised, or did not end in time."""
+
+    event = Event.CALL_FAILED
+    call: Call
+    message: str
+
+
+class ExtendersAnswered(Struct, frozen=True):
+    """The extenders' answer."""
+
+    question: Question
+    answer: NodesAnswer | VictimsAnswer
+
+
+class ExtendersFailed(Struct, frozen=True):
+    """An extender failed that is not ignorable."""
+
+    question: Question
+    message: str
+
+
+class Unwritten(Struct, frozen=True):
+    """The condition of a failed attempt could not be written; the next failure has to write it again."""
+
+    uid: str
+
+
+class PostFilterWriteFailed(Struct, frozen=True):
+    """The API refused what a PostFilter plugin had written for a pod or its group: no watch tells of it.
+
+    `writes`: those that were not carried out.
+    """
+
+    uid: str
+    writes: tuple[Write, ...]
+
+
+class TakingOut(Struct, frozen=True):
+    """What plugins write for a pod that gives back what it holds is being sent: it is taken out of its claims."""
+
+    uid: str
+
+
+class TakenOut(Struct, frozen=True):
+    """We know what became of such writes (`TakingOut`). `written`: what was stored, with the new resourceVersions."""
+
+    uid: str
+    written: Versions
+
+
+class VictimStays(Struct, frozen=True):
+    """A victim could not be removed."""
+
+    victim: Pod
+
+
+class Refreshed(Struct, frozen=True):
+    """A source of a plugin has another value."""
+
+    profile: str
+    plugin: str
+
+
+class Cycle(Struct, frozen=True):
+    """Schedule the next pod of the active queue."""
+
+
+class Broke(Struct, frozen=True):
+    """The last Cycle raised, which is a fault of Berth. Its pod is tried again later, and the loop goes on."""
+
+    message: str
+
+
+class Tick(Struct, frozen=True):
+    """Time has passed: end backoffs, flush pods that waited too long."""
+
+
+Stimulus = (
+    Put
+    | Gone
+    | Follows
+    | Compared
+    | OfBindingCycle
+    | ExtendersAnswered
+    | ExtendersFailed
+    | Unwritten
+    | PostFilterWriteFailed
+    | TakingOut
+    | TakenOut
+    | VictimStays
+    | Refreshed
+    | Cycle
+    | Broke
+    | Tick
+)

@@ -1,0 +1,352 @@
+"""KubeSchedulerConfiguration v1: strict decoding, defaults, and the errors in the API's own grammar.
+
+Mirrors kube-scheduler `apis/config/v1/defaults.go`, `default_plugins.go` and `apis/config/validation`.
+"""
+
+import re
+from copy import deepcopy
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from podberth.framework.durations import seconds
+from podberth.model.fields import unknown_fields
+from podberth.model.limits import LIMITS, Limits
+from podberth.model.mistakes import as_json, in_words, kind_of
+
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+KIND = "KubeSchedulerConfiguration"
+DEFAULT_SCHEDULER_NAME = "berth"
+Target = TypeVar("Target")
+
+
+class ConfigError(ValueError):
+    """A configuration that can't be used. Each line of the text names a field, its value and what was expected."""
+
+
+class Strict(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Unknown fields are errors."""
+
+
+class PluginRef(Strict, frozen=True):
+    name: str
+    weight: int | None = None
+
+
+class PluginSet(Strict, frozen=True):
+    enabled: list[PluginRef] = []
+    disabled: list[PluginRef] = []
+
+
+class Plugins(Strict, frozen=True):
+    """Enabled and disabled plugins by extension point. The last three are kube-scheduler's for groups of pods."""
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet = PluginSet()
+
+
+class PluginConfig(Strict, frozen=True):
+    name: str
+    args: dict[str, Any] = {}
+
+
+class ProfileConfig(Strict, frozen=True):
+    scheduler_name: str | None = None
+    percentage_of_nodes_to_score: int | None = None
+    plugins: Plugins = Plugins()
+    plugin_config: list[PluginConfig] = []
+
+
+class LeaderElection(Strict, frozen=True):
+    leader_elect: bool = True
+    lease_duration: str = "15s"
+    renew_deadline: str = "10s"
+    retry_period: str = "2s"
+    resource_lock: str = "leases"
+    resource_name: str = "berth"
+    resource_namespace: str = ""
+
+
+class ClientConnection(Strict, frozen=True):
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = ""
+    qps: float = 50.0
+    burst: int = 100
+
+
+class TLSConfig(Strict, frozen=True):
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    cert_data: str = ""
+    key_data: str = ""
+    ca_data: str = ""
+
+
+class ManagedResource(Strict, frozen=True):
+    name: str
+    ignored_by_scheduler: bool = False
+
+
+class Extender(Strict, frozen=True):
+    url_prefix: str = field(name="urlPrefix")
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: int = 0
+    bind_verb: str = ""
+    enable_https: bool = field(default=False, name="enableHTTPS")
+    tls_config: TLSConfig | None = field(default=None, name="tlsConfig")
+    http_timeout: str = field(default="5s", name="httpTimeout")
+    node_cache_capable: bool = False
+    managed_resources: list[ManagedResource] = []
+    ignorable: bool = False
+
+
+class SchedulerConfiguration(Strict, frozen=True):
+    """The whole file. Fields without effect here are accepted, so that a kube-scheduler's file can be used."""
+
+    api_version: str = field(default=API_VERSION, name="apiVersion")
+    kind: str = KIND
+    parallelism: int = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: int | None = None
+    pod_initial_backoff_seconds: int = 1
+    pod_max_backoff_seconds: int = 10
+    limits: Limits = LIMITS
+    """Berth's own: what a pod may ask for."""
+    profiles: list[ProfileConfig] = []
+    extenders: list[Extender] = []
+    delay_cache_until_active: bool = False
+
+
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+"""A step of a path: a field, or the number of an element."""
+_MOST_ERRORS = 50
+_MSGSPEC = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.S)
+"""An error of msgspec: what is wrong, and where; any text is one."""
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
+
+
+def decode(document: Any) -> SchedulerConfiguration:
+    """Decode a parsed YAML document.
+
+    Raises ConfigError naming the field and what was expected.
+    """
+    if not isinstance(document, dict):
+        got = "an empty document" if document is None else kind_of(document)
+        raise ConfigError(f"Invalid value: want a mapping of kind {KIND}, got {got}")
+    for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        given = document.get(name)
+        if given != wanted:
+            problem = "Required value" if given is None else f"Unsupported value: {as_json(given)}"
+            raise ConfigError(f'{name}: {problem}: supported values: "{wanted}"')
+    config, wrong = _converted(without_nulls(document), SchedulerConfiguration, "")
+    if config is None:
+        raise ConfigError("\n".join(wrong))
+    profiles = config.profiles or [ProfileConfig()]
+    if len(profiles) == 1 and profiles[0].scheduler_name is None:
+        profiles = [replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME)]
+    config = replace(config, profiles=profiles)
+    said = {line.partition(": ")[0] for line in wrong}
+    errors = [*wrong, *(line for line in validate(config) if line.partition(": ")[0] not in said)]
+    if errors:
+        raise ConfigError("\n".join(errors))
+    return config
+
+
+def convert(document: Any, target: type[Target], path: str) -> Target:
+    """msgspec.convert with its errors in the API's grammar, below `path`.
+
+    Raises ConfigError with a line for each field that is wrong.
+    """
+    found, wrong = _converted(document, target, path)
+    if wrong or found is None:
+        raise ConfigError("\n".join(wrong))
+    return found
+
+
+def _converted(document: Any, target: type[Target], path: str) -> tuple[Target | None, list[str]]:
+    """Return what can be read of a document, and what is wrong with the rest; None where nothing is left to read."""
+    wrong: list[str] = []
+    document = deepcopy(document)
+    if issubclass(target, Struct) and target.__struct_config__.forbid_unknown_fields:
+        for unknown, meant in list(unknown_fields(document, target, path)):
+            wrong.append(_unknown_field(unknown, meant))
+            if not _take_out(document, unknown.removeprefix(path)):
+                return None, wrong
+    while True:
+        try:
+            return msgspec.convert(document, target), wrong
+        except msgspec.ValidationError as error:
+            found = _MSGSPEC.match(str(error))
+            assert found is not None
+            inner = found["path"] or ""
+            wrong.append(_grammar(found["what"], path, inner, document))
+            if len(wrong) > _MOST_ERRORS or not _take_out(document, inner):
+                return None, wrong
+
+
+def _take_out(document: Any, path: str) -> bool:
+    """Remove a field, so that what is beside it can be read; whether that can be done."""
+    steps = _STEP.findall(path)
+    if not steps or steps[-1][1]:
+        return False  # an element of a list: without it, its successors would have other places
+    try:
+        for key, index in steps[:-1]:
+            document = document[int(index) if index else key]
+        del document[steps[-1][0]]
+    except (LookupError, TypeError):
+        return False  # a key with a dot in it, or one that is missing
+    return True
+
+
+def _unknown_field(path: str, meant: str | None) -> str:
+    return f"{path}: Unknown field{f' (did you mean {meant}?)' if meant else ''}"
+
+
+def without_nulls(document: Any) -> Any:
+    """A null field is an absent one, as for every API object."""
+    if isinstance(document, dict):
+        return {key: without_nulls(value) for key, value in document.items() if value is not None}
+    return [without_nulls(value) for value in document] if isinstance(document, list) else document
+
+
+def _grammar(what: str, path: str, inner: str, document: Any) -> str:
+    """An error of msgspec in the API's grammar. `inner`: where it is, below the `path` of the document."""
+    where = _join(path, inner)
+    missing = _MISSING.match(what)
+    if missing is not None:
+        return f"{_join(where, missing[1])}: Required value"
+    return f"{where or 'configuration'}: Invalid value: {_value_at(document, inner)}: {in_words(what)}"
+
+
+def _value_at(document: Any, path: str) -> str:
+    """The value that an error is about, shortened."""
+    for key, index in _STEP.findall(path):
+        try:
+            document = document[int(index) if index else key]
+        except (LookupError, TypeError):
+            return "…"
+    return as_json(document)
+
+
+def _join(*parts: str) -> str:
+    return ".".join(part for part in parts if part)
+
+
+def default_configuration() -> SchedulerConfiguration:
+    """Return what an absent file stands for."""
+    return SchedulerConfiguration(profiles=[ProfileConfig(scheduler_name=DEFAULT_SCHEDULER_NAME)])
+
+
+def validate(config: SchedulerConfiguration) -> list[str]:
+    """Errors of values (not of plugins), in the API's grammar."""
+    errors = []
+    if config.parallelism <= 0:
+        errors.append(f"parallelism: Invalid value: {config.parallelism}: should be an integer value greater than zero")
+    _percentage(config.percentage_of_nodes_to_score, "percentageOfNodesToScore", errors)
+    if config.pod_initial_backoff_seconds <= 0:
+        errors.append(
+            f"podInitialBackoffSeconds: Invalid value: {config.pod_initial_backoff_seconds}: must be greater than 0"
+        )
+    if config.pod_max_backoff_seconds < config.pod_initial_backoff_seconds:
+        errors.append(
+            f"podMaxBackoffSeconds: Invalid value: {config.pod_max_backoff_seconds}: "
+            "must be greater than or equal to PodInitialBackoffSeconds"
+        )
+    for name, field_name in zip(Limits.__struct_fields__, Limits.__struct_encode_fields__, strict=True):
+        least, given = getattr(LIMITS, name), getattr(config.limits, name)
+        if given < least:
+            errors.append(f"limits.{field_name}: Invalid value: {given}: must be at least {least}, the default")
+    if config.client_connection.burst < 0:
+        errors.append(f"clientConnection.burst: Invalid value: {config.client_connection.burst}: must be non-negative")
+    errors.extend(_validate_leader_election(config.leader_election))
+    errors.extend(_validate_extenders(config.extenders))
+    seen: set[str] = set()
+    for i, profile in enumerate(config.profiles):
+        where = f"profiles[{i}]"
+        if not profile.scheduler_name:
+            errors.append(f"{where}.schedulerName: Required value")
+        elif profile.scheduler_name in seen:
+            errors.append(f'{where}.schedulerName: Duplicate value: "{profile.scheduler_name}"')
+        else:
+            seen.add(profile.scheduler_name)
+        _percentage(profile.percentage_of_nodes_to_score, f"{where}.percentageOfNodesToScore", errors)
+        if profile.plugins.queue_sort != config.profiles[0].plugins.queue_sort:
+            errors.append(f"{where}.plugins.queueSort: Invalid value: must be the same for all profiles")
+        configured: set[str] = set()
+        for j, plugin in enumerate(profile.plugin_config):
+            if plugin.name in configured:
+                errors.append(f'{where}.pluginConfig[{j}]: Duplicate value: "{plugin.name}"')
+            configured.add(plugin.name)
+    return errors
+
+
+def _validate_leader_election(config: LeaderElection) -> list[str]:
+    """Errors of the durations (ValidateLeaderElectionConfiguration)."""
+    errors = []
+    given = {
+        "leaseDuration": config.lease_duration,
+        "renewDeadline": config.renew_deadline,
+        "retryPeriod": config.retry_period,
+    }
+    parsed: dict[str, float] = {}
+    for name, text in given.items():
+        number = seconds(text)
+        if number is None:
+            errors.append(f'leaderElection.{name}: Invalid value: "{text}": not a duration such as 15s')
+        elif config.leader_elect and number <= 0:
+            errors.append(f'leaderElection.{name}: Invalid value: "{text}": must be greater than zero')
+        else:
+            parsed[name] = number
+    for longer, shorter in (("leaseDuration", "renewDeadline"), ("renewDeadline", "retryPeriod")):
+        there = config.leader_elect and longer in parsed and shorter in parsed
+        if there and parsed[longer] <= parsed[shorter]:
+            errors.append(f'leaderElection.{longer}: Invalid value: "{given[longer]}": must be greater than {shorter}')
+    return errors
+
+
+def _validate_extenders(extenders: list[Extender]) -> list[str]:
+    """Errors of the extenders (validateExtenders)."""
+    errors = []
+    for i, extender in enumerate(extenders):
+        where = f"extenders[{i}]"
+        if extender.prioritize_verb and extender.weight <= 0:
+            errors.append(
+                f"{where}.weight: Invalid value: {extender.weight}: must have a positive weight applied to it"
+            )
+        if seconds(extender.http_timeout) is None:
+            errors.append(f'{where}.httpTimeout: Invalid value: "{extender.http_timeout}": not a duration such as 5s')
+    binders = sum(bool(extender.bind_verb) for extender in extenders)
+    if binders > 1:
+        found = f"found {binders} extenders implementing bind"
+        errors.append(f"extenders: Invalid value: {found}: only one extender can implement bind")
+    return errors
+
+
+def _percentage(value: int | None, path: str, errors: list[str]) -> None:
+    if value is not None and not 0 <= value <= 100:
+        errors.append(f"{path}: Invalid value: {value}: not in valid range [0-100]")

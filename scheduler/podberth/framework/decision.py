@@ -1,0 +1,140 @@
+"""The outcome of one scheduling cycle, kept as arrays; texts and tables are made from it only when wanted."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct, field
+from numpy.typing import NDArray
+
+from podberth.framework.kept_results import every_row
+from podberth.framework.status import Reason, printable
+from podberth.model.pod import Pod
+from podberth.state.column import Bools, Ints
+
+Rows = NDArray[np.intp]
+
+
+class Rejected(Struct):
+    """Nodes that one plugin was the first to reject: (reason, bool[rows]) pairs."""
+
+    plugin: str
+    reasons: Sequence[tuple[Reason, Bools]]
+
+
+class PluginScores(Struct):
+    """One plugin's scores over the feasible rows, before normalisation and after it times the weight."""
+
+    plugin: str
+    weight: int
+    raw: Ints
+    weighted: Ints
+
+
+class Decision(Struct):
+    """Feasible rows and scores, or who rejected what. `nodes` counts the nodes that exist."""
+
+    pod: Pod
+    nodes: int
+    feasible: Rows
+    """The rows that pass all filters; of a quick decision, the best of them."""
+    verdict: tuple[str, Reason] | None = None
+    """(plugin, reason) when PreFilter rejected the pod as a whole."""
+    narrowed: frozenset[str] | None = None
+    """The only node names that PreFilter left."""
+    narrowed_by: tuple[str, ...] = ()
+    left_out: Bools | None = None
+    """bool[rows] of existing nodes that PreFilter left out."""
+    rejected: list[Rejected] = field(default_factory=list)
+    scores: list[PluginScores] = field(default_factory=list)
+    totals: Ints | None = None
+    quick: bool = False
+    """Found by what is kept for equal pods: only the best rows are known, not the scores, nor who rejected what."""
+    passing: int = 0
+    """How many rows pass all filters, if the decision is quick or settled."""
+    settled: bool = False
+    """What became of it is known, and only that is kept."""
+
+    @property
+    def fitting(self) -> int:
+        """Return how many nodes pass all filters."""
+        return self.passing if self.quick or self.settled else len(self.feasible)
+
+    def settle(self, row: int | None) -> None:
+        """Let go of all other nodes: many pods are about to be bound at a time, each with thousands of nodes.
+
+        `row`: of the node that was chosen; None: no node passes, and the reasons were read.
+        """
+        if not (self.quick or self.settled):
+            self.passing = len(self.feasible)
+        self.settled = True
+        # A part of what all share costs a tenth of an array of its own.
+        self.feasible = every_row(0) if row is None else every_row(row + 1)[row:]
+        if self.quick:
+            return  # nothing else is known
+        if self.totals is not None and len(self.totals):
+            self.totals = self.totals.max(keepdims=True)
+        self.left_out, self.rejected, self.scores = None, [], []
+
+    def best(self) -> Rows:
+        """All rows that share the highest total; the feasible ones when nothing was scored."""
+        if self.totals is None or not len(self.totals):
+            return self.feasible
+        best: Rows = self.feasible[self.totals == self.totals.max()]
+        return best
+
+    def unschedulable_plugins(self) -> frozenset[str]:
+        """Plugins whose rejection left the pod without a node."""
+        if self.verdict is not None:
+            return frozenset((self.verdict[0], *self.narrowed_by))
+        return frozenset((*self.narrowed_by, *(rejected.plugin for rejected in self.rejected)))
+
+    def unresolvable(self, rows: int) -> Bools:
+        """bool[rows]: nodes that no preemption can help."""
+        mask = np.zeros(rows, dtype=np.bool_)
+        if self.verdict is not None:
+            mask[:] = self.verdict[1].unresolvable
+            return mask
+        if self.left_out is not None:
+            mask |= self.left_out
+        for rejected in self.rejected:
+            for reason, where in rejected.reasons:
+                if reason.unresolvable:
+                    mask |= where
+        return mask
+
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+def fit_error(decision: Decision, post_filter: str = "") -> str:
+    """The FailedScheduling text (FitError.Error): counts by reason, sorted as text, and what preemption said."""
+    if not decision.nodes:
+        return NO_NODES
+    message = f"0/{decision.nodes} nodes are available:"
+    if decision.verdict is not None:
+        message += f" {printable(decision.verdict[1].text)}."
+    else:
+        said = sorted(f"{count} {printable(text)}" for text, count in reason_counts(decision).items())
+        if said:
+            message += f" {', '.join(said)}."
+    return f"{message} {post_filter}" if post_filter else message
+
+
+def reason_counts(decision: Decision) -> dict[str, int]:
+    """Reason text → number of nodes rejected for it."""
+    counts: dict[str, int] = {}
+    if decision.left_out is not None:
+        left_out = int(np.count_nonzero(decision.left_out))
+        if left_out:
+            counts[narrowed_text(decision)] = left_out
+    for rejected in decision.rejected:
+        for reason, where in rejected.reasons:
+            count = int(np.count_nonzero(where))
+            if count and reason.text:
+                counts[reason.text] = counts.get(reason.text, 0) + count
+    return counts
+
+
+def narrowed_text(decision: Decision) -> str:
+    """The reason of nodes that PreFilter left out."""
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(decision.narrowed_by))}]"

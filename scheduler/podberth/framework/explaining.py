@@ -1,0 +1,110 @@
+"""An `Explainer` says why a plugin rejected a node or a pod. With it: what it is asked, and phrases for its texts."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct, field
+
+from podberth.framework.changes import Fix
+from podberth.framework.status import Reason
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.model.selectors import LabelSelector, Requirement
+from podberth.state.cluster import Cluster
+
+Detail = tuple[str, dict[str, Any]]
+"""A reason with its numbers: for people, and as data that JSON can hold."""
+Found = TypeVar("Found")
+
+
+class Inquiry(Struct, frozen=True):
+    """The pod and the cluster that a question is about, and what was already found out about them."""
+
+    pod: Pod
+    cluster: Cluster
+    _found: dict[Hashable, Any] = field(default_factory=dict)
+
+    def node(self, row: int) -> Node:
+        """The node of a row that was rejected."""
+        node = self.cluster.nodes.objects[row]
+        assert node is not None
+        return node
+
+    def movable(self, row: int) -> list[Pod]:
+        """The pods on a node that may be had leave it, those first that this pod misses least.
+
+        Static pods and those of DaemonSets come back to their node. Last come those that the pod wants to be near;
+        before them, the less a pod matters and asks for, the sooner it is the one, and first who goes anyway.
+        """
+        selects, near = self.cluster.incidence.selects, self.pod.shape.affinity_terms
+
+        def order(pod: Pod) -> tuple[bool, bool, int, int, int, str]:
+            asked = pod.shape.requests
+            wanted = any(selects(term, pod) for term in near)
+            return (
+                wanted, not pod.terminating, pod.priority, asked.get("cpu", 0), asked.get("memory", 0), pod.key
+            )  # fmt: skip
+
+        return sorted((pod for pod in self.cluster.pods_on(row) if not pod.belongs_to_node), key=order)
+
+    def once(self, key: Hashable, find: Callable[[], Found]) -> Found:
+        """Return what `find` returns. It is called once for each key, however many nodes are asked about."""
+        if key not in self._found:
+            self._found[key] = find()
+        found: Found = self._found[key]
+        return found
+
+
+class Explainer:
+    """Says for `berth explain` why a plugin rejected a node or a pod, and what would help. Override what you know.
+
+    A plugin from outside names its explainer's class as `explainer`. An explainer is made anew for each question.
+    """
+
+    plugin: Any
+
+    def __init__(self, plugin: Any) -> None:
+        """`plugin`: the profile's own instance, with its arguments and what it has found."""
+        self.plugin = plugin
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """The numbers behind one of its reasons against one row: a text for people, and the same as data for JSON.
+
+        Numbers named `needed` and `free` also say how much the node lacks: the node that lacks least is shown first.
+        """
+        return reason.text, {}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
+        """Small changes after which it should accept one row, given all its reasons against that row.
+
+        Each is an alternative. It is tried with all plugins before it is shown.
+        """
+        return ()
+
+    def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
+        """The same as `explain`, for a pod that `pre_filter` rejected: no node was looked at."""
+        return reason.text, {}
+
+    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> Sequence[Fix]:
+        """The same as `fixes`, for a pod that `pre_filter` rejected."""
+        return ()
+
+
+def said(requirement: Requirement) -> str:
+    """A requirement as a short text: `zone=a`."""
+    if requirement.operator == "In" and len(requirement.values) == 1:
+        return f"{requirement.key}={next(iter(requirement.values))}"
+    return str(requirement)
+
+
+def pods_with(selector: LabelSelector) -> str:
+    """The pods that a selector selects, as a text."""
+    if selector.nothing:
+        return "no pods (the term has no labelSelector)"
+    return f"pods with {', '.join(map(said, selector.requirements))}" if selector.requirements else "pods of any label"
+
+
+def domain(key: str, value: str) -> str:
+    """A topology domain, well-known keys by their last word: `zone a`."""
+    known = key.startswith(("topology.kubernetes.io/", "kubernetes.io/"))
+    return f"{key.rpartition('/')[2]} {value}" if known else f"{key}={value}"

@@ -1,0 +1,231 @@
+"""The filter plugins of one profile, and what preemption, queueing hints and nominated pods ask of them.
+
+Mirrors kube-scheduler `framework/runtime/framework.go` (RunFilterPluginsWithNominatedPods), over all nodes at once.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from podberth.framework.decision import Rejected
+from podberth.framework.foreign import declared
+from podberth.framework.guard import Guard
+from podberth.framework.kept_results import passing
+from podberth.framework.nominated_pods import NominatedPods
+from podberth.framework.profile import Profile
+from podberth.framework.spare import Spare
+from podberth.framework.status import PluginError, Reason, Rejections
+from podberth.model.pod import Pod
+from podberth.model.shape import PodShape
+from podberth.state.cluster import Cluster
+from podberth.state.column import Bools
+from podberth.state.view import row_with, some_rows
+
+
+class FilterPlugins:
+    """A profile's filters, in the order in which they run."""
+
+    def __init__(self, profile: Profile, guard: Guard) -> None:
+        self.plugins = plugins = profile.plugins("filter")
+        self._ask = guard
+        self._declared = [(plugin, declared(plugin)) for plugin in plugins]
+        counting = [plugin for plugin, its in self._declared if its.counts]
+        self._nominated = NominatedPods(counting, guard)
+        counts = [its.counts for _, its in self._declared]
+        self._counting_first = not any(
+            its.may_look_elsewhere and any(counts[i:]) for i, (_, its) in enumerate(self._declared)
+        )
+        """Every filter that counts comes before all filters that may look beyond one node."""
+
+    def run(self, pod: Pod, cluster: Cluster, among: Bools, *, trying: bool = False) -> tuple[Bools, list[Rejected]]:
+        """(rows of `among` that pass, which plugin was the first to reject the others).
+
+        `trying`: in a dry run, a node that a plugin fails on is only no candidate. Raises PluginError.
+        """
+        alive, rejected = among, []
+        for plugin in self.plugins:
+            found: Rejections = self._ask(plugin, plugin.filter, pod, cluster)
+            if not found:
+                continue
+            reasons: list[tuple[Reason, Bools]] = []
+            survivors = alive
+            for reason, mask in found:
+                here = mask & alive
+                if np.count_nonzero(here):
+                    if reason.broken and not trying:
+                        raise PluginError(plugin.name, reason.text_on(int(here.argmax())), "Filter")
+                    survivors = survivors & ~here
+                    reasons.append((reason, here))
+            if reasons:
+                rejected.append(Rejected(plugin.name, reasons))
+                alive = survivors
+                if not alive.any():
+                    break
+        return alive, rejected
+
+    def passing(
+        self, pod: Pod, cluster: Cluster, among: Bools, *, trying: bool = False
+    ) -> tuple[Bools, list[Rejected]]:
+        """As `run`, with nominated pods taken into account.
+
+        A node for which pods of equal or higher priority are nominated has to pass with these pods and without them.
+        """
+        passed, rejected = self.run(pod, cluster, among, trying=trying)
+        if not cluster.nominations:
+            return passed, rejected
+        nominated = self._nominated.before(pod, cluster)
+        if nominated is None:
+            return passed, rejected
+        here = among[nominated.rows] & nominated.for_others
+        here &= ~self._by_node_alone(rejected, len(among))[nominated.rows]
+        if not here.any():
+            return passed, rejected
+        ahead = {int(nominated.rows[i]): nominated.pods[i] for i in np.flatnonzero(here).tolist()}
+        attempts = [(list(ahead), self.goes_by_shape(pod))]
+        if self.affected_by(pod, cluster, [other for pods in ahead.values() for other in pods]):
+            # One row after the other, except where the amounts alone reject the row.
+            short = here & self._nominated.short(pod, cluster, nominated) if self._counting_first else here & False
+            attempts = [([row], False) for row in nominated.rows[here & ~short].tolist()]
+            if short.any():
+                attempts.append((nominated.rows[short].tolist(), True))
+        for rows, usage_only in attempts:
+            mask = np.zeros(len(among), dtype=np.bool_)
+            mask[rows] = True
+            with cluster.supposing(((other, row) for row in rows for other in ahead[row]), usage_only=usage_only):
+                with_them, also = self.run(pod, cluster, mask, trying=trying)
+            failed = mask & ~with_them
+            if failed.any():
+                passed = passed & ~failed
+                rejected = [left for one in rejected if (left := _without(one, failed)) is not None] + also
+        return passed, rejected
+
+    def _by_node_alone(self, rejected: Sequence[Rejected], rows: int) -> Bools:
+        """The rows that are rejected whatever pods are there: by the first filters, which look at the node only."""
+        found = np.zeros(rows, dtype=np.bool_)
+        by_name = {one.plugin: one for one in rejected}
+        for plugin, its in self._declared:
+            if not its.static:
+                break
+            if plugin.name in by_name:
+                for _, where in by_name[plugin.name].reasons:
+                    found |= where
+        return found
+
+    def yielding(self, pod: Pod, cluster: Cluster, passes: Bools) -> list[int] | None:
+        """The rows that pass, but where the pod does not fit beside the nominated pods that come before it.
+
+        None: that can't be decided row by row. Raises PluginError.
+        """
+        nominated = self._nominated.before(pod, cluster)
+        if nominated is None:
+            return []
+        here = passes[nominated.rows] & nominated.for_others
+        if not here.any():
+            return []
+        short = here & self._nominated.short(pod, cluster, nominated)
+        found: list[int] = nominated.rows[short].tolist()
+        left = np.flatnonzero(here & ~short).tolist()
+        if not left:
+            return found
+        others = [other for i in left for other in nominated.pods[i]]
+        if not self.goes_by_shape(pod) or self.affected_by(pod, cluster, others):
+            return None
+        if all(its.counts or its.static or not its.on_node for _, its in self._declared):
+            return found
+        names = [plugin.name for plugin, its in self._declared if not its.static]
+        ahead = ((int(nominated.rows[i]), nominated.pods[i]) for i in left)
+        return found + [row for row, pods in ahead if self.rejecting(pod, row_with(cluster, row, (), pods), names)]
+
+    def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
+        """Return whether any filter's verdict on some node may change when `others` are placed on another node."""
+        for plugin, its in self._declared:
+            if its.may_look_elsewhere:
+                asks = plugin.affected_by if "affected_by" in its.methods else plugin.looks_elsewhere
+                if self._ask(plugin, asks, pod, cluster, others):
+                    return True
+        return False
+
+    def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
+        """Return whether what happens to `others` on one node may change any filter's verdict on another node."""
+        others = list(others)
+        for plugin, its in self._declared:
+            if its.may_look_elsewhere and self._ask(plugin, plugin.looks_elsewhere, pod, cluster, others):
+                return True
+        return False
+
+    def goes_by_shape(self, pod: Pod) -> bool:
+        """Return whether verdicts on a node depend on the pod's shape and that node only, unless a filter looks
+        elsewhere.
+        """
+        return not pod.node_name and all(
+            its.on_node_unless_elsewhere or self._skipped(plugin, pod.shape) for plugin, its in self._declared
+        )
+
+    def spare(self, pod: Pod, cluster: Cluster) -> Spare:
+        """Return what each node has left of everything that filters count: preemption finds victims
+        by these amounts.
+        """
+        plain, counting = [], []
+        exact = True
+        for plugin, its in self._declared:
+            if self._skipped(plugin, pod.shape):
+                continue
+            if its.static:
+                plain.append(plugin)
+            elif its.counts:
+                counting.append(plugin)
+            elif not its.static_unless_elsewhere:
+                exact = False
+            elif not self._ask(plugin, plugin.looks_elsewhere, pod, cluster, ()):
+                plain.append(plugin)
+        nodes = cluster.nodes
+        allowed = passing(plain, pod, cluster, nodes.alive[: nodes.rows], self._ask)
+        return Spare(pod, cluster, tuple(counting), allowed, self._ask, exact=exact)
+
+    def takes(self, pod: Pod, cluster: Cluster, row: int) -> bool:
+        """Return whether a row passes all filters. Filters on one node look at this row only. Raises PluginError."""
+        view: Cluster | None = None
+        for plugin, its in self._declared:
+            if self._skipped(plugin, pod.shape):
+                continue
+            if its.on_node and "filter_one" in its.methods:
+                if not self._ask(plugin, plugin.filter_one, pod, cluster.nodes, row):
+                    return False
+                continue
+            if its.on_node:
+                view = some_rows(cluster, np.array([row])) if view is None else view
+            where, here = (view, 0) if its.on_node else (cluster, row)
+            if any(rejected[here] for _, rejected in self._ask(plugin, plugin.filter, pod, where)):
+                return False
+        return True
+
+    def rejecting(self, pod: Pod, view: Cluster, plugins: Collection[str] | None = None) -> str | None:
+        """The first filter that rejects the only row of a view. Only filters that look at one node at a time are asked.
+
+        `plugins`: the names of those that are asked; None: all. Raises PluginError.
+        """
+        for plugin, its in self._declared:
+            if (plugins is not None and plugin.name not in plugins) or not its.on_node:
+                continue
+            name: str = plugin.name
+            if "filter_one" in its.methods:
+                if not self._ask(plugin, plugin.filter_one, pod, view.nodes, 0):
+                    return name
+            elif any(rejected[0] for _, rejected in self._ask(plugin, plugin.filter, pod, view)):
+                return name
+        return None
+
+    def on_node(self) -> frozenset[str]:
+        """The names of the filters that look at one node at a time."""
+        return frozenset(plugin.name for plugin, its in self._declared if its.on_node)
+
+    @staticmethod
+    def _skipped(plugin: Any, shape: PodShape) -> bool:
+        return "filter" in plugin.skips(shape)
+
+
+def _without(rejected: Rejected, rows: Bools) -> Rejected | None:
+    """The same rejections without those of some rows. None: there are no others."""
+    left = [(reason, where) for reason, before in rejected.reasons if (where := before & ~rows).any()]
+    return Rejected(rejected.plugin, left) if left else None

@@ -1,0 +1,52 @@
+"""Names and labels of nodes that were perhaps meant."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from podberth.model.selectors import Requirement
+from podberth.state.nodes import Nodes
+
+VALUES = 2000
+"""Values of one label that are compared."""
+_NAMES = 20_000
+"""Names that are compared."""
+_ZEROS = re.compile(r"0+(?=[0-9])")
+
+
+def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Names that were perhaps meant, the likeliest first: with the same numbers (7, 07), then spelt nearly so."""
+    names = list(dict.fromkeys(known))
+    plain = _without_zeros(name)
+    same = [each for each in names if _without_zeros(each) == plain and each != name]
+    return list(dict.fromkeys([*same[:most], *get_close_matches(name, names[:_NAMES], n=most)]))[:most]
+
+
+def _without_zeros(name: str) -> str:
+    return _ZEROS.sub("", name.lower())
+
+
+def label_values(nodes: Nodes) -> Mapping[str, Collection[str]]:
+    """The values that each label has on nodes."""
+    found: dict[str, dict[str, None]] = {}
+    for _, node in nodes.live():
+        for key, value in node.labels.items():
+            known = found.setdefault(key, {})
+            if len(known) < VALUES:
+                known[value] = None
+    return found
+
+
+def near_labels(requirement: Requirement, known: Mapping[str, Collection[str]]) -> Iterator[tuple[str, str]]:
+    """Yield where no node meets a requirement: each value, and that of a node which is spelt nearly so.
+
+    If no node has the label, it is one pair: an empty text, and the label that is spelt nearly so.
+    """
+    values = known.get(requirement.key)
+    if values is None:
+        for near in get_close_matches(requirement.key, known, n=1):
+            yield "", near
+    elif requirement.operator == "In" and not any(value in values for value in requirement.values):
+        for value in sorted(requirement.values):
+            for near in near_names(value, values, 1):
+                yield value, near

@@ -1,0 +1,103 @@
+"""Everything that a plugin needs, in one place: `from podberth.kit import NODE, Plugin, Unschedulable`.
+
+`podberth.kit.testing` proves a plugin in a few lines.
+"""
+
+from podberth.framework import changes
+from podberth.framework.binding import AssumedPod, BindResult, Hold, Patch, Wait
+from podberth.framework.changes import Fix
+from podberth.framework.decision import Decision, Rows
+from podberth.framework.events import ANY, ClusterEvent
+from podberth.framework.explaining import Detail, Explainer, Inquiry
+from podberth.framework.normalize import MAX_SCORE, MAXIMUM, MAXIMUM_REVERSED, MIN_MAX
+from podberth.framework.placement import Assignment, Placement, Running
+from podberth.framework.plugin import (
+    ANYTHING,
+    NO_POINTS,
+    NODE,
+    OTHER_NODES,
+    OWN_STATE,
+    PODS_ELSEWHERE,
+    PODS_HERE,
+    SKIPPABLE,
+    SOURCES,
+    VOLUMES,
+    DependsOn,
+    FailedGroup,
+    Filters,
+    GroupPostFilterResult,
+    NoArgs,
+    OtherObject,
+    Plugin,
+    PostFilterResult,
+)
+from podberth.framework.reads import Reads, Source
+from podberth.framework.reservation import Reservation
+from podberth.framework.status import Narrow, Reason, Reject, Rejections, Unresolvable, Unschedulable
+from podberth.framework.waiting_pods import WaitingPod, WaitingPods
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.model.shape import PodShape
+from podberth.state.cluster import Cluster
+from podberth.state.column import Bools, Ints
+from podberth.state.nodes import Nodes
+
+__all__ = [
+    "ANY",
+    "ANYTHING",
+    "MAXIMUM",
+    "MAXIMUM_REVERSED",
+    "MAX_SCORE",
+    "MIN_MAX",
+    "NODE",
+    "NO_POINTS",
+    "OTHER_NODES",
+    "OWN_STATE",
+    "PODS_ELSEWHERE",
+    "PODS_HERE",
+    "SKIPPABLE",
+    "SOURCES",
+    "VOLUMES",
+    "Assignment",
+    "AssumedPod",
+    "BindResult",
+    "Bools",
+    "Cluster",
+    "ClusterEvent",
+    "Decision",
+    "DependsOn",
+    "Detail",
+    "Explainer",
+    "FailedGroup",
+    "Filters",
+    "Fix",
+    "GroupPostFilterResult",
+    "Hold",
+    "Inquiry",
+    "Ints",
+    "Narrow",
+    "NoArgs",
+    "Node",
+    "Nodes",
+    "OtherObject",
+    "Patch",
+    "Placement",
+    "Plugin",
+    "Pod",
+    "PodShape",
+    "PostFilterResult",
+    "Reads",
+    "Reason",
+    "Reject",
+    "Rejections",
+    "Reservation",
+    "Rows",
+    "Running",
+    "Source",
+    "Unresolvable",
+    "Unschedulable",
+    "Wait",
+    "WaitingPod",
+    "WaitingPods",
+    "changes",
+]

@@ -1,0 +1,408 @@
+"""Requests to one API server over kept-alive HTTP/1.1 connections: bytes in, bytes out, two exceptions.
+
+No typed models here: `writes` builds bodies, `reflector` reads answers, `answers` tells which are an API server's.
+Requests and streams go by `exchange`, where there is a proxy by `proxied`. URLs are taken as already encoded, no
+cookies, no redirects (they would carry the token elsewhere), no compression (the API server gzips answers of 128 KiB
+and more when asked; inflating them would hold the event loop).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from podberth.kube.answers import of_an_api_server
+from podberth.kube.connection import Connection
+from podberth.kube.errors import ApiError, Unreachable, described
+from podberth.kube.exchange import Exchange
+from podberth.kube.flow import API, LANES, WATCH, Bucket, Gate, Lane, Places, Throttle
+from podberth.kube.line import Response
+from podberth.kube.streaming import Stream
+
+if TYPE_CHECKING:
+    from podberth.kube.proxied import Proxied
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+TRIES = 10  # per request, as client-go's maxRetries
+RENEW_SECONDS = 60.0  # an exec plugin may ask a slow token service, or hang
+
+
+class _LaneState:
+    """The state of a lane: its places, its share of the rate, its pause."""
+
+    def __init__(self, lane: Lane, throttle: Throttle, rng: Callable[[], float]) -> None:
+        self.lane = lane
+        self.places = Places(lane.width or 1_000_000)
+        self.throttle = throttle
+        self.gate = Gate(rng)
+
+    async def admit(self, clock: Callable[[], float]) -> None:
+        """Wait out a pause, then for our turn at the rate."""
+        delay = self.gate.delay(clock())
+        while delay:
+            await asyncio.sleep(delay)
+            delay = self.gate.delay(clock())
+        await self.throttle.wait(self.lane)
+
+
+class Client:
+    """One API server; use as `async with Client(connection) as client`.
+
+    `qps` and `burst` are clientConnection's (qps < 0: no limit), `timeout` seconds for a whole request unless it
+    says otherwise. All methods raise `ApiError` for an answer that is not 2xx and `Unreachable` for none, which is
+    what an answer counts as that no API server can have given to the request (`answers`), whatever its code.
+    `retries` counts repeated requests by HTTP code. `fence` tells the seconds for which we may still write (a leader's
+    term); once they are over nothing that changes the cluster leaves, whatever waits here for its turn. `protobuf` is
+    whether `writes` may use it, and turns False when the server does not speak it.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        qps: float = 50.0,
+        burst: int = 100,
+        timeout: float = 30.0,
+        protobuf: bool = False,
+        rng: Callable[[], float] = random.random,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.connection = connection
+        self.retries: dict[int, int] = {}
+        self.fence: Callable[[], float] | None = None
+        self.protobuf = protobuf
+        self._qps = qps
+        self._burst = burst
+        self._timeout = timeout
+        self._exchange = Exchange(connection.host, connection.server_name, clock)
+        self._proxied: Proxied | None = None
+        self._fixed: list[tuple[str, str]] = []
+        """What goes with every request."""
+        self._headers = ""
+        """The same headers as lines of a request."""
+        self._lanes: dict[str, _LaneState] = {}
+        self._rng = rng
+        self._clock = clock
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Client:
+        loop = asyncio.get_running_loop()
+        shared = Throttle(Bucket(self._qps, self._burst), self._clock, loop.call_later)
+        for lane in LANES:
+            own = Throttle(Bucket(self._qps, self._burst), self._clock, loop.call_later) if lane.own_bucket else shared
+            self._lanes[lane.name] = _LaneState(lane, own, self._rng)
+        if self.connection.proxy is not None:
+            from podberth.kube.proxied import Proxied
+
+            self._proxied = Proxied(self.connection)
+        await self._refresh(force=False)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._exchange.close()
+        if self._proxied is not None:
+            await self._proxied.close()
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        verb: str,
+        path: str,
+        *,
+        query: str = "",
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout: float | None = None,  # noqa: ASYNC109 - of the request on the wire, not of waiting for our turn
+        lane: Lane = API,
+        tries: int = TRIES,
+        patience: float | None = None,
+        on_send: Callable[[], None] | None = None,
+        since: float | None = None,
+    ) -> bytes:
+        """Send and read to the end. `path` and `query` are already encoded; `timeout` in seconds.
+
+        `since`: when what this is for began, by the client's clock; in a lane that is full, what began first goes
+        first. Without it: now. `patience`, `on_send`: as in `Exchange.send`. A 401 renews the credentials and is tried
+        once more; 429 and 503 with Retry-After pause the whole lane and are tried again up to `tries` times in all,
+        whatever the verb: the server says that it did nothing.
+        """
+        state = self._lanes[lane.name]
+        attempt = 1
+        renewed = False
+        credentials = self.connection.credentials
+        await state.places.take(self._clock() if since is None else since)
+        try:
+            while True:
+                await state.admit(self._clock)
+                generation = credentials.generation
+                try:
+                    return await self._send(verb, path, query, body, content_type, timeout, lane, patience, on_send)
+                except ApiError as error:
+                    if error.status == 401 and not renewed:
+                        renewed = True
+                        if credentials.generation != generation:
+                            self._authorize()  # another request has renewed them meanwhile
+                        elif not await self._refresh(force=True):
+                            raise
+                    elif error.status in (429, 503) and error.retry_after is not None:
+                        if error.has_cause("DisruptionBudget"):
+                            raise  # this pod may not go; the server is not busy
+                        if lane.obeys:
+                            state.gate.shut(self._clock(), error.retry_after)
+                        if attempt >= tries:
+                            raise
+                        attempt += 1
+                    else:
+                        raise
+                    self.retries[error.status] = self.retries.get(error.status, 0) + 1
+        finally:
+            state.places.give_back()
+
+    async def get(
+        self,
+        path: str,
+        *,
+        query: str = "",
+        lane: Lane = API,
+        tries: int = TRIES,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> bytes:
+        """GET an object or a collection."""
+        return await self.request("GET", path, query=query, lane=lane, tries=tries, timeout=timeout)
+
+    async def create(
+        self,
+        path: str,
+        body: bytes,
+        content_type: str = JSON,
+        *,
+        lane: Lane = API,
+        timeout: float | None = None,  # noqa: ASYNC109
+        patience: float | None = None,
+        on_send: Callable[[], None] | None = None,
+        since: float | None = None,
+    ) -> bytes:
+        """POST to a collection or a subresource."""
+        return await self.request(
+            "POST",
+            path,
+            body=body,
+            content_type=content_type,
+            lane=lane,
+            timeout=timeout,
+            patience=patience,
+            on_send=on_send,
+            since=since,
+        )
+
+    async def turns(self, lane: Lane, most: int) -> int:
+        """Wait for a turn in a lane; how many requests may be sent now, from one to `most`."""
+        state = self._lanes[lane.name]
+        await state.admit(self._clock)
+        found = 1
+        while found < most and state.throttle.take():
+            found += 1
+        return found
+
+    async def create_many(self, objects: Sequence[tuple[str, bytes]], content_type: str, *, lane: Lane) -> list[int]:
+        """POST (path, body) pairs; the statuses of those that were answered, as `_many` says."""
+        requests = [(path, body, content_type) for path, body in objects]
+        return [answer.status for answer in await self._many("POST", requests, lane, bodies=False)]
+
+    async def patch_many(self, patches: Sequence[tuple[str, bytes, str]], *, lane: Lane) -> list[tuple[int, bytes]]:
+        """PATCH (path, body, content type); status and body of those that were answered, as `_many` says.
+
+        The status is 0 where the answer is none of an API server's: what became of that patch is not known.
+        """
+        answers = await self._many("PATCH", patches, lane, bodies=True)
+        return [_judged(patch[0], answer) for patch, answer in zip(patches, answers, strict=False)]
+
+    async def _many(
+        self, verb: str, requests: Sequence[tuple[str, bytes, str]], lane: Lane, *, bodies: bool
+    ) -> list[Response]:
+        """Send (path, body, content type) on one connection; the answers of those that were answered, in their order.
+
+        They had their turn already (`turns`). Nothing is tried again here: what was not answered, or was refused for a
+        while, is for whoever asks to send by itself. Raises Unreachable if nothing was sent.
+        """
+        connection, exchange = self.connection, self._exchange
+        if self._proxied is not None:
+            return []
+        if connection.credentials.due():
+            await self._refresh(force=False)
+        left, headers = self._left(verb, lane), self._headers
+        messages = [exchange.message(verb, path, headers, body, kind) for path, body, kind in requests]
+        return await exchange.send_many(messages, connection.context(), self._timeout, left, bodies=bodies)
+
+    async def replace(self, path: str, body: bytes, *, lane: Lane = API) -> bytes:
+        """PUT an object; its resourceVersion in the body makes it conditional."""
+        return await self.request("PUT", path, body=body, lane=lane)
+
+    async def patch(
+        self,
+        path: str,
+        body: bytes,
+        content_type: str = MERGE_PATCH,
+        *,
+        lane: Lane = API,
+        since: float | None = None,
+    ) -> bytes:
+        """PATCH an object or a subresource."""
+        return await self.request("PATCH", path, body=body, content_type=content_type, lane=lane, since=since)
+
+    async def delete(self, path: str, body: bytes | None = None, *, lane: Lane = API) -> bytes:
+        """DELETE an object; `body` is DeleteOptions."""
+        return await self.request("DELETE", path, body=body, lane=lane)
+
+    @asynccontextmanager
+    async def stream(self, path: str, *, query: str = "", idle: float, lane: Lane = WATCH) -> AsyncIterator[Stream]:
+        """GET without end; `idle` seconds without a byte end it (`Unreachable` with timed_out).
+
+        The caller retries: a 401 alone is handled here.
+        """
+        await self._lanes[lane.name].admit(self._clock)
+        renewed = False
+        while True:
+            stream = await self._open(path, query, idle)
+            try:
+                if 200 <= stream.status < 300:
+                    yield stream
+                    return
+                error = ApiError.from_answer(stream.status, await _rest(stream), stream.retry_after)
+            finally:
+                stream.abort()  # the rest of a stream is not worth reading: the connection goes
+            if error.status != 401 or renewed or not await self._refresh(force=True):
+                raise error
+            renewed = True
+
+    def _left(self, verb: str, lane: Lane) -> float | None:
+        """Seconds within which a write has to be on its way; None when nothing limits it. Raises Unreachable."""
+        if self.fence is None or not lane.fenced or verb == "GET":
+            return None
+        left = self.fence()
+        if left <= 0:
+            raise Unreachable("not sent: we do not lead (any longer)", sent=False)
+        return left
+
+    # -- the wire ------------------------------------------------------------------------------------------------
+
+    async def _send(
+        self,
+        verb: str,
+        path: str,
+        query: str,
+        body: bytes | None,
+        content_type: str,
+        timeout: float | None,  # noqa: ASYNC109
+        lane: Lane,
+        patience: float | None,
+        on_send: Callable[[], None] | None,
+    ) -> bytes:
+        connection = self.connection
+        if connection.credentials.due():
+            await self._refresh(force=False)
+        left = self._left(verb, lane)
+        target = f"{path}?{query}" if query else path
+        seconds = self._timeout if timeout is None else timeout
+        try:
+            if self._proxied is not None:
+                headers = [(name, value) for name, value in self._fixed if name != "Accept" or not lane.accept]
+                headers += [("Accept", lane.accept)] if lane.accept else []
+                headers = headers if body is None else [*headers, ("Content-Type", content_type)]
+                answer = await self._proxied.send(
+                    verb, target, headers, body, seconds, left, patience=patience, on_send=on_send
+                )
+            else:
+                lines = self._headers
+                if lane.accept:
+                    lines = lines.replace(f"Accept: {JSON}\r\n", f"Accept: {lane.accept}\r\n", 1)
+                message = self._exchange.message(verb, target, lines, body, content_type)
+                answer = await self._exchange.send(
+                    verb, message, connection.context(), seconds, left, patience=patience, on_send=on_send
+                )
+        except Unreachable as error:
+            if not error.timed_out:
+                connection.recheck_tls()  # TLS 1.3 tells of a refused client certificate only after the handshake
+            raise
+        if 200 <= answer.status < 300:
+            return of_an_api_server(verb, path, query, answer.body)
+        raise ApiError.from_answer(answer.status, answer.body, answer.retry_after)
+
+    async def _open(self, path: str, query: str, idle: float) -> Stream:
+        """An answer whose head is there. Raises Unreachable."""
+        connection = self.connection
+        if connection.credentials.due():
+            await self._refresh(force=False)
+        target = f"{path}?{query}" if query else path
+        try:
+            if self._proxied is not None:
+                return await self._proxied.open(target, self._fixed, idle)
+            message = self._exchange.message("GET", target, self._headers, None, JSON)
+            return await self._exchange.open(message, connection.context(), idle)
+        except Unreachable as error:
+            if not error.timed_out:
+                connection.recheck_tls()
+            raise
+
+    async def _refresh(self, *, force: bool) -> bool:
+        """Renew the credentials, once for all requests that ask meanwhile; True when there may be new ones.
+
+        A failing renewal is not fatal while there is an old header: the server decides whether it still counts.
+        """
+        credentials = self.connection.credentials
+        if force or credentials.due():
+            if self._renewing is None or self._renewing.done():
+                self._renewing = asyncio.create_task(asyncio.to_thread(credentials.renew))
+            try:
+                async with asyncio.timeout(RENEW_SECONDS):
+                    await asyncio.shield(self._renewing)
+            except Exception as error:
+                # ConfigError by its contract; but a credential plugin that fails in a way of its own must not end us.
+                if credentials.header is None:
+                    raise Unreachable(f"no credentials: {described(error)}", sent=False) from error
+                return False
+        self._authorize()
+        return True
+
+    def _authorize(self) -> None:
+        header = self.connection.credentials.header
+        fixed = [("User-Agent", self.connection.user_agent), ("Accept", JSON), *self.connection.headers]
+        if header is not None:
+            fixed.append(("Authorization", header))
+        self._fixed = [(name, _one_line(value)) for name, value in fixed]
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in self._fixed)
+
+
+async def _rest(stream: Stream) -> bytes:
+    """An answer to its end. Raises Unreachable."""
+    parts = []
+    while part := await stream.read():
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _judged(path: str, answer: Response) -> tuple[int, bytes]:
+    """Status and body of the answer to a PATCH; status 0 if no API server wrote it."""
+    if 200 <= answer.status < 300:
+        try:
+            of_an_api_server("PATCH", path, "", answer.body)
+        except Unreachable:
+            return 0, b""
+    return answer.status, answer.body
+
+
+def _one_line(value: str) -> str:
+    """A header's value; a line break in it (a token file with a stray one) would begin another header."""
+    return value.replace("\r", "").replace("\n", "")

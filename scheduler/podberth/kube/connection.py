@@ -1,0 +1,203 @@
+"""Where the API server is and how to prove who we are: what `config` finds and `client` uses.
+
+The certificates are files that others rotate (cert-manager, the kubelet's projected volumes), so the TLS context
+follows them: aiohttp pools connections by context, and a new context means new connections.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from podberth.kube.credentials import Credentials, anonymous
+from podberth.kube.errors import ConfigError, Unreachable, described
+
+CHECK_SECONDS = 1.0
+Signature: TypeAlias = tuple[tuple[str, int, int, int], ...]
+
+
+class Tls:
+    """A client-side TLS context made from files, and made again when they change.
+
+    While a file is missing, half written or does not fit its key, the last context that worked stays in use.
+    """
+
+    def __init__(
+        self,
+        *,
+        ca_file: str | None = None,
+        cert_file: str | None = None,
+        key_file: str | None = None,
+        verify: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ca_file = ca_file
+        self._cert_file = cert_file
+        self._key_file = key_file
+        self._verify = verify
+        self._clock = clock
+        self._context: ssl.SSLContext | None = None
+        self._signature: Signature | None = None
+        self._checked_at = float("-inf")
+
+    def context(self) -> ssl.SSLContext:
+        """The context to connect with; looks at the files once a second. Raises ConfigError if it never worked."""
+        now = self._clock()
+        if self._context is None or now - self._checked_at >= CHECK_SECONDS:
+            self._checked_at = now
+            signature = self._sign()
+            if self._context is None or (signature is not None and signature != self._signature):
+                try:
+                    self._context = self._build()
+                    self._signature = signature
+                except ConfigError:
+                    if self._context is None:
+                        raise
+        return self._context
+
+    def recheck(self) -> None:
+        """Look at the files at the next use: a connection just failed."""
+        self._checked_at = float("-inf")
+
+    def present(self, cert_file: str | None, key_file: str | None) -> None:
+        """Use another client certificate (an exec plugin or the kubeconfig gave a new one)."""
+        if (cert_file, key_file) != (self._cert_file, self._key_file):
+            self._cert_file = cert_file
+            self._key_file = key_file
+            self.recheck()
+
+    def elsewhere(self, *, ca_file: str | None, verify: bool) -> Tls:
+        """The TLS of another server: the same client certificate, and other CAs that may have signed the server's."""
+        return Tls(
+            ca_file=ca_file, cert_file=self._cert_file, key_file=self._key_file, verify=verify, clock=self._clock
+        )
+
+    def _sign(self) -> Signature | None:
+        """Return what tells one state of the files from another; None while one of them is missing."""
+        found = []
+        for name in (self._ca_file, self._cert_file, self._key_file):
+            if name is not None:
+                try:
+                    stat = Path(name).stat()
+                except OSError:
+                    return None
+                found.append((name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return tuple(found)
+
+    def _build(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self._ca_file)
+        except FileNotFoundError as error:
+            raise ConfigError(f"{self._ca_file}: no such file; expected the cluster's CA certificates") from error
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigError(f"{self._ca_file}: expected CA certificates in PEM form ({described(error)})") from error
+        # Python 3.13 turned on RFC 5280 strictness, which many clusters' CAs (no key usage) do not meet; Go has none
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if not self._verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self._cert_file is not None:
+            try:
+                context.load_cert_chain(self._cert_file, self._key_file, password=_no_password)
+            except FileNotFoundError as error:
+                missing = [name for name in (self._cert_file, self._key_file) if name and not Path(name).exists()]
+                raise ConfigError(f"{' and '.join(missing)}: no such file; expected a client certificate") from error
+            except (OSError, ValueError) as error:
+                raise ConfigError(
+                    f"{self._cert_file}: expected a client certificate in PEM form that fits the key {self._key_file} "
+                    f"({described(error)})"
+                ) from error
+        return context
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One API server, as found by `config`; `host` is scheme://name[:port][/prefix] without a slash at the end.
+
+    `source` says in a few words where this comes from, `namespace` is the context's (or the pod's own), `headers` go
+    with each request (impersonation), `server_name` replaces the host's name in TLS.
+    """
+
+    host: str
+    credentials: Credentials = field(default_factory=anonymous)
+    tls: Tls | None = None
+    server_name: str | None = None
+    proxy: str | None = None
+    user_agent: str = "berth"
+    namespace: str = "default"
+    source: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def authorization(self) -> str | None:
+        """The Authorization header as of now; blocks when it has to be renewed, raises ConfigError if that fails."""
+        if self.credentials.due():
+            self.credentials.renew()
+        return self.credentials.header
+
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context to connect with; None: without TLS. Raises Unreachable if its files never worked."""
+        try:
+            return None if self.tls is None else self.tls.context()
+        except ConfigError as error:
+            raise Unreachable(f"no certificates: {described(error)}", sent=False) from error
+
+    def recheck_tls(self) -> None:
+        """Look whether certificates were rotated before the next connection."""
+        if self.tls is not None:
+            self.tls.recheck()
+
+
+def goes_direct(host: str, no_proxy: str) -> bool:
+    """True when NO_PROXY exempts this URL, by Go's rules (golang.org/x/net/http/httpproxy).
+
+    Entries are `*`, addresses, CIDR ranges, names (with their subdomains) and `.name` (subdomains only), each with an
+    optional port. localhost and loopback addresses are always exempt.
+    """
+    parts = urlsplit(host)
+    name = (parts.hostname or "").rstrip(".").lower()
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    address = _address(name)
+    if name == "localhost" or (address is not None and address.is_loopback):
+        return True
+    for entry in (part.strip().lower() for part in no_proxy.split(",")):
+        if entry == "*":
+            return True
+        if entry and _exempts(entry, name, port, address):
+            return True
+    return False
+
+
+def _exempts(entry: str, name: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
+    if "/" in entry:
+        try:
+            return address is not None and address in ipaddress.ip_network(entry, strict=False)
+        except ValueError:
+            return False
+    if _address(entry) is None:
+        wanted, _, entry_port = entry.rpartition(":")
+        if wanted and entry_port.isdigit():
+            if int(entry_port) != port:
+                return False
+            entry = wanted.strip("[]")
+    if (exact := _address(entry)) is not None:
+        return exact == address
+    entry = entry.removeprefix("*")
+    return name.endswith(entry) if entry.startswith(".") else name == entry or name.endswith(f".{entry}")
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _no_password() -> str:
+    """OpenSSL would ask the terminal; an encrypted key can't be used here."""
+    raise ValueError("the key is encrypted")

@@ -1,0 +1,374 @@
+"""Lists and watches one kind, and calls back with every change.
+
+`listwatch` decides what to do next; this sends the requests and sleeps. `slices` has objects decoded without holding
+the event loop for long. A batch is a part of a complete list, or one read from the stream; the controller gives it to
+the engine.
+
+Silence: kube-apiserver sends a bookmark about each minute (storage/cacher: one minute plus 1.25 s of timer jitter at
+most), so 67 s without a byte means that the path is dead, and it is found within 70 s. It sends none, though, while
+nothing of the kind happened since the version the watch began at (cache_watcher.go passes only what is newer), so
+streams of quiet kinds are given up every 67 s as well: measured on 1.37, nine of fifteen in a cluster at rest. That
+costs one request a kind and minute from the same version, no list, and is what tells a quiet stream from a dead one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic
+
+import msgspec
+
+from podberth.kube.changes import Change, Counts, Key, T
+from podberth.kube.client import Client
+from podberth.kube.cross_check import Back, CrossCheck, Lost
+from podberth.kube.errors import ApiError, Unreachable, without_trace
+from podberth.kube.flow import CHECK, WATCH
+from podberth.kube.listwatch import AskVersion, FetchPage, ListWatch, OpenWatch, Pause, Phase, object_of
+from podberth.kube.resources import Resource
+from podberth.kube.slices import Slices
+from podberth.kube.streaming import Stream
+
+IDLE_SECONDS = 67.0
+BATCH_OBJECTS = 1000  # a list is delivered in parts, with a turn for the event loop between them
+
+
+class Reflector(Generic[T]):
+    """One kind, from the first list until cancelled.
+
+    `decode(raw)` makes an object of bytes, and so does `decode_large(raw)` for large ones, in another thread: it must
+    share nothing that changes with `decode`. Without it, large ones are decoded on the loop, too.
+    `deliver(changes, replaced)` gets them in order, on the loop's thread, `replaced` True for the batches of a list:
+    the difference to what was delivered before, first everything that is gone. `on_malformed(resource, key, error)`
+    is called for objects that can't be decoded, `on_refused(resource, error)` for a 403 or 404 on the kind
+    (None: allowed again). `sleep` takes seconds.
+
+    `check_seconds`: how often what is known is compared with a list of metadata (`cross_check`); None: never.
+    `on_lost(resource, objects)` is called when so many differed and the kind is listed again, `on_back(resource)` when
+    the server's data turns out to be that of a backup, `on_trust()` when `trusted` holds again.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        decode: Callable[[msgspec.Raw], T],
+        deliver: Callable[[list[Change[T]], bool], None],
+        *,
+        decode_large: Callable[[msgspec.Raw], T] | None = None,
+        namespace: str | None = None,
+        field_selector: str = "",
+        label_selector: str = "",
+        page_size: int = 500,
+        idle: float = IDLE_SECONDS,
+        on_malformed: Callable[[Resource, Key | None, Exception], None] | None = None,
+        on_refused: Callable[[Resource, ApiError | None], None] | None = None,
+        check_seconds: float | None = None,
+        on_lost: Callable[[Resource, int], None] | None = None,
+        on_back: Callable[[Resource], None] | None = None,
+        on_trust: Callable[[], None] | None = None,
+        on_deleted: Callable[[msgspec.Raw], None] | None = None,
+        rng: Callable[[], float] = random.random,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.resource = resource
+        self.last_error: ApiError | Unreachable | None = None
+        self._client = client
+        self._path = resource.path(namespace)
+        self._slices: Slices[T] = Slices(decode_large, clock)
+        self._deliver = deliver
+        self._idle = idle
+        self._on_refused = on_refused
+        self._told_refused = False
+        self._clock = clock
+        self._sleep = sleep
+        self._stream: Stream | None = None
+        self._synced = asyncio.Event()
+        self._machine: ListWatch[T] = ListWatch(
+            decode,
+            rng=rng,
+            page_size=page_size,
+            field_selector=field_selector,
+            label_selector=label_selector,
+            on_malformed=None if on_malformed is None else lambda key, error: on_malformed(resource, key, error),
+        )
+        self._machine.objects.on_deleted = on_deleted
+        self._on_lost = on_lost
+        self._on_back = on_back
+        self._on_trust = on_trust
+        self._told_back = 0
+        self._nudged = asyncio.Event()
+        self._compared = asyncio.Event()
+        self._check: CrossCheck | None = None
+        if check_seconds is not None:
+            self._check = CrossCheck(
+                self._machine,
+                rng=rng,
+                every=check_seconds,
+                field_selector=field_selector,
+                label_selector=label_selector,
+            )
+
+    # -- what it knows of itself ---------------------------------------------------------------------------------
+
+    @property
+    def has_synced(self) -> bool:
+        """True once the first list was delivered."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Return once the first list was delivered."""
+        await self._synced.wait()
+
+    @property
+    def phase(self) -> Phase:
+        """Return where list/watch stands."""
+        return self._machine.phase
+
+    @property
+    def refused(self) -> ApiError | None:
+        """The 403 or 404 for which this kind is not followed at the moment."""
+        return self._machine.refused
+
+    @property
+    def trusted(self) -> bool:
+        """Return whether the server's history goes on from what is known, as far as it said.
+
+        Not while a stream is over and the server was not heard since, nor until a restored cluster is listed again.
+        """
+        return not (self._machine.doubtful or self._machine.astray)
+
+    @property
+    def astray(self) -> bool:
+        """Return whether the server's data is that of a backup, and is not listed yet."""
+        return self._machine.astray
+
+    @property
+    def counts(self) -> Counts:
+        """Totals since the start."""
+        return self._machine.counts
+
+    @property
+    def position(self) -> str:
+        """The resourceVersion up to which changes were delivered."""
+        return str(self._machine.objects.position)
+
+    def __len__(self) -> int:
+        """Objects known."""
+        return len(self._machine.objects.known)
+
+    def staleness(self) -> float | None:
+        """Seconds since the server last said anything about the objects; None if it never did.
+
+        That is an event, a bookmark, a page of a list, or a cross-check that found what was known. That a stream was
+        opened says nothing. About a minute between bookmarks is normal.
+        """
+        heard = self._machine.heard_at
+        return None if heard is None else self._clock() - heard
+
+    def resync(self) -> None:
+        """List again now and deliver the differences, to repair what a watch may have missed."""
+        self._machine.resync()
+        if self._stream is not None:
+            self._stream.abort()
+
+    def check_soon(self) -> None:
+        """Compare what is known with a list now, if that was not asked for too often lately."""
+        if self._check is not None and self._check.soon(self._clock()):
+            self._nudged.set()
+
+    async def compare(self, seconds: float) -> bool:
+        """Compare what is known with a list now, and list again what differs, until nothing does.
+
+        Whether that was done within so many seconds. A kind that can't be followed, or is never checked, has nothing to
+        compare.
+        """
+        if self._check is None or self.refused is not None:
+            return True
+        self._check.want(self._clock())
+        self._compared.clear()
+        self._nudged.set()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._compared.wait()
+        except TimeoutError:
+            self._check.give_up()
+            return False
+        return True
+
+    def stray(self) -> None:
+        """Another kind has shown that the server's data is that of a backup: list again, believe nothing known."""
+        self._machine.stray()
+        if self._stream is not None:
+            self._stream.abort()
+
+    def redeliver(self) -> None:
+        """List again now and deliver everything as updated, for a receiver that now reads objects differently."""
+        self._slices.doubt()
+        self._machine.objects.doubt()
+        self.resync()
+
+    # -- what it does --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow the kind until cancelled. What `deliver` raises comes out here: it is the caller's bug."""
+        if self._check is None:
+            await self._follow()
+            return
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow())
+            tasks.create_task(self._cross_check(self._check))
+
+    async def _follow(self) -> None:
+        while True:
+            await self.step(self._clock())
+
+    async def step(self, now: float) -> None:
+        """Do what comes next by `now`, a time of the clock: list a page, watch until the stream ends, or wait."""
+        match self._machine.action(now):
+            case Pause(seconds):
+                await self._sleep(seconds)
+            case FetchPage(query, seconds):
+                await self._list(query, seconds)
+            case AskVersion(query):
+                await self._ask_version(query)
+            case OpenWatch(query):
+                await self._watch(query)
+
+    async def _cross_check(self, check: CrossCheck) -> None:
+        while True:
+            match check.turn(self._clock()):
+                case Pause(seconds):
+                    if not check.wanted:
+                        self._compared.set()
+                    await self._nap(seconds)
+                case FetchPage(query, seconds):
+                    try:
+                        body = await self._client.get(self._path, query=query, tries=1, lane=CHECK, timeout=seconds)
+                    except (ApiError, Unreachable) as error:
+                        check.failed(error, self._clock())
+                        continue
+                    check.page(body, self._clock())
+                case Lost(objects):
+                    if self._on_lost is not None:
+                        self._on_lost(self.resource, objects)
+                    self.resync()
+                case Back():
+                    self._machine.counts.went_back += 1
+                    self.stray()
+                    self._tell_back()
+
+    async def _nap(self, seconds: float) -> None:
+        """Until the time is over, or somebody asks for a check."""
+        self._nudged.clear()
+        alarm = asyncio.get_running_loop().call_later(seconds, self._nudged.set)
+        try:
+            await self._nudged.wait()
+        finally:
+            alarm.cancel()
+
+    async def _ask_version(self, query: str) -> None:
+        try:
+            body = await self._client.get(self._path, query=query, tries=1, lane=WATCH)
+        except (ApiError, Unreachable) as error:
+            self._failed(error)
+            return
+        self._machine.version_came(body, self._clock())
+        self._tell_back()
+        self._tell_trust()
+
+    async def _list(self, query: str, seconds: float) -> None:
+        machine = self._machine
+        try:
+            body = await self._client.get(self._path, query=query, tries=1, timeout=seconds)
+        except (ApiError, Unreachable) as error:
+            self._failed(error)
+            return
+        items = machine.page(body, self._clock())
+        self._tell_back()
+        await self._slices.each(items, _itself, machine.objects.listed)
+        if machine.page_done():
+            changes = machine.take()
+            self._deliver(changes[:BATCH_OBJECTS], True)
+            for start in range(BATCH_OBJECTS, len(changes), BATCH_OBJECTS):
+                await asyncio.sleep(0)
+                self._deliver(changes[start : start + BATCH_OBJECTS], True)
+            self._synced.set()
+            machine.delivered()
+            self._tell_trust()
+        else:
+            self._tell_back()
+
+    async def _watch(self, query: str) -> None:
+        machine = self._machine
+        lost: Unreachable | None = None
+        try:
+            async with self._client.stream(self._path, query=query, idle=self._idle, lane=WATCH) as stream:
+                machine.opened(self._clock())
+                self._tell_refused()
+                self._stream = stream
+                try:
+                    # Whoever asks for a list while the stream is being opened finds no stream to end.
+                    while machine.phase is Phase.WATCHING and not machine.to_list and (chunk := await stream.read()):
+                        await self._apply(machine.received(chunk, self._clock()))
+                except Unreachable as error:
+                    lost = self.last_error = without_trace(error)
+                finally:
+                    self._stream = None
+        except (ApiError, Unreachable) as error:
+            self._failed(error)
+            return
+        machine.ended(self._clock(), lost)
+
+    async def _apply(self, lines: list[bytes]) -> None:
+        machine = self._machine
+        clock = self._clock
+
+        def apply(line: bytes, decode: Callable[[msgspec.Raw], T] | None) -> None:
+            if machine.phase is Phase.WATCHING:
+                machine.line(line, clock(), decode)
+
+        await self._slices.each(lines, object_of, apply, self._flush)
+
+    def _flush(self) -> None:
+        if changes := self._machine.take():
+            self._deliver(changes, False)
+
+    def _failed(self, error: ApiError | Unreachable) -> None:
+        self.last_error = without_trace(error)
+        if self._machine.failed(error, self._clock()):
+            self._deliver(self._machine.take(), True)
+        self._tell_refused()
+
+    def _tell_back(self) -> None:
+        if self._told_back != self.counts.went_back:
+            self._told_back = self.counts.went_back
+            if self._on_back is not None:
+                self._on_back(self.resource)
+
+    def _tell_trust(self) -> None:
+        if self.trusted and self._on_trust is not None:
+            self._on_trust()
+
+    def _tell_refused(self) -> None:
+        refused = self._machine.refused
+        if self._on_refused is not None and (refused is not None) != self._told_refused:
+            self._on_refused(self.resource, refused)
+        self._told_refused = refused is not None
+
+
+async def follow(reflectors: Sequence[Reflector[Any]], synced: Callable[[], None]) -> None:
+    """Run these until cancelled. `synced` is called once each has delivered its first list."""
+    async with asyncio.TaskGroup() as tasks:
+        for reflector in reflectors:
+            tasks.create_task(reflector.run())
+        for reflector in reflectors:
+            await reflector.wait_synced()
+        synced()
+
+
+def _itself(item: msgspec.Raw) -> msgspec.Raw:
+    return item

@@ -1,0 +1,104 @@
+"""What one object may ask for, at most. It is counted once, while the object is read.
+
+So whatever an object says, an attempt that has to do with it takes milliseconds (`make hostile`). A pod that asks for
+more is not tried. One that another scheduler has placed counts with all that it requests, and with those of its terms
+that are within the limits: what is left out of it never keeps others from a node.
+
+kube-scheduler has no such limits; docs/equal.md has them among the differences.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from podberth.model import wire
+
+
+class Limits(Struct, forbid_unknown_fields=True, rename="camel", frozen=True, gc=False):
+    """How many of each a pod may have. A configuration may raise them (`limits`)."""
+
+    affinity_terms: int = 128
+    """Terms of inter-pod affinity and anti-affinity, required and preferred, together."""
+    node_terms: int = 128
+    """Terms of node affinity, required and preferred together."""
+    spread_constraints: int = 32
+    selector_requirements: int = 64
+    """Requirements of one selector or of one term, and of `spec.nodeSelector`."""
+    requirement_values: int = 256
+    """Values of one requirement, and namespaces of one term."""
+    values_in_all: int = 4096
+    """Requirements and values of all terms and constraints together."""
+    tolerations: int = 128
+    containers: int = 128
+    """Containers and init containers together."""
+    resources: int = 64
+    """Resources that the pod requests, whichever containers do."""
+    host_ports: int = 256
+    volumes: int = 128
+    labels: int = 256
+
+
+LIMITS = Limits()
+"""The largest pods that public charts show have fewer than 20 terms."""
+TOO_LARGE = "Limits"
+"""What stands where a plugin is named that holds a pod out of the queue."""
+
+
+class Count:
+    """Counts what one pod asks for. `excess` says what was too much first."""
+
+    __slots__ = ("_values", "excess", "limits")
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.limits = limits
+        self.excess: str | None = None
+        self._values = 0
+
+    def allows(self, number: int, most: int, what: str) -> bool:
+        """Return whether so many are within a limit."""
+        if number <= most:
+            return True
+        if self.excess is None:
+            self.excess = f"too large for this scheduler: {number:,} {what}, at most {most:,}"
+        return False
+
+    def allows_requirements(self, requirements: Sequence[wire.Requirement], where: str, more: int = 0) -> bool:
+        """Return whether the requirements of one selector are within the limits, and `more` that it has beside them."""
+        limits = self.limits
+        number = len(requirements) + more
+        if not self.allows(number, limits.selector_requirements, f"requirements in {where}"):
+            return False
+        for one in requirements:
+            values = len(one.values or ())
+            if not self.allows(values, limits.requirement_values, f"values of {one.key} in {where}"):
+                return False
+            number += values
+        self._values += number
+        return self.allows(self._values, limits.values_in_all, "requirements and values in all terms")
+
+    def allows_selector(self, selector: wire.LabelSelector | None, where: str, more: int = 0) -> bool:
+        """As `allows_requirements`."""
+        if selector is None:
+            return self.allows_requirements((), where, more)
+        labels: Mapping[str, str] = selector.match_labels or {}
+        return self.allows_requirements(selector.match_expressions or (), where, len(labels) + more)
+
+    def allows_pod_term(self, term: wire.PodAffinityTerm) -> bool:
+        """Return whether one term of inter-pod affinity is within the limits."""
+        namespaces = len(term.namespaces or ())
+        return (
+            self.allows(namespaces, self.limits.requirement_values, "namespaces in an affinity term")
+            and self.allows_selector(term.label_selector, "an affinity term")
+            and self.allows_selector(term.namespace_selector, "an affinity term's namespaceSelector", namespaces)
+        )
+
+    def allows_node_term(self, term: wire.NodeSelectorTerm | None) -> bool:
+        """Return whether one term of node affinity is within the limits."""
+        if term is None:
+            return True
+        return self.allows_requirements((*(term.match_expressions or ()), *(term.match_fields or ())), "a node term")
+
+    def allows_constraint(self, constraint: wire.TopologySpreadConstraint) -> bool:
+        """Return whether one topology spread constraint is within the limits."""
+        keys = len(constraint.match_label_keys or ())
+        return self.allows_selector(constraint.label_selector, "a topology spread constraint", keys)

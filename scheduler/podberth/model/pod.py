@@ -1,0 +1,374 @@
+"""A pod as the scheduler sees it: a few fields of its own, and a shape shared by all pods of one template.
+
+The shape holds everything that decides where a pod may go. Equal bytes on the wire give the
+*same* shape object, so a thousand replicas cost one parse, and caches can be keyed by identity.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from podberth.model import wire
+from podberth.model.annotated import NOTHING_READ, AnnotationError, AnnotationsRead, Mode, affinity_of, carries, kept
+from podberth.model.containers import reports, resize_infeasible
+from podberth.model.lasting import Lasting, expected_text, lasting
+from podberth.model.limits import LIMITS, Count, Limits
+from podberth.model.pod_devices import required_features
+from podberth.model.pod_group import GroupKey, group_of
+from podberth.model.promise import annotation_text
+from podberth.model.shape import HEAVY, PodShape
+from podberth.model.shape_parse import Alike, parse_shape
+from podberth.model.volumes import inline_disks
+
+NO_LABELS: Mapping[str, str] = {}
+BOUND = 50_000
+"""Things of a sort that an interner keeps."""
+SMALL_BYTES = 24 << 20
+"""50,000 pods of which no two are alike come from some 20 MB."""
+BIG_BYTES = 4 << 20
+"""Three or four of the biggest legal pods."""
+LENDS = 4 << 10
+"""Ordinary shapes lend their parts to others; those from more bytes are not kept for that."""
+LENDERS = 1024
+"""So many are kept. Pods of which only the requests are new, or the node that they name, are of few sorts."""
+
+
+class Pod(Struct, gc=False, weakref=False):
+    """One pod. `key` is namespace/name; `uid` is its identity."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    labels: Mapping[str, str]
+    shape: PodShape
+    scheduler_name: str
+    priority: int
+    preempts: bool
+    node_name: str
+    nominated_node_name: str
+    created: str
+    """RFC 3339 text, which sorts as time."""
+    started: str | None
+    terminating: bool
+    preempted: bool
+    """A scheduler asked it to go (condition DisruptionTarget, PreemptionByScheduler)."""
+    finished: bool
+    gates: tuple[str, ...]
+    owner: tuple[str, str, str] | None
+    """(kind, name, uid) of the controller."""
+    condition: tuple[str, str, str, str] | None
+    """status, reason, message and lastTransitionTime of PodScheduled."""
+    phase: str = ""
+    ready: bool = False
+    """It counts as healthy for its disruption budget."""
+    mirror: bool = False
+    """A kubelet's word for a pod of its own; nobody else can remove it."""
+    made_claims: tuple[tuple[str, str | None], ...] = ()
+    """(name in the spec, name of the claim that was made of the template; None: none was needed)."""
+    scheduling_group: GroupKey | None = None
+    """The pod group that it names, in its spec or by the label of scheduler-plugins. `PodGroups.of`: if it counts."""
+    lasts: Lasting | None = None
+    """How long it runs; None: until somebody removes it."""
+    too_large: str | None = None
+    """Which limit it is beyond (`podberth/model/limits.py`), so that it is not tried; None: none."""
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Those that a plugin reads: they decide, so they are part of the shape."""
+        return self.shape.annotations
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def belongs_to_node(self) -> bool:
+        """Return whether a drain leaves it there, and a new node of the kind has one like it: a static pod, a
+        DaemonSet's.
+        """
+        return self.mirror or (self.owner is not None and self.owner[0] in ("DaemonSet", "Node"))
+
+
+def empty_like(pod: Pod) -> Pod:
+    """A pod of the same name that asks for nothing, and has no labels and no priority."""
+    return replace(pod, labels=NO_LABELS, shape=_empty_shape(pod.namespace), priority=0)
+
+
+@lru_cache(maxsize=128)
+def _empty_shape(namespace: str) -> PodShape:
+    return parse_shape(wire.Pod(metadata=wire.ObjectMeta(namespace=namespace)), b"")
+
+
+Key = TypeVar("Key", bound=Hashable)
+Thing = TypeVar("Thing")
+
+
+class Known(Generic[Key, Thing]):
+    """Key → what was parsed from it. Past a bound, on their number or on the bytes they came from, it starts afresh.
+
+    Big ones have a bound of their own: one tenant's must not push out everybody else's.
+    """
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._small: dict[Key, Thing] = {}
+        self._big: dict[Key, Thing] = {}
+        self._small_bytes = self.big_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._small) + len(self._big)
+
+    def get(self, key: Key) -> Thing | None:
+        """Return what was read from these bytes, if it is kept."""
+        found = self._small.get(key)
+        return self._big.get(key) if found is None and self._big else found
+
+    def put(self, key: Key, thing: Thing, weight: int) -> None:
+        """Remember a thing that came from so many bytes."""
+        if weight > HEAVY:
+            if self.big_bytes + weight > BIG_BYTES:
+                self._big.clear()
+                self.big_bytes = 0
+            self._big[key] = thing
+            self.big_bytes += weight
+            return
+        if len(self._small) >= self._bound or self._small_bytes + weight > SMALL_BYTES:
+            self._small.clear()
+            self._small_bytes = 0
+        self._small[key] = thing
+        self._small_bytes += weight
+
+
+class Interner:
+    """Equal bytes → the same parsed object. Bounded: past the bound it starts afresh.
+
+    Sharing is for speed and memory only; nothing is wrong when two equal shapes are two objects.
+    `annotated`: the annotations that count.
+    """
+
+    def __init__(
+        self, annotated: AnnotationsRead = NOTHING_READ, bound: int = BOUND, *, limits: Limits = LIMITS
+    ) -> None:
+        self._affinity_modes = annotated.affinity
+        self._of_nodes, self._of_pods = annotated.of_nodes, annotated.of_pods
+        self.limits = limits
+        self.known_shapes: Known[tuple[Any, ...], PodShape] = Known(bound)
+        self.known_labels: Known[bytes, Mapping[str, str]] = Known(bound)
+        self._affinities: Known[tuple[bytes, bytes, str, Mode], tuple[bytes, str | None]] = Known(bound)
+        self._by_spec: dict[tuple[Any, ...], PodShape] = {}
+        self._by_terms: dict[tuple[Any, ...], PodShape] = {}
+        """Shapes that others may take parts over from: by containers and volumes, and by terms."""
+        self.traits: Known[Any, Any] = Known(bound)
+        """What selectors see of devices, shared by devices of one look (`podberth.model.devices_parse`)."""
+        self.device_lists: Known[Any, Any] = Known(bound)
+        """The devices of a slice, shared by slices that publish the same, as those of nodes of one make may."""
+        self.claim_specs: Known[bytes, Any] = Known(bound)
+        """What resource claims ask for, shared by claims of one template."""
+
+    @property
+    def lending(self) -> int:
+        """Return how many shapes are kept for others to take parts over from."""
+        return len(self._by_spec) + len(self._by_terms)
+
+    def labels(self, raw: msgspec.Raw) -> Mapping[str, str]:
+        """The label (or annotation) map of these bytes, shared."""
+        text = wire.present(raw)
+        if not text:
+            return NO_LABELS
+        found = self.known_labels.get(text)
+        if found is None:
+            found = wire.texts_decoder.decode(text)
+            self.known_labels.put(text, found, len(text))
+        return found
+
+    def node_annotations(self, raw: msgspec.Raw) -> Mapping[str, str]:
+        """Those of a node's annotations that are read."""
+        return kept(raw, self._of_nodes) if self._of_nodes else NO_LABELS
+
+    def shape(self, pod: wire.Pod, promise: str | None = None, *, in_group: bool = False) -> PodShape:
+        """The shape of a pod, shared by all pods whose placement-deciding bytes are equal.
+
+        `promise`: the text of its annotation, which decides too. `in_group`: it names a pod group.
+        """
+        spec, status = pod.spec, pod.status
+        affinity, problem = wire.present(spec.affinity), None
+        if self._affinity_modes:
+            affinity, problem = self._affinity(pod, affinity)
+        annotations = kept(pod.metadata.annotations, self._of_pods) if self._of_pods else NO_LABELS
+        of_terms = (pod.metadata.namespace, affinity, wire.present(spec.topology_spread_constraints))
+        of_spec = (
+            wire.present(spec.overhead),
+            wire.present(spec.resources),
+            _spec_key(spec),
+            _status_key(status),
+        )
+        key = (
+            of_terms,
+            of_spec,
+            problem,
+            wire.present(spec.node_selector),
+            wire.present(spec.tolerations),
+            wire.present(spec.resource_claims),
+            in_group,
+            promise,
+            tuple(annotations.items()) if annotations else (),
+        )
+        found = self.known_shapes.get(key)
+        if found is None:
+            alike = Alike(self._by_spec.get(of_spec), self._by_terms.get(of_terms))
+            found = parse_shape(pod, affinity, promise, in_group=in_group, alike=alike, limits=self.limits)
+            found.annotation_problem, found.annotations = problem, annotations
+            found.weight = _weight(key)
+            self.known_shapes.put(key, found, found.weight)
+            if found.weight <= LENDS and found.lends_terms:
+                _lend(self._by_spec, of_spec, found)
+                _lend(self._by_terms, of_terms, found)
+        return found
+
+    def _affinity(self, pod: wire.Pod, own: bytes) -> tuple[bytes, str | None]:
+        """The affinity to go by, and why an annotation can't be honoured."""
+        usual = self._affinity_modes.get(pod.spec.scheduler_name)
+        if usual is None or not carries(pod.metadata.annotations):
+            return own, None
+        asked = (bytes(pod.metadata.annotations), own, pod.metadata.namespace, usual)
+        found = self._affinities.get(asked)
+        if found is None:
+            try:
+                found = affinity_of(*asked), None
+            except AnnotationError as error:
+                found = own, str(error)
+            self._affinities.put(asked, found, _weight(asked))
+        return found
+
+
+_PHASES = {phase: phase for phase in ("Pending", "Running", "Succeeded", "Failed", "Unknown")}
+"""One text for all pods of a phase."""
+_MIRROR = "kubernetes.io/config.mirror"
+
+
+def _weight(key: tuple[Any, ...]) -> int:
+    """The bytes and characters in a key."""
+    total = 0
+    for part in key:
+        kind = type(part)
+        if kind is bytes or kind is str:
+            total += len(part)
+        elif kind is tuple:
+            total += _weight(part)
+    return total
+
+
+def _lend(shapes: dict[tuple[Any, ...], PodShape], key: tuple[Any, ...], shape: PodShape) -> None:
+    """Remember a shape that others may take a part over from; past the bound it starts afresh."""
+    if len(shapes) >= LENDERS:
+        shapes.clear()
+    shapes.setdefault(key, shape)
+
+
+def _spec_key(spec: wire.PodSpec) -> tuple[Any, ...]:
+    """Return what decides of containers and volumes."""
+    return (
+        required_features(spec),
+        tuple([_container_key(c) for c in spec.containers]),
+        tuple([_container_key(c) for c in spec.init_containers]) if spec.init_containers else (),
+        _volumes_key(spec.volumes) if spec.volumes else (),
+    )
+
+
+def _container_key(c: wire.Container) -> tuple[str, bytes, bytes, str | None, str]:
+    ports, resources = bytes(c.ports), bytes(c.resources)
+    # The pod's status says which container has which device, if it asks for them as resources.
+    name = c.name if wire.mentions(resources, b"/") else ""
+    ports = ports if wire.mentions(ports, b"hostPort") else b""
+    return c.image, resources, ports, c.restart_policy, name
+
+
+def _volumes_key(volumes: list[wire.Volume]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for v in volumes:
+        if v.persistent_volume_claim:
+            found.append(v.persistent_volume_claim.claim_name)
+        elif v.image:
+            found.append((v.image.reference,))
+        elif wire.present(v.ephemeral):
+            found.append((v.name, None))
+        elif any(disk := inline_disks(v)):
+            found.append((v.name, *disk))
+    return tuple(found)
+
+
+def _status_key(status: wire.PodStatus) -> tuple[Any, ...]:
+    reported = reports(status) if status.container_statuses or status.init_container_statuses else ()
+    totals = (bytes(status.allocated_resources), bytes(status.resources))
+    if not reported and not any(totals):
+        return ()
+    return (reported, totals, resize_infeasible(status))
+
+
+def _conditions(conditions: Sequence[wire.Condition]) -> tuple[tuple[str, str, str, str] | None, bool, bool]:
+    """`Pod.condition`, of which the first counts, `Pod.preempted`, which any may say, and `Pod.ready`."""
+    scheduled, preempted, ready = None, False, None
+    for one in conditions:
+        if one.type == "PodScheduled":
+            if scheduled is None:
+                scheduled = (one.status, one.reason, one.message, one.last_transition_time or "")
+        elif one.type == "DisruptionTarget":
+            preempted |= one.status == "True" and one.reason == "PreemptionByScheduler"
+        elif one.type == "Ready" and ready is None:
+            ready = one.status == "True"
+    return scheduled, preempted, bool(ready)
+
+
+def parse_pod(pod: wire.Pod, interner: Interner) -> Pod:
+    """Build the scheduler's pod from the decoded wire form."""
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    annotations = bytes(meta.annotations)
+    owner = None
+    if meta.owner_references:
+        owner = next(((o.kind, o.name, o.uid) for o in meta.owner_references if o.controller), None)
+    condition, preempted, ready = _conditions(status.conditions) if status.conditions else (None, False, False)
+    labels, too_large = interner.labels(meta.labels), None
+    if len(labels) > interner.limits.labels:
+        count = Count(interner.limits)
+        count.allows(len(labels), interner.limits.labels, "labels")
+        labels, too_large = dict(sorted(labels.items())[: interner.limits.labels]), count.excess
+    group = group_of(meta.namespace, wire.present(spec.scheduling_group), labels)
+    shape = interner.shape(pod, annotation_text(annotations), in_group=group is not None)
+    return Pod(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        generation=meta.generation,
+        labels=labels,
+        shape=shape,
+        scheduler_name=spec.scheduler_name,
+        priority=spec.priority or 0,
+        preempts=spec.preemption_policy != "Never",
+        node_name=spec.node_name,
+        nominated_node_name=status.nominated_node_name,
+        created=meta.creation_timestamp or "",
+        started=status.start_time,
+        terminating=meta.deletion_timestamp is not None,
+        preempted=preempted,
+        finished=status.phase in ("Succeeded", "Failed"),
+        gates=tuple([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else (),
+        owner=owner,
+        condition=condition,
+        phase=_PHASES.get(status.phase, ""),
+        ready=ready,
+        mirror=wire.annotation(annotations, _MIRROR, b"config.mirror") is not None,
+        made_claims=tuple([(one.name, one.resource_claim_name) for one in status.resource_claim_statuses])
+        if status.resource_claim_statuses
+        else (),
+        scheduling_group=group,
+        lasts=lasting(spec.restart_policy, spec.active_deadline_seconds, expected_text(annotations)),
+        too_large=shape.too_large or too_large,
+    )

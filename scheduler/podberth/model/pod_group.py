@@ -1,0 +1,151 @@
+"""Pod groups: pods that start together, or not at all. The fields that a decision reads.
+
+They are made from bytes in `podberth.model.pod_group_parse`. Upstream: `k8s.io/api/scheduling/v1beta1` (PodGroup), and
+scheduler-plugins' `apis/scheduling/v1alpha1` on clusters that have its custom resource.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from podberth.model import wire
+from podberth.model.pod_devices import PodClaim
+
+NATIVE = "scheduling.k8s.io"
+"""The API group of Kubernetes' own PodGroup."""
+COSCHEDULING = "scheduling.x-k8s.io"
+"""The API group of scheduler-plugins' PodGroup."""
+LABEL = "scheduling.x-k8s.io/pod-group"
+"""The label that names a pod's group of scheduler-plugins."""
+REQUIRED_TOPOLOGY = "podberth.dev/required-topology"
+PREFERRED_TOPOLOGY = "podberth.dev/preferred-topology"
+"""Annotations of a group. They count only if the profile names the levels of the topology."""
+NATIVE_KIND = "PodGroup"
+COSCHEDULING_KIND = "PodGroup.scheduling.x-k8s.io"
+POD_GROUP_KINDS = (NATIVE_KIND, COSCHEDULING_KIND)
+"""The kinds that pods are members of."""
+INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
+DISRUPTION_TARGET = "DisruptionTarget"
+CONDITIONS = (INITIALLY_SCHEDULED, DISRUPTION_TARGET)
+"""The conditions that a scheduler writes."""
+
+_decoder = msgspec.json.Decoder(wire.SchedulingGroup)
+
+
+class GroupKey(NamedTuple):
+    """Which group. `api`: NATIVE or COSCHEDULING."""
+
+    namespace: str
+    name: str
+    api: str = NATIVE
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class GroupCondition(NamedTuple):
+    """A condition of a group's status."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    observed_generation: int
+    last_transition: str
+    """RFC 3339; empty: not said."""
+
+
+class PodGroup(Struct, gc=False, frozen=True, eq=False):
+    """A group of pods."""
+
+    key: GroupKey
+    uid: str
+    resource_version: str
+    generation: int
+    created: str
+    terminating: bool
+    min_count: int | None
+    """So many of its pods start together, or none; None: its pods are scheduled one by one (policy basic)."""
+    topology_key: str | None = None
+    """All its pods have to be on nodes with the same value of this label."""
+    disruption_mode: Literal["single", "all"] = "single"
+    """Whether its pods may be disrupted one by one, or only all together."""
+    priority: int | None = None
+    """None: not said, as in groups of scheduler-plugins."""
+    priority_class: str = ""
+    preempts: bool | None = None
+    """None: not said, and its pods say it."""
+    resource_claims: tuple[PodClaim, ...] = ()
+    """Claims for devices that its pods may share."""
+    made_claims: tuple[tuple[str, str | None], ...] = ()
+    """(name in the spec, name of the claim that was made of the template; None: none was needed)."""
+    workload: tuple[str, str] | None = None
+    """(Workload, name of its template)."""
+    conditions: tuple[GroupCondition, ...] = ()
+    """The conditions of its status that are named in `CONDITIONS`."""
+    min_resources: Mapping[str, int] | None = None
+    """What has to be free for all its pods together, in the units of a pod's requests (scheduler-plugins only)."""
+    timeout: int | None = None
+    """Seconds for which its pods wait on Permit (scheduler-plugins only)."""
+    phase: str = ""
+    """The phase of its status (scheduler-plugins only)."""
+    required_topology: str | None = None
+    """By annotation: as `topology_key`."""
+    preferred_topology: str | None = None
+    """By annotation: its pods had better be on nodes with the same value of this label."""
+    problems: tuple[str, ...] = ()
+    """Parts of it that can't be read, and are left out."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the group and of its pods."""
+        return self.key.namespace
+
+    @property
+    def name(self) -> str:
+        """The name, unique among the groups of one API in a namespace."""
+        return self.key.name
+
+    @property
+    def kind(self) -> str:
+        """One of `POD_GROUP_KINDS`."""
+        return kind_of_api(self.key.api)
+
+    @property
+    def gang(self) -> bool:
+        """Return whether some number of its pods has to start together."""
+        return self.min_count is not None
+
+    @property
+    def needed(self) -> int:
+        """Return how many of its pods have to find a node for any to start (upstream getMinCount)."""
+        return 1 if self.min_count is None else self.min_count
+
+    def condition(self, kind: str) -> GroupCondition | None:
+        """The condition of this type."""
+        return next((one for one in self.conditions if one.type == kind), None)
+
+
+def kind_of_api(api: str) -> str:
+    """Return what the pod groups of an API group are called here."""
+    return NATIVE_KIND if api == NATIVE else COSCHEDULING_KIND
+
+
+def api_of_kind(kind: str) -> str:
+    """Return what stands for a kind in the keys of its groups."""
+    return NATIVE if kind == NATIVE_KIND else COSCHEDULING
+
+
+def group_of(namespace: str, named: bytes, labels: Mapping[str, str]) -> GroupKey | None:
+    """The group that a pod names: in spec.schedulingGroup (`named`, its JSON), else by the label."""
+    if named:
+        name = _decoder.decode(named).pod_group_name
+        if name:
+            return GroupKey(namespace, name, NATIVE)
+    if labels:
+        name = labels.get(LABEL)
+        if name:
+            return GroupKey(namespace, name, COSCHEDULING)
+    return None

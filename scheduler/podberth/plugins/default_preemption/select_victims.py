@@ -1,0 +1,477 @@
+"""One dry run of preemption: on which nodes it helps, and with which victims (upstream: SelectVictimsOnNode).
+
+Next stage: `podberth.plugins.default_preemption.dry_run` keeps what is found here.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podberth.framework.decision import Rejected, Rows
+from podberth.framework.plugin import Filters
+from podberth.framework.spare import Spare
+from podberth.model.pod import Pod
+from podberth.model.pod_group import GroupKey
+from podberth.model.shape import PodShape
+from podberth.plugins.default_preemption.budgets import Budgets, Drawn
+from podberth.plugins.default_preemption.dry_run_results import (
+    FAILS,
+    SPARED,
+    TODO,
+    WITHOUT_VICTIMS,
+    DryRunResults,
+)
+from podberth.plugins.default_preemption.importance import Ranking
+from podberth.plugins.default_preemption.whole_groups import Together, Whole, WholeGroups
+from podberth.state.cluster import Cluster, Placement
+from podberth.state.column import Bools, Ints
+from podberth.state.search_steps import CappedSearch
+
+AT_ONCE = 5_000
+"""How many victims are tried together by arrays: a batch costs 0.15 ms beside its rows."""
+ASKED_AT_ONCE = 500
+"""As many, where filters are asked: all of them are taken away at the same time."""
+_ONE_BY_ONE = 2
+"""Up to so many rows, plain integers are quicker than arrays."""
+_A_ROW, _A_VICTIM, _A_WHOLE, _A_MOVE = 4, 1, 12, 12
+"""Steps of a row, of a victim on it, of one that may be a group, and of a pod that is taken away and given back."""
+_ASKED, _ROWS_A_STEP = 40, 100
+"""Steps of asking the filters, and one more for so many rows."""
+
+
+class Known:
+    """What dry runs know of placed pods, whoever preempts."""
+
+    def __init__(self) -> None:
+        self.ranking = Ranking()
+        self.budgets = Budgets()
+        self.whole_groups = WholeGroups()
+        self.tried = 0
+        """How often a row was tried."""
+
+    def renew(self, cluster: Cluster) -> None:
+        """Be right for the cluster as it is."""
+        self.ranking.renew(cluster)
+        self.budgets.renew(cluster)
+        self.whole_groups.make_room()
+
+    def overdrawing(self, lower: list[Placement], cluster: Cluster) -> list[bool] | None:
+        """For each of these, whether its eviction would overdraw a disruption budget; None: nobody's would."""
+        if not self.budgets.any:
+            return None
+        return self.budgets.overdrawing([placement.pod for placement in lower], cluster)
+
+    def violations(self, victims: Sequence[Whole], cluster: Cluster) -> list[int]:
+        """For each of these, how many of its pods would overdraw a disruption budget."""
+        if not self.budgets.any:
+            return [0] * len(victims)
+        drawn: Drawn = {}
+        pods = ([placement.pod for placement in one.everywhere] for one in victims)
+        return [sum(self.budgets.overdrawing(some, cluster, drawn) or ()) for some in pods]
+
+
+class Batch:
+    """Some rows to try, and the pods that may be preempted there, the most important first."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.lower: list[list[Placement]] = []
+        """For each of `rows`, its placements of lower priority."""
+        self.over: list[list[bool] | None] = []
+        """For each of `rows`, which of these evictions would overdraw a budget; None: none would."""
+        self.whole: list[Whole] = []
+        """The victims on the only row, if groups go as a whole there; in place of `lower`."""
+        self.held_against_budgets = 0
+        """Steps that this took."""
+
+    def one_by_one(self) -> Iterator["Batch"]:
+        """Yield a batch for each row."""
+        if self.whole:
+            yield self
+            return
+        for row, lower, over in zip(self.rows, self.lower, self.over, strict=True):
+            one = Batch()
+            one.rows, one.lower, one.over = [row], [lower], [over]
+            yield one
+
+
+class NodeDryRun:
+    """The dry run on one row, with plain integers: all victims are taken away, and then put back one by one.
+
+    `lower`: the pods or groups of lower priority, the most important first. `over`: which of them overdraw a budget,
+    None: none. `taken`: for each, the amounts that it gives back; `free`, `needs`: the amounts of the row and the pod.
+    """
+
+    def __init__(
+        self,
+        row: int,
+        lower: Sequence[Placement | Whole],
+        over: list[bool] | None,
+        taken: list[list[int]],
+        free: list[int],
+        needs: list[int],
+    ) -> None:
+        self.row = row
+        self.lower = lower
+        self.over = over
+        self.victims: list[int] = []
+        """The places in `lower` of those that have to go."""
+        self.violations: list[int] = []
+        """How many pods of each of `lower` overdraw a budget."""
+        self.failed = False
+        self._order = list(range(len(lower)))
+        if over is not None:
+            self._order.sort(key=lambda i: not over[i])
+        self._taken = taken
+        self._needs = needs
+        self._free = [left + sum(amounts) for left, *amounts in zip(free, *taken, strict=True)]
+
+    def fits(self) -> bool:
+        """Return whether the pod fits by the amounts."""
+        return all(left >= need for left, need in zip(self._free, self._needs, strict=True))
+
+    def at(self, step: int) -> Placement | Whole:
+        """Return what is to be put back at a step."""
+        return self.lower[self._order[step]]
+
+    def can_give_back(self, step: int) -> bool:
+        """Put one pod back, unless the amounts say that it has to go: then it is a victim."""
+        i = self._order[step]
+        before = self._free
+        self._free = [left - amount for left, amount in zip(before, self._taken[i], strict=True)]
+        if self.fits():
+            return True
+        self._free = before
+        self.victims.append(i)
+        return False
+
+    def keep_away(self, step: int) -> None:
+        """It was put back, and has to go after all."""
+        i = self._order[step]
+        self._free = [left + amount for left, amount in zip(self._free, self._taken[i], strict=True)]
+        self.victims.append(i)
+
+
+class DryRun:
+    """One call of `DryRuns.find`: tries the rows that are still to be tried, and picks one."""
+
+    def __init__(
+        self,
+        known: Known,
+        results: DryRunResults,
+        pod: Pod,
+        cluster: Cluster,
+        filters: Filters,
+        ahead: dict[int, list[Pod]],
+        steps: CappedSearch,
+        *,
+        lasting: bool,
+    ) -> None:
+        """`ahead`: row → nominated pods to which the pod yields there. `lasting`: results hold for all equal pods, as
+        verdicts on a row depend on the pod's shape and that row only."""
+        self._steps = steps
+        self._known = known
+        self._results = results
+        self._pod = pod
+        self._cluster = cluster
+        self._filters = filters
+        self._lasting = lasting
+        self._made: Spare | None = None
+        """What `_spare` returns, once it is made."""
+        self._codes: dict[PodShape, int] = {}
+        """A number for each shape of placed pods."""
+        self._takes: list[list[int]] = []
+        """What placed pods take, by the code of their shape."""
+        self._ahead = ahead
+
+    @property
+    def _spare(self) -> Spare:
+        """Made when a row has to be tried at all."""
+        if self._made is None:
+            self._made = self._filters.spare(self._pod, self._cluster)
+        return self._made
+
+    # -- what to try ---------------------------------------------------------------------------------------------
+
+    def search(self, rows: Bools, at_most: int) -> None:
+        """Try what is still to be tried. Raises SearchCapError."""
+        results = self._results
+        todo = np.flatnonzero((results.states[: len(rows)] == TODO) & rows)
+        nobody = self._known.ranking.none_below(todo, self._pod.priority, self._cluster)
+        results.note(todo[nobody], WITHOUT_VICTIMS)
+        exact = self._lasting and len(todo) > 0 and self._spare.exact
+        for batch in self._batches(todo[~nobody], AT_ONCE if exact else ASKED_AT_ONCE):
+            self._steps.take(batch.held_against_budgets)
+            apart = not self._lasting and self._apart(batch)
+            for some in batch.one_by_one() if apart else (batch,):
+                self._try(some, exact=exact)
+                if apart and len(results.helpful(rows)) >= at_most:
+                    return
+
+    def explain(self, rows: Bools) -> None:
+        """Find out why the pod does not fit the rows where removing all victims does not help.
+
+        Raises SearchCapError.
+        """
+        for batch in self._batches(self._results.unexplained(rows), ASKED_AT_ONCE):
+            apart = not self._lasting and self._apart(batch)
+            for some in batch.one_by_one() if apart else (batch,):
+                placements = self._moved(some)
+                self._count(placements, -1)
+                try:
+                    _, rejected = self._asked(some.rows)
+                finally:
+                    self._count(placements, 1)
+                self._results.explain(some.rows, rejected)
+                self._steps.take(self._price(some, 1))
+
+    def _batches(self, todo: Rows, at_once: int) -> Iterator[Batch]:
+        """Yield these rows in parts, and note those that have nobody to preempt."""
+        known, cluster, priority = self._known, self._cluster, self._pod.priority
+        groups = bool(len(cluster.pod_groups))
+        found, victims = Batch(), 0
+        for row in todo.tolist():
+            lower = known.ranking.below(row, priority, cluster)
+            if not lower:
+                self._results.note([row], WITHOUT_VICTIMS)
+                continue
+            whole = known.whole_groups.of_row(lower, cluster) if groups else None
+            if whole is not None:
+                alone = Batch()
+                alone.rows, alone.whole = [row], whole
+                yield alone
+                continue
+            found.rows.append(row)
+            found.lower.append(lower)
+            victims += len(lower)
+            before = known.budgets.steps
+            found.over.append(known.overdrawing(lower, cluster))
+            found.held_against_budgets += known.budgets.steps - before
+            if victims + found.held_against_budgets >= at_once:
+                yield found
+                found, victims = Batch(), 0
+        if found.rows:
+            yield found
+
+    def _try(self, batch: Batch, *, exact: bool) -> None:
+        """Try the rows of a batch at a time. `exact`: amounts alone decide."""
+        before = self._known.budgets.steps
+        self._known.tried += len(batch.rows)
+        asked = 0
+        if batch.whole:
+            asked = self._try_whole(batch.rows[0], batch.whole, ask_filters=not exact)
+        elif exact and len(batch.rows) > _ONE_BY_ONE:
+            self._try_together(batch)
+        else:
+            asked = self._try_each(batch, ask_filters=not exact)
+        self._steps.take(self._price(batch, asked) + self._known.budgets.steps - before)
+
+    def _price(self, batch: Batch, asked: int) -> int:
+        """Steps that it took to try a batch, when filters were asked so many times."""
+        tried = _A_ROW * len(batch.rows) + _A_WHOLE * len(batch.whole) + _A_VICTIM * sum(map(len, batch.lower))
+        if not asked:
+            return tried
+        moves = len(self._moved(batch))
+        tried += moves if self._lasting else _A_MOVE * moves
+        return tried + asked * (_ASKED + self._cluster.nodes.rows // _ROWS_A_STEP)
+
+    def _moved(self, batch: Batch) -> list[Placement]:
+        """The pods that are taken away to try a batch."""
+        return [*chain.from_iterable(batch.lower), *chain.from_iterable(map(self._move, batch.whole))]
+
+    def _apart(self, batch: Batch) -> bool:
+        """Return whether these rows have to be tried one after the other."""
+        if self._filters.looks_elsewhere(self._pod, self._cluster, ()):
+            return True
+        victims = [placement.pod for lower in batch.lower for placement in lower]
+        victims += [one.pod for whole in batch.whole for one in whole.everywhere]
+        return self._filters.looks_elsewhere(self._pod, self._cluster, victims)
+
+    # -- by sums -------------------------------------------------------------------------------------------------
+
+    def _coded(self, placements: Iterable[Placement]) -> list[int]:
+        """The codes of placed pods' shapes."""
+        shapes = [placement.pod.shape for placement in placements]
+        for shape in set(shapes).difference(self._codes):
+            self._codes[shape] = len(self._codes)
+            self._takes.append(self._spare.takes(shape))
+        return list(map(self._codes.__getitem__, shapes))
+
+    def _free(self, rows: list[int]) -> Ints:
+        """Return what is left on these rows beside the nominated pods that the pod has to yield to."""
+        free = self._spare.free(np.array(rows))
+        if self._ahead:
+            for i, row in enumerate(rows):
+                others = self._ahead.get(row)
+                if others:
+                    taken = np.sum([self._spare.takes(other.shape) for other in others], axis=0)
+                    free[:, i] -= np.maximum(taken, 0)
+        return free
+
+    def _try_together(self, batch: Batch) -> None:
+        """Take all victims away; where the pod then fits, give back one by one whoever need not go."""
+        spare, results = self._spare, self._results
+        rows, counts = np.array(batch.rows), np.array([len(lower) for lower in batch.lower])
+        placements = [placement for lower in batch.lower for placement in lower]
+        codes = self._coded(placements)
+        taken = np.array(self._takes, dtype=np.int64).T[:, codes]
+        begins = np.cumsum(counts) - counts
+        needs = spare.needs[:, np.newaxis]
+        free = self._free(batch.rows) + np.add.reduceat(taken, begins, axis=1)
+        fits = (free >= needs).all(axis=0) & spare.allowed[rows]
+        order, violating = _order_of(batch, begins, len(placements))
+        going = np.zeros(len(placements), dtype=np.bool_)
+        left = np.flatnonzero(fits)
+        step = 0
+        while len(left := left[counts[left] > step]):
+            back = order[begins[left] + step]
+            after = free[:, left] - taken[:, back]
+            stays = (after >= needs).all(axis=0)
+            free[:, left[stays]] = after[:, stays]
+            going[back[~stays]] = True
+            step += 1
+        results.note(rows[~fits], FAILS)
+        victims = np.flatnonzero(going)
+        owners = np.repeat(np.arange(len(rows)), counts)[victims]
+        helped, first = np.unique(owners, return_index=True)
+        fits[helped] = False
+        results.note(rows[fits], SPARED)
+        if len(helped):
+            violations = np.bincount(owners, weights=violating[victims], minlength=len(rows))[helped].astype(np.int64)
+            results.helps_on_rows(rows[helped], [placements[i] for i in victims.tolist()], first, violations)
+
+    # -- with the filters' help ----------------------------------------------------------------------------------
+
+    def _try_whole(self, row: int, victims: list[Whole], *, ask_filters: bool) -> int:
+        """As `_try_each`, on a row with pods of groups that go as a whole, and then go from other rows as well."""
+        spare = self._spare
+        over = self._known.violations(victims, self._cluster)
+        taken = []
+        for victim in victims:
+            if isinstance(victim.key, GroupKey):
+                self._results.goes_by(victim.key, row)
+            each = [self._takes[code] for code in self._coded(victim.here)]
+            taken.append([sum(amounts) for amounts in zip(*each, strict=True)])
+        free = self._free([row])[:, 0].tolist()
+        one = NodeDryRun(row, victims, list(map(bool, over)), taken, free, spare.needs.tolist())
+        if not (spare.allowed[row] and one.fits()):
+            self._results.note([row], FAILS)
+            return 0
+        one.violations = over
+        asked = self._ask_about([one]) if ask_filters else _all_give_back([one])
+        self._note(one, [victims[i].together() for i in sorted(one.victims)])
+        return asked
+
+    def _note(self, one: NodeDryRun, victims: list[Together]) -> None:
+        if one.failed:
+            self._results.note([one.row], FAILS)
+        elif not victims:
+            self._results.note([one.row], SPARED)
+        else:
+            self._results.helps(one.row, victims, sum(one.violations[i] for i in one.victims))
+
+    def _try_each(self, batch: Batch, *, ask_filters: bool) -> int:
+        """As `_try_together`, with plain integers. `ask_filters`: about whatever sums can't tell.
+
+        Returns how often they were asked.
+        """
+        spare, results = self._spare, self._results
+        needs = spare.needs.tolist()
+        tried, gathered = [], []
+        for i, column in enumerate(self._free(batch.rows).T.tolist()):
+            lower, over = batch.lower[i], batch.over[i]
+            taken = [self._takes[code] for code in self._coded(lower)]
+            one = NodeDryRun(batch.rows[i], lower, over, taken, column, needs)
+            if spare.allowed[one.row] and one.fits():
+                one.violations = [0] * len(lower) if over is None else [int(flag) for flag in over]
+                tried.append(one)
+                gathered.append(lower)
+            else:
+                results.note([one.row], FAILS)
+        asked = self._ask_about(tried) if ask_filters else _all_give_back(tried)
+        for i, one in enumerate(tried):
+            lower = gathered[i]
+            self._note(one, [Together([lower[k] for k in sorted(one.victims)])] if one.victims else [])
+        return asked
+
+    def _ask_about(self, tried: list["NodeDryRun"]) -> int:
+        """Carry out some dry runs, asking the filters about all of their rows at a time."""
+        if not tried:
+            return 0
+        lifted: dict[str, Placement] = {}
+
+        def lift(placements: list[Placement]) -> None:
+            self._count(placements, -1)
+            lifted.update((placement.pod.uid, placement) for placement in placements)
+
+        def lower(placements: list[Placement]) -> None:
+            self._count(placements, 1)
+            for placement in placements:
+                del lifted[placement.pod.uid]
+
+        try:
+            lift([placement for one in tried for victim in one.lower for placement in self._move(victim)])
+            fits, rejected = self._asked([one.row for one in tried])
+            asked = 1
+            for one in tried:
+                one.failed = not fits[one.row]
+            failed = [one.row for one in tried if one.failed]
+            self._results.explain(failed, rejected)
+            going = [one for one in tried if not one.failed]
+            for step in range(max((len(one.lower) for one in going), default=0)):
+                back = [one for one in going if step < len(one.lower) and one.can_give_back(step)]
+                if not back:
+                    continue
+                lower([placement for one in back for placement in self._move(one.at(step))])
+                fits, _ = self._asked([one.row for one in back])
+                asked += 1
+                again = [one for one in back if not fits[one.row]]
+                lift([placement for one in again for placement in self._move(one.at(step))])
+                for one in again:
+                    one.keep_away(step)
+        finally:
+            lower(list(lifted.values()))
+        return asked
+
+    def _asked(self, rows: list[int]) -> tuple[Bools, list[Rejected]]:
+        """Return what the filters say of these rows."""
+        among = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
+        among[rows] = True
+        return self._filters.passing(self._pod, self._cluster, among, trying=True)
+
+    def _move(self, victim: Placement | Whole) -> list[Placement]:
+        """The pods of a victim that are taken away where filters are asked: the others are of no account to them."""
+        if not isinstance(victim, Whole):
+            return [victim]
+        return victim.here if self._lasting else victim.everywhere
+
+    def _count(self, placements: list[Placement], sign: int) -> None:
+        """Take placed pods away (-1) or give them back (1); where only their usage matters, in `nodes` alone."""
+        cluster = self._cluster
+        if self._lasting:
+            cluster.nodes.suppose_all([(placement.row, placement.pod.shape) for placement in placements], sign)
+        else:
+            for placement in placements:
+                (cluster.leave_out if sign < 0 else cluster.put_back)(placement)
+
+
+def _all_give_back(tried: list[NodeDryRun]) -> int:
+    """Carry out dry runs that the amounts decide alone. Returns how often filters were asked: never."""
+    for one in tried:
+        for step in range(len(one.lower)):
+            one.can_give_back(step)
+    return 0
+
+
+def _order_of(batch: Batch, begins: NDArray[np.intp], size: int) -> tuple[Rows, Bools]:
+    """(in which order placements are given back, row by row: those that overdraw a budget first; which those are)."""
+    order = np.arange(size)
+    violating = np.zeros(size, dtype=np.bool_)
+    for begin, over in zip(begins.tolist(), batch.over, strict=True):
+        if over is not None:
+            flags = np.array(over)
+            violating[begin : begin + len(over)] = flags
+            order[begin : begin + len(over)] = begin + np.argsort(~flags, kind="stable")
+    return order, violating

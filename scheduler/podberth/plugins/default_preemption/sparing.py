@@ -1,0 +1,187 @@
+"""Which victims can stay, once a pod group has found its nodes in a cluster without any of them.
+
+Mirrors kube-scheduler `framework/preemption/podgrouppreemption.go` (selectVictimsOnDomain): one victim after the other
+is put back, and goes again if any pod of the group does not fit its node any more. Where the amounts on each node
+decide, they are compared by sums, and only victims on nodes of the group are looked at.
+"""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from podberth.framework.filters import FilterPlugins
+from podberth.framework.spare import Spare
+from podberth.model.pod import Pod
+from podberth.model.shape import PodShape
+from podberth.plugins.default_preemption.budgets import Budgets
+from podberth.plugins.default_preemption.victims_in_groups import Victim, held_against_budgets
+from podberth.state.cluster import Cluster
+
+_EVERYWHERE, _ROWS_A_STEP, _MOVED = 50, 50, 10
+"""Steps of asking the filters about one row of how many rows in a step, and of placing a pod."""
+Found = TypeVar("Found")
+Steps = Generator[int, None, Found]
+
+
+class Sparing:
+    """Spares victims of one group. Nobody else looks at the cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        filters: FilterPlugins,
+        assigned: Sequence[tuple[Pod, int]],
+        kinds: Iterable[Pod],
+    ) -> None:
+        """`cluster`: without the victims, and without the group. `assigned`: the group's pods with their rows, in the
+        order in which they were tried. `kinds`: of the victims, one pod of each shape."""
+        self._cluster = cluster
+        self._filters = filters
+        self._assigned = assigned
+        self._kinds = list(kinds)
+        self._on_row: dict[int, list[Pod]] = {}
+        for pod, row in assigned:
+            self._on_row.setdefault(row, []).append(pod)
+
+    def going(self, victims: list[Victim], budgets: Budgets, real: Cluster) -> Steps[list[Victim]]:
+        """Return the victims that can't be spared; yield the steps that each took. `real`: where the budgets are.
+
+        `victims`: the most important first. Raises PluginError.
+        """
+        # Who stands in for pods of the group may leave no place for them with any victim, wherever that is.
+        elsewhere = self._stand_ins() or self._looks_elsewhere()
+        budgets.renew(real)
+        if not elsewhere and not budgets.any:
+            victims = [victim for victim in victims if self._concerns(victim)]
+        violating, others = held_against_budgets(victims, budgets, real)
+        sums = None if elsewhere or self._yields() else self._sums()
+        going: list[Victim] = []
+        for victim in (*violating, *others):
+            if not elsewhere and not self._concerns(victim):
+                continue
+            if sums is None:
+                spared, steps = self._tried(victim.pods, elsewhere=elsewhere)
+            else:
+                spared, steps = sums.spare(victim), 2 * len(victim.pods)
+            if not spared:
+                going.append(victim)
+            yield steps
+        return going
+
+    def _concerns(self, victim: Victim) -> bool:
+        return any(row in self._on_row for _, row in victim.pods)
+
+    def _looks_elsewhere(self) -> bool:
+        """Return whether a victim may matter to a pod of the group on another node."""
+        alike = {id(pod.shape): pod for pod, _ in self._assigned}
+        filters, cluster = self._filters, self._cluster
+        return any(
+            not filters.goes_by_shape(pod) or filters.looks_elsewhere(pod, cluster, self._kinds)
+            for pod in alike.values()
+        )
+
+    def _stand_ins(self) -> bool:
+        """Return whether somebody stands in for a pod of the group, which is nominated for a node already."""
+        nominations = self._cluster.nominations
+        return bool(nominations) and any(nominations.counts(pod.uid) for pod, _ in self._assigned)
+
+    def _yields(self) -> bool:
+        """Return whether other pods are nominated for nodes of the group."""
+        names, nominations = self._cluster.nodes.names, self._cluster.nominations
+        return bool(nominations) and any(nominations.on(names[row] or "") for row in self._on_row)
+
+    # -- by sums -----------------------------------------------------------------------------------------------------
+
+    def _sums(self) -> "_Sums | None":
+        """Return what is left on each node of the group; None if more than amounts decides there."""
+        spares: dict[PodShape, Spare] = {}
+        for pod, _ in self._assigned:
+            if pod.shape not in spares:
+                spare = self._filters.spare(pod, self._cluster)
+                if not spare.exact:
+                    return None
+                spares[pod.shape] = spare
+        sums = _Sums(spares)
+        for row, pods in self._on_row.items():
+            sums.fill(row, pods)
+        return sums
+
+    # -- with the filters' help --------------------------------------------------------------------------------------
+
+    def _tried(self, victims: Sequence[tuple[Pod, int]], *, elsewhere: bool) -> tuple[bool, int]:
+        """Put a victim's pods back; return whether they can stay, and the steps that it took."""
+        cluster = self._cluster
+        for pod, row in victims:
+            cluster.assume(pod, row)
+        rows = {row for _, row in victims}
+        fits, asked = True, 0
+        tried: list[Pod] = []
+        for pod, row in self._assigned:
+            if not elsewhere and row not in rows:
+                continue
+            asked += 1
+            fits = self._fits(pod, row)
+            if not fits:
+                break
+            cluster.assume(pod, row)
+            tried.append(pod)
+        for pod in reversed(tried):
+            cluster.forget(pod.uid)
+        if not fits:
+            for pod, _ in victims:
+                cluster.forget(pod.uid)
+        everywhere = _EVERYWHERE + cluster.nodes.rows // _ROWS_A_STEP
+        return fits, asked * everywhere + _MOVED * (asked + len(victims))
+
+    def _fits(self, pod: Pod, row: int) -> bool:
+        among = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
+        among[row] = True
+        passed, _ = self._filters.passing(pod, self._cluster, among, trying=True)
+        return bool(passed[row])
+
+
+class _Sums:
+    """What each node of a group has left beside the group, of all that its pods need."""
+
+    def __init__(self, spares: Mapping[PodShape, Spare]) -> None:
+        self._spares = spares
+        self._left: dict[int, list[int]] = {}
+        self._shapes: dict[int, tuple[PodShape, ...]] = {}
+        """By row: the shapes of the group's pods there. What they need is in `_left`, in this order."""
+        self._takes: dict[tuple[tuple[PodShape, ...], PodShape], list[int]] = {}
+
+    def fill(self, row: int, pods: Sequence[Pod]) -> None:
+        """These pods of the group are on a row, in this order."""
+        last = {pod.shape: i for i, pod in enumerate(pods)}
+        left: list[int] = []
+        for shape, i in last.items():
+            spare = self._spares[shape]
+            free = spare.free(np.array([row], dtype=np.intp))[:, 0] - spare.needs
+            for before in pods[:i]:
+                free = free - np.array(spare.takes(before.shape), dtype=np.int64)
+            left += free.tolist()
+        self._left[row], self._shapes[row] = left, tuple(last)
+
+    def spare(self, victim: Victim) -> bool:
+        """Put a victim back if there is room for it everywhere; otherwise leave things as they are."""
+        taken: dict[int, list[int]] = {}
+        for pod, row in victim.pods:
+            left = taken.get(row, self._left.get(row))
+            if left is None:
+                continue
+            after = [have - amount for have, amount in zip(left, self._taken(row, pod.shape), strict=True)]
+            taken[row] = after
+        if any(amount < 0 for left in taken.values() for amount in left):
+            return False
+        self._left |= taken
+        return True
+
+    def _taken(self, row: int, shape: PodShape) -> list[int]:
+        """Return what a pod of this shape takes of all that counts on a row."""
+        shapes = self._shapes[row]
+        found = self._takes.get((shapes, shape))
+        if found is None:
+            amounts = [amount for one in shapes for amount in self._spares[one].takes(shape)]
+            found = self._takes[shapes, shape] = amounts
+        return found

@@ -1,0 +1,131 @@
+"""Of what the allocator chose, what is remembered and what is written (upstream: Allocate, createNodeSelector)."""
+
+import hashlib
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from podberth.model import wire
+from podberth.model.devices import AllocatedDevice, Allocation, ResourceClaim
+from podberth.model.selectors import parse_node_selector
+from podberth.plugins.dynamic_resources.choices import Chosen
+from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
+
+EXTENDED_SUFFIX = "-extended-resources-"
+
+
+def allocated(chosen: Sequence[Chosen], seed: str) -> Iterator[AllocatedDevice]:
+    """The devices of one claim. `seed`: what tells this allocation from all others, for the ids of shares."""
+    for i, one in enumerate(chosen):
+        device = one.entry.device
+        yield AllocatedDevice(
+            request=one.alternative.name,
+            id=one.entry.id,
+            admin_access=one.alternative.asked.admin_access,
+            share=_share_id(seed, i) if one.is_shared else None,
+            consumed=one.consumed or None,
+            binding_conditions=device.binding_conditions,
+            binding_failure_conditions=device.binding_failure_conditions,
+        )
+
+
+def _share_id(seed: str, number: int) -> str:
+    digest = hashlib.blake2b(f"{seed}/{number}".encode(), digest_size=16).digest()
+    return str(uuid.UUID(bytes=digest, version=4))
+
+
+def selector_of(claim: str, chosen: Sequence[Chosen], node: str) -> dict[str, Any] | None:
+    """The nodes that reach all of the devices, as it is written; None: all nodes do.
+
+    Raises AllocationError.
+    """
+    fields: list[dict[str, Any]] = []
+    labels: list[dict[str, Any]] = []
+    for one in chosen:
+        place = one.entry.device.place if one.entry.slice.by_device else one.entry.slice.place
+        if place.node or one.entry.device.binds_to_node:
+            only = {"key": "metadata.name", "operator": "In", "values": [node]}
+            return {"nodeSelectorTerms": [{"matchFields": [only]}]}
+        terms = (place.raw or {}).get("nodeSelectorTerms") or []
+        if len(terms) > 1:
+            text = f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
+            raise AllocationError(f"create NodeSelector for claim {claim}: {text}")
+        for term in terms:
+            _add(fields, term.get("matchFields") or ())
+            _add(labels, term.get("matchExpressions") or ())
+    term = {key: those for key, those in (("matchExpressions", labels), ("matchFields", fields)) if those}
+    return {"nodeSelectorTerms": [term]} if term else None
+
+
+def _add(to: list[dict[str, Any]], requirements: Sequence[dict[str, Any]]) -> None:
+    for one in requirements:
+        same = (one["key"], one["operator"], set(one.get("values") or ()))
+        if all((each["key"], each["operator"], set(each.get("values") or ())) != same for each in to):
+            to.append({key: value for key, value in one.items() if value is not None})
+
+
+def allocation_of(claim: ResourceClaim, chosen: Sequence[Chosen], node: str, seed: str) -> Allocation:
+    """Return what the claim is to hold. Raises AllocationError."""
+    raw = selector_of(claim.name, chosen, node)
+    selector = None
+    if raw is not None:
+        selector = parse_node_selector(msgspec.convert(raw, wire.NodeSelector), "status.allocation.nodeSelector")
+    return Allocation(tuple(allocated(chosen, seed)), selector)
+
+
+def written(
+    claim: ResourceClaim, wanted: RequestedClaim, chosen: Sequence[Chosen], allocation: Allocation, node: str
+) -> dict[str, Any]:
+    """The allocation as it is written to the claim's status."""
+    results = []
+    for one, device in zip(chosen, allocation.devices, strict=True):
+        driver, pool, name = device.id
+        result: dict[str, Any] = {"request": device.request, "driver": driver, "pool": pool, "device": name}
+        if device.admin_access:
+            result["adminAccess"] = True
+        if one.alternative.asked.raw_tolerations:
+            result["tolerations"] = [msgspec.json.decode(raw) for raw in one.alternative.asked.raw_tolerations]
+        if device.binding_conditions:
+            result["bindingConditions"] = list(device.binding_conditions)
+        if device.binding_failure_conditions:
+            result["bindingFailureConditions"] = list(device.binding_failure_conditions)
+        if device.share is not None:
+            result["shareID"] = device.share
+        if device.consumed:
+            result["consumedCapacity"] = {key: str(amount) for key, amount in device.consumed.items()}
+        results.append(result)
+    devices: dict[str, Any] = {"results": results}
+    config = _config(wanted, chosen)
+    if config:
+        devices["config"] = config
+    found: dict[str, Any] = {"devices": devices}
+    selector = selector_of(claim.name, chosen, node)
+    if selector is not None:
+        found["nodeSelector"] = selector
+    return found
+
+
+def _config(wanted: RequestedClaim, chosen: Sequence[Chosen]) -> list[dict[str, Any]]:
+    """Return what drivers are told: the configurations of the classes, then those of the claim."""
+    used = {one.alternative.base: one.alternative for one in chosen}
+    picked = [used[alternatives[0].base] for alternatives in wanted.requests if alternatives[0].base in used]
+    found: list[dict[str, Any]] = []
+    of_class: dict[str, list[Alternative]] = {}
+    for one in picked:
+        of_class.setdefault(one.of.name, []).append(one)
+    for those in of_class.values():
+        requests, configs = [one.name for one in those], those[0].of.config
+        found += [{"source": "FromClass", "requests": list(requests), **msgspec.json.decode(raw)} for raw in configs]
+    for raw in wanted.spec.config:
+        config = msgspec.json.decode(raw)
+        about = config.pop("requests", None) or []
+        if not about or any(one.base in about or one.name in about for one in picked):
+            found.append({"source": "FromClaim", "requests": about, **config})
+    names = [(one.base, one.name) for one in picked]
+    for config in found:
+        about = set(config["requests"])
+        if not about or all(base in about or name in about for base, name in names):
+            del config["requests"]  # it is about all of them, which goes without saying
+    return found

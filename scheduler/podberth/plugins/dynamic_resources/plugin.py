@@ -1,0 +1,370 @@
+"""Upstream: plugins/dynamicresources (dynamicresources.go, extendeddynamicresources.go)."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from podberth.framework.binding import AssumedPod, Wait, Write
+from podberth.framework.decision import Decision
+from podberth.framework.events import ClusterEvent
+from podberth.framework.normalize import MAXIMUM
+from podberth.framework.plugin import (
+    DEVICES,
+    NO_POINTS,
+    NODE,
+    SKIPPABLE,
+    FailedGroup,
+    Filters,
+    GroupPostFilterResult,
+    OtherObject,
+    Plugin,
+    PostFilterResult,
+)
+from podberth.framework.status import ErrorByNode, PluginError, Reason, Reject, Rejections, Unresolvable
+from podberth.model.devices import AllocatedDevice, ClaimKey, ResourceClaim
+from podberth.model.pod import Pod
+from podberth.model.pod_group import PodGroup
+from podberth.model.shape import PodShape
+from podberth.plugins.dynamic_resources.allocated_claims import score_of_allocated, unusable_rows
+from podberth.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocated
+from podberth.plugins.dynamic_resources.arguments import DynamicResourcesArgs
+from podberth.plugins.dynamic_resources.claims import (
+    ClaimError,
+    RequestError,
+    claims_of,
+    device_resources,
+    keys_of,
+    problem_of,
+)
+from podberth.plugins.dynamic_resources.giving_back import give_back
+from podberth.plugins.dynamic_resources.group_claims import group_of, is_idle, peers_of, unreserved
+from podberth.plugins.dynamic_resources.requested import AllocationError
+from podberth.plugins.dynamic_resources.requests import AllocationRequests, PodDevices, named
+from podberth.plugins.dynamic_resources.reservation import freed, may_be_used, next_step, overtaken, removed, reserve
+from podberth.plugins.dynamic_resources.reserved import Reservation, ReservationError
+from podberth.plugins.dynamic_resources.results import (
+    FAILED,
+    FITS,
+    GIVEN_UP,
+    GIVEN_UP_TEXT,
+    INVALID,
+    NO_OTHER,
+    NO_OTHER_TEXT,
+    NO_SOLUTION,
+    REFUSED,
+    AllocationsByNode,
+)
+from podberth.plugins.dynamic_resources.search import INVALID_POOLS
+from podberth.plugins.dynamic_resources.selecting import Programs
+from podberth.state.cluster import Cluster
+from podberth.state.column import Bools, Ints
+
+MOST_STEPS = 200_000
+"""Steps that one search for devices may take, on all nodes together. The first look at each node does not count."""
+_GIVEN_BACK = "deallocation and deletion of ResourceClaims completed"
+_MAY_BE_USED = "ResourceClaim not freed yet: an earlier leader may have bound the pod"
+
+
+class DynamicResources(Plugin):
+    """Keep a pod where the devices that it claims are, and give them to it."""
+
+    name = "DynamicResources"
+    depends_on = NODE | DEVICES
+    normalize = MAXIMUM
+    Args = DynamicResourcesArgs
+    events = (
+        ClusterEvent.NODE_ADDED
+        | ClusterEvent.NODE_LABELS
+        | ClusterEvent.NODE_ALLOCATABLE
+        | ClusterEvent.DEVICE_CLAIM
+        | ClusterEvent.DEVICE_SLICE
+        | ClusterEvent.DEVICE_CLASS
+        | ClusterEvent.OWN_CLAIMS
+    )
+    only_preempts = True  # what it frees are claims, whose changes wake pods themselves
+    refused = Unresolvable("cannot fit resource")
+    stale = Unresolvable("cannot schedule extended resource claim")
+    unallocatable = Unresolvable("cannot allocate all claims")
+    invalid = Unresolvable(INVALID_POOLS)
+    no_other = Unresolvable(NO_OTHER_TEXT)
+    given_up = Unresolvable(GIVEN_UP_TEXT)
+    unavailable = Unresolvable("resourceclaim not available on the node")
+
+    def __init__(self, args: DynamicResourcesArgs) -> None:
+        self._timeout = args.binding_seconds
+        self._group_claims = args.group_claims
+        self.programs = Programs()
+        further = args.further_search_steps or 0
+        self.requests = AllocationRequests(self.programs.selects, further, thousandths=args.thousandths)
+
+    @staticmethod
+    def check(args: DynamicResourcesArgs, path: str) -> list[str]:
+        """Errors of the arguments (ValidateDynamicResourcesArgs)."""
+        return args.check(path)
+
+    def skips(self, shape: PodShape) -> Collection[str]:
+        """All of it, for pods that claim no devices and ask for no resource that devices may serve."""
+        return NO_POINTS if shape.claims or shape.containers else SKIPPABLE
+
+    def pre_enqueue(self, pod: Pod, cluster: Cluster) -> Reason | None:
+        """Keep a pod out of the queue until its claims are there."""
+        if not pod.shape.claims:
+            return None
+        try:
+            claims_of(pod, cluster.devices, self._claiming(pod, cluster))
+        except ClaimError as error:
+            return Unresolvable(str(error))
+        return None
+
+    def pre_filter(self, pod: Pod, cluster: Cluster) -> Reject | None:
+        """Reject a pod whose claims are not there, not its own, on their way out, or being allocated."""
+        devices, group = cluster.devices, self._claiming(pod, cluster)
+        try:
+            problem = problem_of(pod, claims_of(pod, devices, group), devices, group)
+        except ClaimError as error:
+            problem = str(error)
+        except RequestError as error:
+            raise PluginError(self.name, str(error), "PreFilter") from None
+        return None if problem is None else Reject(Unresolvable(problem))
+
+    def filter(self, pod: Pod, cluster: Cluster) -> Rejections:
+        """Reject nodes where a claim can't be allocated, and those that can't use what was allocated before."""
+        wants = self.wants(pod, cluster)
+        if wants is None:
+            return ()
+        rows = cluster.nodes.rows
+        if wants.resources and cluster.devices.made_for(pod.name, pod.uid) is not None:
+            return [(self.stale, np.ones(rows, dtype=np.bool_))]
+        found: list[tuple[Reason, Bools]] = []
+        if wants.results is not None:
+            codes = wants.results.codes
+            found += [
+                (reason, codes == code)
+                for reason, code in (
+                    (self.refused, REFUSED),
+                    (self.unallocatable, NO_SOLUTION),
+                    (self.invalid, INVALID),
+                    (self.no_other, NO_OTHER),
+                    (self.given_up, GIVEN_UP),
+                )
+            ]
+            if (codes == FAILED).any():
+                found.append(self._broken(pod, wants, wants.results))
+        unusable = (self.unusable(claim, cluster) for claim in wants.claims)
+        failed = [where for where in unusable if where is not None]
+        if failed:
+            unavailable = np.any(np.stack(failed), axis=0)
+            for _, where in found:
+                unavailable &= ~where
+            found.append((self.unavailable, unavailable))
+        return found
+
+    def score(self, pod: Pod, cluster: Cluster, feasible: Any) -> Ints | int | None:
+        """By how early the alternatives are, in their requests' lists, that a node would give."""
+        wants = self.wants(pod, cluster)
+        if wants is None or wants.results is None:
+            return None if wants is None else 0
+        scores: Ints = wants.results.scores[feasible]
+        return scores + score_of_allocated(wants.claims)
+
+    def post_filter(self, pod: Pod, cluster: Cluster, decision: Decision, filters: Filters) -> PostFilterResult:
+        """Free a claim that keeps the pod from nodes and that nobody else uses."""
+        devices = cluster.devices
+        over = tuple(overtaken(self._claims(pod, cluster), devices)) if pod.shape.claims else ()
+        if decision.verdict is not None or not (pod.shape.claims or pod.shape.containers):
+            return PostFilterResult("", writes=over)
+        mine = [rejected for rejected in decision.rejected if rejected.plugin == self.name]
+        reasons = {reason for rejected in mine for reason, _ in rejected.reasons}
+        if self.unavailable in reasons:
+            where = np.any(
+                [where for rejected in mine for reason, where in rejected.reasons if reason == self.unavailable], axis=0
+            )
+            for claim in claims_of(pod, devices, self._claiming(pod, cluster)):
+                unusable = self.unusable(claim, cluster)
+                if unusable is not None and (unusable & where).any() and not set(claim.reserved_for) - {pod.uid}:
+                    if may_be_used(claim, pod, devices):
+                        return PostFilterResult(_MAY_BE_USED, writes=over)
+                    devices.users.moved_on.discard(claim.uid)
+                    return PostFilterResult("deallocation of ResourceClaim completed", writes=(*over, freed(claim)))
+        made = devices.made_for(pod.name, pod.uid) if device_resources(pod, devices) else None
+        if made is not None and may_be_used(made, pod, devices):
+            return PostFilterResult(_MAY_BE_USED, writes=over)
+        if made is not None:
+            return PostFilterResult("deletion of ResourceClaim completed", writes=(*over, *removed(made)))
+        return PostFilterResult("", writes=over)
+
+    def post_filter_group(self, failed: FailedGroup, cluster: Cluster) -> GroupPostFilterResult:
+        """Free claims that keep the group from nodes and that nobody else uses: one for each pod, as in PostFilter.
+
+        The text says so even if there are none, as in kube-scheduler. It leaves groups with a topology alone:
+        what an earlier attempt has given them in one domain keeps them from all others there.
+        """
+        told = not failed.by_topology
+        return GroupPostFilterResult(_GIVEN_BACK if told else "", list(self._freed_for(failed.pods, cluster)))
+
+    def _freed_for(self, pods: Sequence[Pod], cluster: Cluster) -> Iterator[tuple[Pod, Write]]:
+        done: set[ClaimKey] = set()
+        claiming = [pod for pod in pods if pod.shape.claims]
+        for pod in claiming:
+            claim = self._to_free(pod, cluster)
+            if claim is not None and claim.key not in done and not may_be_used(claim, pod, cluster.devices):
+                done.add(claim.key)
+                cluster.devices.users.moved_on.discard(claim.uid)
+                yield pod, freed(claim)
+            for write in overtaken(self._claims(pod, cluster), cluster.devices):
+                yield pod, write
+        group = self._claiming(claiming[0], cluster) if claiming and not done else None
+        if group is not None and is_idle(group, cluster):
+            out = unreserved(group, cluster.devices)
+            if out is not None and not may_be_used(cluster.devices.claims[out.key[1:]], claiming[0], cluster.devices):
+                cluster.devices.users.moved_on.discard(out.uid)
+                yield claiming[0], out
+
+    def _claims(self, pod: Pod, cluster: Cluster) -> list[ResourceClaim]:
+        """Its claims; none if PreFilter has rejected it for them."""
+        try:
+            return claims_of(pod, cluster.devices, self._claiming(pod, cluster))
+        except ClaimError:
+            return []
+
+    def _to_free(self, pod: Pod, cluster: Cluster) -> ResourceClaim | None:
+        """A claim that some node can't use, and that is reserved for nobody else."""
+        devices, group = cluster.devices, self._claiming(pod, cluster)
+        own = {pod.uid} if group is None or not is_idle(group, cluster) else {pod.uid, group.uid}
+        for claim in self._claims(pod, cluster):
+            if set(claim.reserved_for) - own or devices.is_unseen(claim.uid):
+                continue
+            unusable = self.unusable(claim, cluster)
+            if unusable is not None and (unusable & cluster.nodes.alive[: cluster.nodes.rows]).any():
+                return claim
+        return None
+
+    def reserve(self, pod: Pod, cluster: Cluster, row: int) -> Reservation | None:
+        """Take the devices before the next pod is decided."""
+        wants, node = self.wants(pod, cluster), cluster.nodes.objects[row]
+        if wants is None or node is None:
+            return None
+        if wants.results is not None and wants.results.of(row).code != FITS:
+            raise PluginError(self.name, "claim allocation not found for node", "Reserve")
+        try:
+            group = cluster.pod_groups.of(pod)
+            return reserve(pod, node, wants, row, cluster.devices, group, self._claiming(pod, cluster))
+        except AllocationError as error:
+            raise PluginError(self.name, named(str(error), wants, pod), "Reserve") from None
+
+    def unreserve(self, assumed: AssumedPod, cluster: Cluster) -> tuple[Write, ...] | None:
+        """Give back what was not written, and take the pod out of its claims."""
+        return None if assumed.reserved is None else give_back(assumed.reserved, assumed, cluster.devices)
+
+    def pre_bind(self, assumed: AssumedPod, cluster: Cluster) -> Wait | None:
+        """Write what the claims are given, and for whom they are reserved; then wait until the devices are ready."""
+        if assumed.reserved is None:
+            return None
+        try:
+            peers = peers_of(assumed.pod, self._claiming(assumed.pod, cluster), cluster)
+            return next_step(assumed.reserved, assumed, cluster.devices, self._timeout, peers)
+        except ReservationError as error:
+            raise PluginError(self.name, str(error), "PreBind") from None
+
+    def object_hint(self, pod: Pod, event: ClusterEvent, old: OtherObject, new: OtherObject) -> bool:
+        """Any slice or class, a claim that lets go of its devices, and whatever happens to a claim of the pod.
+
+        A claim that was made for a pod keeps it from all nodes as long as it is there, so its end helps; equal pods of
+        a namespace are asked together, and others are not to pay for who makes such claims. No claim helps a pod whose
+        status does not name all of its own yet: its own change does.
+        """
+        if not event & ClusterEvent.DEVICE_CLAIM:
+            return True
+        try:
+            own = [key for key, _ in keys_of(pod)]
+        except ClaimError:
+            return False
+        if not isinstance(new, ResourceClaim):  # it went, or an assumption did
+            if not isinstance(old, ResourceClaim) or old.allocation is not None:
+                return True
+            return old.owner is not None and old.namespace == pod.namespace
+        before = old if isinstance(old, ResourceClaim) else None
+        if before is not None and before.allocation is not None and new.allocation is None:
+            return True
+        return new.key in own and (before is None or before.raw_status != new.raw_status or before.uid != new.uid)
+
+    def wants(self, pod: Pod, cluster: Cluster) -> PodDevices | None:
+        """Return what the pod wants, with answers for all nodes; None: nothing. Raises SearchCapError."""
+        try:
+            claims = claims_of(pod, cluster.devices, self._claiming(pod, cluster))
+        except ClaimError as error:  # PreFilter has rejected the pod then
+            raise PluginError(self.name, str(error)) from None
+        wants = self.requests.about(pod, claims, cluster)
+        if not claims and not wants.resources:
+            return None
+        if wants.results is not None:
+            programs, steps = self.programs, cluster.search_steps.capped("devices", MOST_STEPS)
+            programs.owner, programs.search = pod.namespace, steps
+            try:
+                wants.results.renew(cluster, steps)
+            finally:
+                programs.search = None
+        return wants
+
+    def given(self, pod: Pod, cluster: Cluster, row: int) -> dict[str, list[AllocatedDevice]] | None:
+        """Claim → the devices that it would have if the pod went to a node that passes; None: it claims none.
+
+        The claim that would be made for extended resources goes by the beginning of its name, in parentheses.
+        """
+        wants, node = self.wants(pod, cluster), cluster.nodes.objects[row]
+        if wants is None or node is None:
+            return None
+        found = {claim.name: list(claim.allocation.devices) for claim in wants.claims if claim.allocation is not None}
+        if wants.results is not None and wants.request is not None:
+            names = [claim.name for claim in wants.open]
+            if wants.request.extended(node) is not None:
+                names.append(f"({pod.name}{EXTENDED_SUFFIX})")
+            for name, chosen in zip(names, wants.results.of(row).chosen, strict=True):
+                found[name] = list(allocated(chosen, name))
+        return found
+
+    def alike(self, pod: Pod, cluster: Cluster) -> list[list[int]] | None:
+        """The rows that pass and give devices, those together whose devices the claims can't tell apart.
+
+        None: what one gives others may lose, or a pod has both claims and extended resources that devices serve.
+        """
+        wants = self.wants(pod, cluster)
+        if wants is None or wants.results is None or len(wants.open) < len(wants.claims):
+            return None
+        if wants.resources and (wants.claims or len(wants.resources) > 1):
+            return None
+        return wants.results.alike()
+
+    def without_devices(self, pod: Pod, cluster: Cluster) -> list[int]:
+        """The rows that have the extended resources which the pod asks for by themselves."""
+        wants = self.wants(pod, cluster)
+        return [] if wants is None or wants.results is None else wants.results.without_devices()
+
+    def given_if_any(self, pod: Pod, cluster: Cluster, row: int) -> dict[str, list[AllocatedDevice]] | None:
+        """Return what `given` finds; None if the node's devices do not suffice."""
+        wants = self.wants(pod, cluster)
+        if wants is None or wants.results is None or wants.results.of(row).code != FITS:
+            return None
+        return self.given(pod, cluster, row)
+
+    def looked_further(self, pod: Pod, cluster: Cluster, row: int) -> bool:
+        """Return whether kube-scheduler's search finds no devices on a node that passes, and looking further did."""
+        wants = self.wants(pod, cluster)
+        return wants is not None and wants.results is not None and wants.results.of(row).further
+
+    def _claiming(self, pod: Pod, cluster: Cluster) -> PodGroup | None:
+        """The pod's group, if it has claims of its own and these are heeded."""
+        return group_of(pod, cluster) if self._group_claims and pod.scheduling_group is not None else None
+
+    def unusable(self, claim: ResourceClaim, cluster: Cluster) -> Bools | None:
+        return unusable_rows(claim, cluster, self._timeout)
+
+    def _broken(self, pod: Pod, wants: PodDevices, results: AllocationsByNode) -> tuple[Reason, Bools]:
+        """One reason for all nodes: each of thousands may have an error of its own, which names its devices."""
+        failed = results.codes == FAILED
+
+        def said(row: int) -> str:
+            return named(results.of(row).text, wants, pod)
+
+        return ErrorByNode(said(int(failed.argmax())), True, True, said), failed

@@ -1,0 +1,207 @@
+"""The pools whose devices one node reaches (upstream: `structured/internal/incubating/pools_incubating.go`)."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from podberth.model.devices import Device, DeviceID, DeviceTaint, DeviceTaintRule, Place, PoolID, ResourceSlice
+from podberth.model.node import Node
+from podberth.plugins.node_affinity import node_matches
+from podberth.state.devices import Devices
+
+_HARD = ("NoSchedule", "NoExecute")
+
+
+class PoolDevice(Struct, gc=False, frozen=True, eq=False):
+    """A device of a pool, as one node sees it."""
+
+    id: DeviceID
+    device: Device
+    slice: ResourceSlice
+    reached: bool
+    """The node reaches it; in slices where each device says so itself, it may not."""
+    taints: tuple[DeviceTaint, ...]
+    """The taints that keep claims off it."""
+
+
+class Pool(Struct, gc=False, eq=False):
+    """The devices that a node reaches of one pool."""
+
+    id: PoolID
+    made: tuple[PoolDevice, ...] | None = ()
+    """None: they are not made yet."""
+    consumers: tuple[PoolDevice, ...] = ()
+    """All devices of the pool that use its counters, those that the node does not reach among them."""
+    counters: Mapping[tuple[str, str], int] = {}
+    """(counter set, counter) → nano-units."""
+    incomplete: bool = False
+    """Its driver is still publishing it."""
+    invalid: str = ""
+    """What is wrong with it."""
+    binds_later: bool = False
+    """Some of its devices have conditions that have to come true before a pod is bound."""
+    source: ResourceSlice | None = None
+    """The only slice, if its devices are all reached, use no counters, and have no taints but their own."""
+
+    @property
+    def devices(self) -> tuple[PoolDevice, ...]:
+        """In the order in which they are looked at. Of most nodes that are like others, nobody asks for them."""
+        if self.made is None:
+            assert self.source is not None
+            self.made = tuple(map(partial(_entry, self.source), self.source.devices))
+        return self.made
+
+    @property
+    def size(self) -> int:
+        """Return how many devices there are."""
+        return len(self.source.devices) if self.source is not None else len(self.devices)
+
+    def __str__(self) -> str:
+        return "/".join(self.id)
+
+    @property
+    def usable(self) -> bool:
+        """Return whether devices may be taken from it."""
+        return not self.incomplete and not self.invalid
+
+
+def reaches(node: Node, place: Place) -> bool:
+    """Return whether a node is one of those that a place names (NodeMatches)."""
+    if place.node:
+        return node.name == place.node
+    return place.everywhere or (place.selector is not None and node_matches(place.selector, node))
+
+
+def pool_of(node: Node, slices: Sequence[ResourceSlice], devices: Devices) -> Pool | None:
+    """The pool that a node reaches by these slices, which are of one generation.
+
+    None when its driver has begun to publish another generation of it elsewhere.
+    """
+    first = slices[0]
+    if len(slices) == first.count == 1 and not _rules_for(first, devices) and _is_plain(first):
+        binds_later = any(device.binding_conditions for device in first.devices)
+        return Pool(first.pool_id, None, binds_later=binds_later, source=first)
+    whole = slices
+    if len(slices) != first.count:
+        # Slices that other nodes reach count as well, and tell whether this generation is still the one that holds.
+        others = devices.slices_of(first.pool_id).values()
+        if any(other.generation > first.generation for other in others):
+            return None
+        whole = [other for other in others if other.generation == first.generation and not other.uses_groups]
+        if len(whole) != first.count:
+            return Pool(first.pool_id, incomplete=True)
+    names = {one.name for one in slices}
+    targeting = sorted((one for one in slices if not one.counters), key=lambda one: one.name)
+    elsewhere = [one for one in whole if one.name not in names and not one.counters]
+    here = [one for one in slices if one.counters] + [one for one in whole if one.name not in names and one.counters]
+    problem = _duplicate_device(targeting)
+    counters: dict[tuple[str, str], int] = {}
+    sets: set[str] = set()
+    for one in here:
+        for name, amounts in one.counters:
+            if name in sets and not problem:
+                problem = f"duplicate counter set name {name}"
+            sets.add(name)
+            counters.update({(name, counter): amount for counter, amount in amounts.items()})
+    problem = problem or next((text for one in (*targeting, *elsewhere) for text in _unknown(one, sets, counters)), "")
+    if problem:
+        return Pool(first.pool_id, invalid=problem)
+    reached = tuple([entry for one in targeting for entry in _entries(node, one, _rules_for(one, devices))])
+    consumers = [entry for entry in reached if entry.device.consumes]
+    consumers += [
+        PoolDevice(DeviceID(one.driver, one.pool, device.name), device, one, False, ())
+        for one in elsewhere
+        for device in one.devices
+        if device.consumes
+    ]
+    binds_later = any(entry.device.binding_conditions for entry in reached)
+    return Pool(first.pool_id, reached, tuple(consumers), counters, binds_later=binds_later)
+
+
+def pools_of(
+    node: Node,
+    devices: Devices,
+    made: Callable[[Node, Sequence[ResourceSlice], Devices], Pool | None] = pool_of,
+) -> list[Pool]:
+    """In the order in which devices are looked for: by name, those with binding conditions last (GatherPools).
+
+    `made`: makes a pool, or knows it.
+    """
+    found: dict[PoolID, list[ResourceSlice]] = {}
+    for one in _slices_for(node, devices):
+        if one.uses_groups or not _is_relevant(node, one):
+            continue
+        known = found.get(one.pool_id)
+        if known is None or one.generation > known[0].generation:
+            found[one.pool_id] = [one]
+        elif one.generation == known[0].generation:
+            known.append(one)
+    pools = [made(node, slices, devices) for slices in found.values()]
+    return sorted([pool for pool in pools if pool is not None], key=_order)
+
+
+def _order(pool: Pool) -> tuple[bool, PoolID]:
+    return pool.binds_later, pool.id
+
+
+def _slices_for(node: Node, devices: Devices) -> Iterator[ResourceSlice]:
+    yield from devices.slices_on(node.name)
+    yield from devices.shared_slices
+
+
+def _is_relevant(node: Node, one: ResourceSlice) -> bool:
+    if one.place.said:
+        return reaches(node, one.place)
+    return one.by_device and any(reaches(node, device.place) for device in one.devices)
+
+
+def _is_plain(one: ResourceSlice) -> bool:
+    """Return whether nothing has to be said of its devices but what they say themselves."""
+    if one.by_device or one.counters or any(device.consumes for device in one.devices):
+        return False
+    return len({device.name for device in one.devices}) == len(one.devices)
+
+
+def _rules_for(one: ResourceSlice, devices: Devices) -> list[DeviceTaintRule]:
+    rules = devices.rules.values()
+    return [rule for rule in rules if rule.driver in (None, one.driver) and rule.pool in (None, one.pool)]
+
+
+def _entries(node: Node, one: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> Iterator[PoolDevice]:
+    for device in one.devices:
+        ruled = [rule.taint for rule in rules if rule.device in (None, device.name)]
+        yield _entry(one, device, reached=not one.by_device or reaches(node, device.place), ruled=ruled)
+
+
+def _entry(
+    one: ResourceSlice, device: Device, *, reached: bool = True, ruled: Sequence[DeviceTaint] = ()
+) -> PoolDevice:
+    taints = hard_taints(device, ruled) if device.taints or ruled else ()
+    return PoolDevice(DeviceID(one.driver, one.pool, device.name), device, one, reached, taints)
+
+
+def hard_taints(device: Device, ruled: Sequence[DeviceTaint] = ()) -> tuple[DeviceTaint, ...]:
+    """The taints of a device that keep claims off it. `ruled`: those that rules give it."""
+    return tuple([taint for taint in (*device.taints, *ruled) if taint.effect in _HARD])
+
+
+def _duplicate_device(slices: Iterable[ResourceSlice]) -> str:
+    names: set[str] = set()
+    for one in slices:
+        for device in one.devices:
+            if device.name in names:
+                return f"duplicate device name {device.name}"
+            names.add(device.name)
+    return ""
+
+
+def _unknown(one: ResourceSlice, sets: set[str], counters: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    """Yield what devices use and the pool does not have."""
+    for device in one.devices:
+        for counter_set, amounts in device.consumes:
+            if counter_set not in sets:
+                yield f"counter set {counter_set} not found"
+            for counter, _ in amounts:
+                if (counter_set, counter) not in counters:
+                    yield f"counter {counter} not found in counter set {counter_set}"

@@ -1,0 +1,416 @@
+"""The devices reserved for a pod: assumed, written, waited for until they are ready, or given back.
+
+Upstream: `dynamicresources.go` (Reserve, Unreserve, bindClaim, isPodReadyForBinding) and `extendeddynamicresources.go`
+(createExtendedResourceClaimInAPI, patchPodExtendedResourceClaimStatus).
+"""
+
+import hashlib
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from podberth.framework.binding import NOW, AssumedPod, Create, Delete, ObjectKey, Patch, Wait, Write
+from podberth.model.devices import CLAIM, EVERY_CLAIM, EXTENDED_RESOURCE_CLAIM, FINALIZER, ResourceClaim
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.model.pod_group import GroupKey, PodGroup
+from podberth.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX, allocation_of, written
+from podberth.plugins.dynamic_resources.claims import keys_of, late_at, named_claims, readiness
+from podberth.plugins.dynamic_resources.extended import ExtendedClaim
+from podberth.plugins.dynamic_resources.giving_way import give_way, pause
+from podberth.plugins.dynamic_resources.group_claims import confirmed, is_of_group
+from podberth.plugins.dynamic_resources.requested import RequestedClaim
+from podberth.plugins.dynamic_resources.requests import PodDevices
+from podberth.plugins.dynamic_resources.reserved import (
+    NOTHING,
+    ROUNDS,
+    Reservation,
+    ReservationError,
+    ReservedClaim,
+    latest,
+)
+from podberth.plugins.dynamic_resources.sharing import LATE, consumers, is_other, is_reserved, part, share, turn
+from podberth.state.devices import Devices
+from podberth.state.promised_devices import older
+
+FURTHER = "kube-scheduler's search finds no devices there, looking further did"
+UNSHOWN = "the watch does not show what was written to claims"
+UNCOMPARED = "it is not known yet which devices the last leader has given"
+PENDING = "BindingConditionsPending"
+"""The reason of the event that says what the pod waits for."""
+RESERVED_OVER = "podberth.dev/reserved-over"
+"""The annotation that makes a version of a claim another one; its value is the version over which it was written."""
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST = 253
+
+
+def reserve(
+    pod: Pod,
+    node: Node,
+    wants: PodDevices,
+    row: int,
+    devices: Devices,
+    group: GroupKey | None,
+    claiming: PodGroup | None = None,
+) -> Reservation | None:
+    """Reserve the devices that were found for a node. Raises AllocationError, and reserves nothing then.
+
+    `group`: with it the pod is bound, and its other pods may share what is reserved. `claiming`: the group, if it has
+    claims of its own.
+    """
+    found = Reservation(group=group, claiming=claiming)
+    opened: list[ResourceClaim] = list(wants.open)
+    extended = None if wants.request is None else wants.request.extended(node)
+    if extended is not None:
+        opened.append(_to_be_made(pod, extended, devices))
+    allocated = None if wants.results is None else wants.results.of(row)
+    chosen = () if allocated is None else allocated.chosen
+    found.further = allocated is not None and allocated.further
+    wanted: Sequence[RequestedClaim] = () if wants.request is None else wants.request.of(node) or ()
+    for claim, one, those in zip(opened, wanted, chosen, strict=True):
+        seed = f"{pod.uid}/{claim.uid}/{claim.resource_version}"
+        allocation = allocation_of(claim, those, node.name, seed)
+        document = written(claim, one, those, allocation, node.name)
+        made = extended if claim.uid.startswith(_NUMBER) else None
+        found.claims.append(ReservedClaim(claim.key, claim.uid, allocation, document, made))
+    for given in found.claims:
+        if given.allocation is not None:
+            shared = None if given.extended else group
+            key = None if given.extended else given.key
+            devices.assume(given.uid, given.allocation, key, pod.uid, shared, given.document)
+    found.claims += [
+        _as_allocated(claim, pod, devices, group) for claim in wants.claims if claim.allocation is not None
+    ]
+    if group is not None:
+        share(found, pod, devices, group)
+    if claiming is not None:
+        own = {key for (key, _), one in zip(keys_of(pod), named_claims(pod), strict=True) if is_of_group(one, claiming)}
+        for given in found.claims:
+            given.of_group = given.extended is None and given.key in own
+    return found if found.claims else None
+
+
+def _as_allocated(claim: ResourceClaim, pod: Pod, devices: Devices, group: GroupKey | None) -> ReservedClaim:
+    """A claim that was allocated before, or that was promised to another pod of the group."""
+    flight = devices.in_flight.get(claim.uid)
+    if flight is None or flight.version is not None or group is None or flight.group != group:
+        found = pod.uid in claim.reserved_for and (claim.key, pod.uid) not in devices.reserved_here
+        return ReservedClaim(claim.key, claim.uid, None, None, found=found)
+    return ReservedClaim(claim.key, claim.uid, flight.allocation, flight.document, joined=True)
+
+
+_NUMBER = "\0"
+"""Begins the number of a claim that has no UID yet."""
+
+
+def _to_be_made(pod: Pod, extended: ExtendedClaim, devices: Devices) -> ResourceClaim:
+    """The claim for extended resources, under a name that no claim has, or had.
+
+    What deletes an earlier one, or is late, names that one only.
+    """
+    while True:
+        devices.names_given += 1
+        name = f"{pod.uid}/{devices.salt}/{devices.names_given}"
+        digest = hashlib.blake2b(name.encode(), digest_size=5).digest()
+        base = f"{pod.name}{EXTENDED_SUFFIX}"[: _LONGEST - len(digest)]
+        name = base + "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest)
+        if (pod.namespace, name) not in devices.claims:
+            break
+    number = f"{_NUMBER}{pod.uid}/{devices.names_given}"
+    return ResourceClaim(
+        pod.namespace, name, number, "", False, pod.uid, None, (), extended.spec, None, (), (), {}, b""
+    )
+
+
+def next_step(
+    reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float, peers: Container[str]
+) -> Wait | None:
+    """Return what has to be written or waited for next; None: the pod may be bound.
+
+    `peers`: UIDs of the pods of its group that are assumed. Raises ReservationError.
+    """
+    if (wait := _taken_out(reservation, assumed, devices, seconds)) is not None:
+        return wait
+    if (wait := turn(reservation, assumed, devices, seconds)) is not None:
+        return wait
+    if (wait := _settled(reservation, assumed, devices, seconds)) is not None:
+        return wait
+    if (wait := _same_group(reservation, assumed, devices, seconds)) is not None:
+        return wait
+    rounds = (_creations, _finalizers, _statuses, _pod_status)
+    while reservation.asked < ROUNDS:
+        current = rounds[reservation.asked]
+        if current is _statuses:
+            wait = give_way(reservation, assumed, devices, seconds, peers)
+            wait = wait or _caught_up(reservation, assumed, devices, seconds)
+            if wait is not None:
+                return wait
+        writes = tuple(current(reservation, assumed, devices))
+        reservation.asked += 1
+        if reservation.asked == ROUNDS:
+            _note_written(reservation, assumed, devices)
+            part(reservation, assumed, devices)
+        if writes:
+            return Wait(seconds, writes, note=FURTHER if reservation.further and current is _statuses else "")
+    wait = pause(reservation, assumed, devices, seconds) or give_way(reservation, assumed, devices, seconds, peers)
+    return _wait_for_devices(reservation, assumed, devices, seconds) if wait is None else wait
+
+
+def _taken_out(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Wait until it is known that an earlier attempt has taken the pod out of its claims, and the watch shows it.
+
+    Else the claim still looks reserved for the pod, nothing is written, and what is under way takes it out of the claim
+    after it was bound; or it deletes the claim that was made for the pod, after another one was.
+    """
+    users = devices.users
+    if reservation.asked or not (users.taking_out or users.unseen):
+        return None
+    every = reservation.claims
+    busy = every if assumed.pod.uid in users.taking_out else [one for one in every if one.uid in users.unseen]
+    if not busy:
+        return None
+    return Wait(seconds, on=frozenset(one.object_key for one in busy), expired="the pod is not taken out of its claims")
+
+
+def _settled(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Write claims once more whose allocation was refused, and wait until the watch shows that.
+
+    If nobody has changed them, no event would ever tell the pods of the group that share them.
+    """
+    if reservation.asked:
+        return None
+    refused = [one for one in reservation.claims if one.shared and devices.is_doubted(one.uid)]
+    if not refused:
+        return None
+    writes = tuple(moved_on(_there(one, devices)) for one in refused if one.object_key not in assumed.written)
+    if writes:
+        return Wait(seconds, writes)
+    return Wait(seconds, on=frozenset(one.object_key for one in refused), expired=LATE)
+
+
+def _same_group(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Before anything is written of a claim of the group, make sure that the group is the one that is known."""
+    group = reservation.claiming
+    if reservation.asked or group is None:
+        return None
+    own = [(one, _there(one, devices)) for one in reservation.claims if one.of_group]
+    due = any(
+        not is_reserved(one, reservation, assumed.pod, claim) or one.uid not in devices.users.moved_on
+        for one, claim in own
+    )
+    patch = confirmed(group)
+    return Wait(seconds, (patch,)) if due and patch.key not in assumed.written else None
+
+
+def _caught_up(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Before a new leader gives the first devices, wait until the watch shows a write of its own to a claim.
+
+    Then it has shown all that earlier leaders have written. A watch that stands still is noticed after a minute only,
+    and the API server refuses nobody a device that another claim has. The first write may be shown by a list, in which
+    others' claims come after it; so there is a second one, which comes after the whole list.
+
+    What the watch has lost before is found by comparison: wait for that as well.
+    """
+    given = [one for one in reservation.claims if one.allocation is not None]
+    if not given:
+        return None
+    if not devices.taken_over:
+        return Wait(seconds, on=frozenset((EVERY_CLAIM,)), expired=UNCOMPARED) if devices.uncompared else None
+    written = [one for one in given if one.object_key in assumed.written]
+    if not written:
+        return Wait(seconds, (moved_on(_there(given[0], devices)),))
+    for one in written:
+        claim = devices.claims.get(one.key)
+        if claim is not None and not older(claim.resource_version, assumed.written[one.object_key]):
+            if not reservation.shown:
+                reservation.shown = True
+                return Wait(seconds, (moved_on(claim),))
+            devices.taken_over = False
+            return _caught_up(reservation, assumed, devices, seconds)
+    return Wait(seconds, on=frozenset(one.object_key for one in written), expired=UNSHOWN)
+
+
+def _creations(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+    pod = assumed.pod
+    for one in reservation.claims:
+        if one.extended is not None:
+            owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+            metadata = {
+                "generateName": f"{pod.name}{EXTENDED_SUFFIX}",
+                "annotations": {EXTENDED_RESOURCE_CLAIM: "true"},
+                "ownerReferences": [owner],
+                "finalizers": [FINALIZER],
+            }
+            requests = [
+                {
+                    "name": request.name,
+                    "exactly": {
+                        "deviceClassName": request.exactly.device_class,
+                        "allocationMode": request.exactly.mode,
+                        "count": request.exactly.count,
+                    },
+                }
+                for request in one.extended.spec.requests
+                if request.exactly is not None
+            ]
+            yield Create(one.object_key, {"metadata": metadata, "spec": {"devices": {"requests": requests}}})
+
+
+def _finalizers(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+    for one in reservation.claims:
+        if one.allocation is None or one.extended is not None:
+            continue
+        claim = _there(one, devices)
+        if FINALIZER not in claim.finalizers:
+            change = {"metadata": {"finalizers": [*claim.finalizers, FINALIZER]}}
+            why = f"add finalizer to claim {claim}"
+            yield Patch(one.object_key, claim.uid, claim.resource_version, change, purpose=why)
+
+
+def _statuses(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+    pod = assumed.pod
+    for one in reservation.claims:
+        beside = None if one.extended is None else devices.made_beside(one.key, pod.name, pod.uid)
+        if beside is not None:
+            raise ReservationError(f"claim {beside} was made for the pod as well")
+        claim = None if one.extended is not None else _there(one, devices)
+        if claim is not None and is_other(one, claim):
+            raise ReservationError(f"claim {claim} got allocated elsewhere in the meantime")
+        if claim is not None and is_reserved(one, reservation, pod, claim):
+            if one.uid not in devices.users.moved_on and one.object_key not in assumed.written:
+                yield moved_on(claim)
+            continue
+        reserved = [] if claim is None else [msgspec.json.decode(raw) for raw in claim.raw_reserved_for]
+        there = () if claim is None else claim.reserved_for
+        added = list(consumers(one, reservation, pod, devices, there))
+        status: dict[str, Any] = {"reservedFor": [*reserved, *added]}
+        one.asked_for = tuple(consumer["uid"] for consumer in added)
+        version = latest(claim.resource_version if claim is not None else "", assumed.written.get(one.object_key))
+        one.over = version
+        if one.document is not None and (claim is None or claim.allocation is None):
+            if one.shared and not devices.is_unseen(one.uid):
+                raise ReservationError(f"claim {claim} got deallocated elsewhere in the meantime")
+            status["allocation"] = {**one.document, "allocationTimestamp": NOW}
+            if one.extended is not None:
+                devices.name(one.uid, one.key)
+        elif claim is not None and claim.allocation is None and devices.claim(one.key) is claim:
+            raise ReservationError(f"claim {claim} got deallocated elsewhere in the meantime")
+        uid = one.uid if one.extended is None else ""
+        what = "allocation and reservation" if "allocation" in status else "reservation"
+        why = f"add {what} to claim {'/'.join(one.key)}"
+        yield Patch(one.object_key, uid, version, {"status": status}, "status", purpose=why)
+
+
+def _note_written(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> None:
+    for one in reservation.claims:
+        version = assumed.written.get(one.object_key)
+        if one.allocation is not None and version is not None and one.over is not None:
+            devices.written(one.uid, version)
+            one.is_written = True
+
+
+def _pod_status(reservation: Reservation, assumed: AssumedPod, devices: Devices) -> Iterator[Write]:
+    pod = assumed.pod
+    for one in reservation.claims:
+        if one.extended is not None:
+            mappings = [
+                {"containerName": served.container, "resourceName": served.resource, "requestName": served.request}
+                for served in one.extended.mappings
+            ]
+            said = {"resourceClaimName": one.key[1], "requestMappings": mappings}
+            change = {"status": {"extendedResourceClaimStatus": said}}
+            yield Patch(("Pod", pod.namespace, pod.name), pod.uid, "", change, "status")
+
+
+def _wait_for_devices(reservation: Reservation, assumed: AssumedPod, devices: Devices, seconds: float) -> Wait | None:
+    """Wait until the devices have met their binding conditions: as long as they have since they were allocated."""
+    wanted: set[ObjectKey] = set()
+    left = seconds
+    for one in reservation.claims:
+        claim = devices.claim(one.key)
+        allocation = one.allocation if claim is None or claim.allocation is None else claim.allocation
+        if allocation is None or not allocation.binds_later:
+            continue
+        if claim is None and one.extended is None:
+            raise ReservationError(f'could not find ResourceClaim "{one.key[0]}/{one.key[1]}"')
+        state = None if claim is None else readiness(claim)
+        if state is not None and state.failed:
+            raise ReservationError(state.failed)
+        if state is None or not state.ready:
+            wanted.add(one.object_key)
+            late = None if claim is None or not devices.wall else late_at(claim, seconds)
+            left = left if late is None else min(left, max(late - devices.wall, 0.0))
+    if not wanted:
+        return None
+    name = sorted(wanted)[0][2]
+    event = None
+    if not reservation.announced:
+        reservation.announced = True
+        event = (PENDING, f"waiting for binding conditions for device on node {assumed.node}")
+    return Wait(left, on=frozenset(wanted), expired=f"device binding timeout: claim={name}", event=event)
+
+
+def moved_on(claim: ResourceClaim) -> Patch:
+    """Another version of a claim, so that what an earlier leader has sent over this one is refused.
+
+    If it is reserved already, that may be a write that takes the pod out of it.
+    """
+    return Patch(
+        (CLAIM, *claim.key),
+        claim.uid,
+        claim.resource_version,
+        {"metadata": {"annotations": {RESERVED_OVER: claim.resource_version}}},
+    )
+
+
+def overtaken(claims: Iterable[ResourceClaim], devices: Devices) -> Iterator[Patch]:
+    """Another version of the claims that get no devices now, though somebody was about to give them some.
+
+    They have our finalizer, which is written first. An earlier leader may have sent an allocation over the version of
+    now, and the device may be given to another claim before that arrives. So may we: if the API server refused it, and
+    the claim has not changed, nothing would ever tell that it has nothing.
+    """
+    users = devices.users
+    for claim in [devices.claims.get(one.key, one) for one in claims]:
+        if claim.allocation is not None or FINALIZER not in claim.finalizers:
+            continue
+        if claim.uid in devices.in_flight:
+            if devices.is_doubted(claim.uid):
+                yield moved_on(claim)
+        elif claim.uid not in users.overtaken:
+            users.overtaken.add(claim.uid)
+            yield moved_on(claim)
+
+
+def may_be_used(claim: ResourceClaim, pod: Pod, devices: Devices) -> bool:
+    """Return whether an earlier leader may have reserved this claim, and have bound a pod by it that seems to wait.
+
+    Nothing is freed then. The pod is tried again once that leader's Bindings are known (`Devices.late_bindings`).
+    """
+    if not devices.late_bindings or all((claim.key, uid) in devices.reserved_here for uid in claim.reserved_for):
+        return False
+    devices.kept_for.add(pod.uid)
+    return True
+
+
+def freed(claim: ResourceClaim) -> Patch:
+    """Take back what a claim was given."""
+    return Patch((CLAIM, *claim.key), claim.uid, claim.resource_version, {"status": NOTHING}, "status")
+
+
+def removed(claim: ResourceClaim) -> Iterator[Write]:
+    """Delete a claim, which our finalizer must not hold up."""
+    if FINALIZER in claim.finalizers:
+        left = [one for one in claim.finalizers if one != FINALIZER]
+        yield Patch((CLAIM, *claim.key), claim.uid, claim.resource_version, {"metadata": {"finalizers": left}})
+    yield Delete((CLAIM, *claim.key), claim.uid)
+
+
+def _there(one: ReservedClaim, devices: Devices) -> ResourceClaim:
+    claim = devices.claims.get(one.key)
+    if claim is None or claim.uid != one.uid:
+        raise ReservationError(f'could not find ResourceClaim "{one.key[0]}/{one.key[1]}"')
+    if claim.terminating:
+        raise ReservationError(f"claim {claim} got deleted in the meantime")
+    return claim

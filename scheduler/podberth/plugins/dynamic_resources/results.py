@@ -1,0 +1,313 @@
+"""What the allocator found for each node and one request, kept until something changes on which it depends."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from podberth.cel.reads import attributes_read
+from podberth.model.devices import MOST_ALTERNATIVES, PoolID
+from podberth.model.node import Node
+from podberth.plugins.dynamic_resources.choices import Chosen
+from podberth.plugins.dynamic_resources.idle_pools import IdlePools
+from podberth.plugins.dynamic_resources.pools import Pool
+from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode
+from podberth.plugins.dynamic_resources.reading import Reading, expressions, reading_of
+from podberth.plugins.dynamic_resources.requested import AllocationError, RequestedClaim
+from podberth.plugins.dynamic_resources.search import Search, Selects
+from podberth.state.cluster import Cluster
+from podberth.state.column import Ints
+from podberth.state.search_steps import CappedSearch
+
+OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
+"""The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""
+_MOST_KNOWN = 1 << 14
+"""How many outcomes of different pools are remembered, for one request. With one more, all are forgotten."""
+
+_NO_OTHER = "looking further found no other way"
+_GIVEN_UP = "looking further was given up, as it took too many steps"
+NO_OTHER_TEXT = f"cannot allocate all claims: {_NO_OTHER}"
+GIVEN_UP_TEXT = f"cannot allocate all claims: {_GIVEN_UP}"
+
+Ask = Callable[[Node], "Sequence[RequestedClaim] | None"]
+"""The claims to allocate on a node; None: it can't serve the pod for another reason."""
+
+
+class NodeAllocation(Struct, gc=False, eq=False):
+    """The outcome for one node, with the chosen devices of each claim."""
+
+    code: int
+    chosen: Sequence[Sequence[Chosen]] = ()
+    text: str = ""
+    score: int = 0
+    further: bool = False
+    """kube-scheduler's search has found nothing; looking further has."""
+
+
+class _Outcome(Struct, gc=False, eq=False):
+    """What a search of these pools has found; true of all that differ from them in names, and in what is not read."""
+
+    answer: NodeAllocation
+    pools: Sequence[Pool]
+
+    def for_pools(self, pools: Sequence[Pool]) -> NodeAllocation:
+        """This allocation, with the devices of other pools."""
+        if pools is self.pools or not self.answer.chosen:
+            return self.answer
+        by_id = {pool.id: (pool, other) for pool, other in zip(self.pools, pools, strict=True)}
+        there = []
+        for claim in self.answer.chosen:
+            entries = []
+            for one in claim:
+                pool, other = by_id[one.entry.id.driver, one.entry.id.pool]
+                entries.append(one.entry if pool is other else other.devices[pool.devices.index(one.entry)])
+            there.append([Chosen(e, one.alternative, one.consumed) for e, one in zip(entries, claim, strict=True)])
+        return replace(self.answer, chosen=there)
+
+
+class _Group(Struct, eq=False):
+    """Rows that reach the same pools, and what was found for all of them. A row whose pools are its own is alone."""
+
+    outcome: _Outcome
+    pools: Sequence[Pool] = ()
+    """The pools that the claims may use."""
+    wanted: Sequence[RequestedClaim] = ()
+    key: tuple[int, ...] = ()
+    """The claims and the pools, by identity; empty: no other row may join."""
+    rows: set[int] | None = None
+    """Its rows; of a row that is alone, nobody asks."""
+    index: Ints | None = None
+    """The rows; None: they have changed."""
+
+
+class AllocationsByNode:
+    """The outcomes for all rows."""
+
+    def __init__(self, ask: Ask, selects: Selects, pools_by_node: PoolsByNode, further: int = 0) -> None:
+        """`further`: steps for looking further than kube-scheduler where its search has found nothing; 0: none."""
+        self._ask = ask
+        self._further = further
+        self._selects = selects
+        self._pools_by_node = pools_by_node
+        self._epoch = -1
+        self._version = -1
+        self.codes: Ints = np.zeros(0, dtype=np.int64)
+        self.scores: Ints = np.zeros(0, dtype=np.int64)
+        self._answers: dict[int, _Group] = {}
+        self._groups: dict[tuple[int, ...], _Group] = {}
+        """Rows that reach pools which others reach as well."""
+        self._with: dict[PoolID, dict[tuple[int, ...], None]] = {}
+        """Pool → the groups that may use it."""
+        self._open: dict[int, None] = {}
+        self._open_groups: dict[tuple[int, ...], None] = {}
+        self._known: dict[tuple[Any, ...], _Outcome] = {}
+        """Claims, and the states of the pools that they may use → the outcome."""
+        self._reads: dict[str, frozenset[str] | None] = {}
+        """Expression → the attributes that it reads."""
+        self._readings: dict[Sequence[RequestedClaim], Reading] = {}
+        self._failed: dict[tuple[int, ...], _Outcome] = {}
+        """Claims and pools, by identity → a search that failed, as its message names devices."""
+        self._idle = IdlePools(selects)
+
+    def renew(self, cluster: Cluster, steps: CappedSearch) -> None:
+        """Bring all rows up to date. Raises SearchCapError; what was found until then holds."""
+        self._reopen(cluster)
+        nodes = cluster.nodes
+        for key in tuple(self._open_groups):
+            group = self._groups.get(key)
+            if group is not None and group.rows:
+                group.outcome = self._outcome(min(group.rows), group.wanted, group.pools, cluster, steps)
+                if group.index is None:
+                    group.index = np.fromiter(group.rows, dtype=np.int64, count=len(group.rows))
+                self.codes[group.index] = group.outcome.answer.code
+                self.scores[group.index] = group.outcome.answer.score
+            del self._open_groups[key]
+        for row in tuple(self._open):
+            node = nodes.objects[row]
+            group = _Group(_REFUSED) if node is None else self._group(row, node, cluster, steps)
+            self._leave(row)
+            self._answers[row] = group
+            if group.rows is not None:
+                group.rows.add(row)
+                group.index = None
+            self.codes[row], self.scores[row] = group.outcome.answer.code, group.outcome.answer.score
+            del self._open[row]
+
+    def of(self, row: int) -> NodeAllocation:
+        """The outcome for one row."""
+        group = self._answers[row]
+        return group.outcome.for_pools(group.pools)
+
+    def alike(self) -> list[list[int]] | None:
+        """The rows that pass and give devices, those together whose devices the claims can't tell apart.
+
+        None: some devices are reached from several nodes, or a node could not be judged.
+        """
+        found: dict[int, list[int]] = {}
+        for row, group in self._answers.items():
+            outcome, code = group.outcome, group.outcome.answer.code
+            if outcome is _FITS:
+                continue
+            if code == FAILED or (code == FITS and not all(self._pools_by_node.is_local(p.id) for p in group.pools)):
+                return None
+            if code == FITS:
+                found.setdefault(id(outcome), []).append(row)
+        return list(found.values())
+
+    def without_devices(self) -> list[int]:
+        """The rows that pass, and of whose devices nothing is asked."""
+        return [row for row, group in self._answers.items() if group.outcome is _FITS]
+
+    def _reopen(self, cluster: Cluster) -> None:
+        pools, rows = self._pools_by_node, cluster.nodes.rows
+        pools.renew(cluster)
+        changed = pools.log.since(self._version) if self._epoch == pools.epoch else None
+        if changed is None or rows != len(self.codes):
+            self._epoch = pools.epoch
+            self.codes = np.zeros(rows, dtype=np.int64)
+            self.scores = np.zeros(rows, dtype=np.int64)
+            if rows < len(self._answers):
+                self._answers.clear()  # else each is replaced when its row is
+            self._idle.clear()
+            for known in (self._known, self._failed, self._reads, self._readings, self._groups, self._with):
+                known.clear()
+            self._open_groups.clear()
+            self._open = dict.fromkeys(range(rows))
+        elif changed:
+            again: set[int] = set()
+            for entry in changed:
+                if isinstance(entry, int):
+                    again.add(entry)
+                elif pools.is_local(entry):
+                    again |= pools.rows_of(entry)
+                else:
+                    self._open_groups |= self._with.get(entry, {})
+            if again or self._open_groups:
+                self._failed.clear()
+                for row in again:
+                    self._leave(row)
+                self._open |= dict.fromkeys(sorted(again))
+        self._version = pools.log.version
+
+    def _leave(self, row: int) -> None:
+        """The node or its pools are different now: what is found for the others is not true of it any more."""
+        group = self._answers.get(row)
+        if group is None or group.rows is None or row not in group.rows:
+            return
+        group.rows.remove(row)
+        group.index = None
+        if not group.rows and self._groups.get(group.key) is group:
+            del self._groups[group.key]
+            for pool in group.pools:
+                del self._with[pool.id][group.key]
+
+    def _group(self, row: int, node: Node, cluster: Cluster, steps: CappedSearch) -> _Group:
+        """The group that a row belongs to."""
+        try:
+            wanted = self._ask(node)
+        except AllocationError as error:
+            return _Group(_Outcome(NodeAllocation(FAILED, text=str(error)), ()))
+        if wanted is None:
+            return _Group(_REFUSED)
+        if not wanted:
+            return _Group(_FITS)
+        by_node = self._pools_by_node
+        pools = by_node.of(row, node, cluster.devices)
+        if by_node.are_local(row):
+            return _Group(self._outcome(row, wanted, pools, cluster, steps), pools)
+        pools = [pool for pool in pools if not self._idle.is_idle(pool, wanted, steps)]
+        key = (id(wanted), *map(id, pools))
+        group = self._groups.get(key)
+        if group is None:
+            outcome = self._outcome(row, wanted, pools, cluster, steps)
+            group = self._groups[key] = _Group(outcome, pools, wanted, key, set())
+            for pool in pools:
+                self._with.setdefault(pool.id, {})[key] = None
+        return group
+
+    def _outcome(
+        self, row: int, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, steps: CappedSearch
+    ) -> _Outcome:
+        """Return what is found for one row, and for all that reach the same pools."""
+        by_node, devices = self._pools_by_node, cluster.devices
+        reading = self._reading(wanted)
+        states = (wanted, *[by_node.state_of(pool, devices, reading) for pool in pools])
+        known = self._known.get(states)
+        if known is not None:
+            return known
+        same = (id(wanted), *map(id, pools))
+        known = self._failed.get(same)
+        if known is not None:
+            return known
+        found = _Outcome(self._searched(wanted, pools, cluster, steps), pools)
+        if found.answer.code == FAILED:
+            self._failed[same] = found
+        else:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[states] = found
+        return found
+
+    def _reading(self, wanted: Sequence[RequestedClaim]) -> Reading:
+        """Return what of devices the claims read."""
+        found = self._readings.get(wanted)
+        if found is None:
+            for expression in expressions(wanted):
+                if expression not in self._reads:
+                    self._reads[expression] = attributes_read(expression)
+            found = self._readings[wanted] = reading_of(wanted, self._reads)
+        return found
+
+    def _searched(
+        self, wanted: Sequence[RequestedClaim], pools: Sequence[Pool], cluster: Cluster, steps: CappedSearch
+    ) -> NodeAllocation:
+        search = self._search(wanted, pools, cluster, steps)
+        try:
+            if search.run():
+                return _found(wanted, search)
+            usual = NodeAllocation(INVALID if search.problem else NO_SOLUTION, text=search.problem)
+        except AllocationError as error:
+            usual = NodeAllocation(FAILED, text=str(error))
+        if not self._further:
+            return usual
+        search = self._search(wanted, pools, cluster, steps, self._further)
+        if search.run():
+            return _found(wanted, search, further=True)
+        if usual.code == FAILED:
+            return NodeAllocation(FAILED, text=f"{usual.text}; {_GIVEN_UP if search.given_up else _NO_OTHER}")
+        return NodeAllocation(GIVEN_UP if search.given_up else NO_OTHER)
+
+    def _search(
+        self,
+        wanted: Sequence[RequestedClaim],
+        pools: Sequence[Pool],
+        cluster: Cluster,
+        steps: CappedSearch,
+        further: int = 0,
+    ) -> Search:
+        devices, by_node = cluster.devices, self._pools_by_node
+        return Search(
+            wanted,
+            pools,
+            devices.allocated,
+            self._selects,
+            steps,
+            further=further,
+            places_of=lambda pool: by_node.places_of(pool, devices),
+        )
+
+
+def _found(wanted: Sequence[RequestedClaim], search: Search, *, further: bool = False) -> NodeAllocation:
+    """Return what a search came to. The score is higher for earlier alternatives of `firstAvailable` (computeScore)."""
+    score = 0
+    for claim, chosen in zip(wanted, search.result, strict=True):
+        used = {one.alternative.name for one in chosen if one.alternative.parent}
+        for alternatives in claim.requests if used else ():
+            score += sum(MOST_ALTERNATIVES - one.place for one in alternatives if one.parent and one.name in used)
+    return NodeAllocation(FITS, search.result, score=score, further=further)
+
+
+_REFUSED = _Outcome(NodeAllocation(REFUSED), ())
+_FITS = _Outcome(NodeAllocation(FITS), ())

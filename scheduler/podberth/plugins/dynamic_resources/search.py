@@ -1,0 +1,255 @@
+"""The allocator: the first solution for some claims on one node, looked for depth-first in kube-scheduler's order.
+
+Upstream: `structured/internal/incubating/allocator_incubating.go` (allocateOne, allocateDevice). Where it recurses,
+generators are stacked here: a pod may claim more devices than Python's own stack has room for.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from enum import Enum, auto
+
+from podberth.model.devices import MOST_DEVICES, DeviceID, DeviceTraits
+from podberth.plugins.dynamic_resources.choices import Choices
+from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice
+from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
+from podberth.plugins.dynamic_resources.selector_results import known
+from podberth.plugins.dynamic_resources.taken_places import TakenPlaces
+from podberth.state.allocated_devices import NOTHING_USED, AllocatedDevices
+from podberth.state.search_steps import CappedSearch
+
+Selects = Callable[[str, str, DeviceTraits, DeviceID], bool]
+"""(CEL expression, whose it is, traits, device) → whether it selects the device.
+
+Raises AllocationError, and SearchCapError."""
+
+PlacesOf = Callable[[Pool], TakenPlaces | None]
+"""What of a large pool need not be looked at; None: all of it has to be."""
+
+INVALID_POOLS = "invalid resource pools were encountered"
+_STEPS = 3
+"""What going on with one generator takes, roughly."""
+_CHOICE, _CONSTRAINT, _CAPACITY = 4, 2, 4
+"""Steps of choosing a device, and for each constraint of its claim and each of its own capacities."""
+
+
+class Found(Enum):
+    """What became of a part of a search."""
+
+    YES = auto()
+    NO = auto()
+    TOO_MANY = auto()
+    """It would take more devices than a claim may have: what comes before it need not be tried otherwise."""
+
+
+_Part = Generator["_Part", Found | None, Found]
+"""Part of a search. It yields the parts it needs the outcome of."""
+
+
+class Search:
+    """One search. After it has ended well, `result` has the devices of each claim."""
+
+    def __init__(
+        self,
+        claims: Sequence[RequestedClaim],
+        pools: Sequence[Pool],
+        holders: AllocatedDevices,
+        selects: Selects,
+        steps: CappedSearch,
+        *,
+        further: int = 0,
+        places_of: PlacesOf = lambda pool: None,
+    ) -> None:
+        """`pools`: those of the node. `further`: look further than kube-scheduler, for so many steps.
+
+        kube-scheduler fails the pod where an alternative or a device can't be judged. Looking further, such an
+        alternative is passed over, and such a device is not taken.
+        """
+        self._claims = claims
+        self._pools = self.pools = pools
+        self._selects = selects
+        self._all_steps = steps
+        self._places_of = places_of
+        self.choices = Choices(claims, holders, further=bool(further))
+        self.result = self.choices.result
+        self._all: dict[int, list[tuple[PoolDevice, Pool]]] = {}
+        """Alternative that asks for all devices, by identity → these devices."""
+        self._further = further
+        self._steps = 0
+        self.given_up = False
+        """It took too many steps to look further."""
+        self._choices_take = [_CHOICE + _CONSTRAINT * len(claim.spec.constraints) for claim in claims]
+        """Steps of choosing a device without capacities, by claim."""
+        self._impossible: set[int] = set()
+        """Alternatives, by identity, that are passed over."""
+
+    def run(self) -> bool:
+        """Search until the end; return whether there is a solution. To be called once.
+
+        Raises AllocationError, and SearchCapError.
+        """
+        stack = [self._whole()]
+        heard: Found | None = None
+        while stack:
+            before = self._steps
+            try:
+                part, heard = stack[-1].send(heard), None
+            except StopIteration as ended:
+                stack.pop()
+                heard = ended.value
+            else:
+                stack.append(part)
+            self._steps += _STEPS
+            self._all_steps.take(self._steps - before)
+            if self._further and self._steps > self._further and stack:
+                self.given_up = True
+                return False
+        return heard is Found.YES
+
+    @property
+    def problem(self) -> str:
+        """Return what may have kept a search from finding a solution."""
+        return INVALID_POOLS if any(pool.invalid for pool in self._pools) else ""
+
+    # -- before the search -------------------------------------------------------------------------------------------
+
+    def _whole(self) -> _Part:
+        for claim in self._claims:
+            least = 0
+            for alternatives in claim.requests:
+                for one in alternatives:
+                    if one.wants_all and not self._find_all(claim, one):
+                        self._impossible.add(id(one))
+                possible = [one for one in alternatives if id(one) not in self._impossible]
+                if alternatives and not possible:
+                    return Found.NO
+                least += min((self._number(one) for one in possible), default=0)
+            if least > MOST_DEVICES and self._further:
+                return Found.NO
+            if least > MOST_DEVICES:
+                raise AllocationError(
+                    f"claim {claim.name}: number of requested devices {least} exceeds the claim limit of {MOST_DEVICES}"
+                )
+        return (yield self._request(0, 0)) or Found.NO
+
+    def _find_all(self, claim: RequestedClaim, alternative: Alternative) -> bool:
+        """Find out which devices "all" are: those that are selected and would be large enough if nobody had a share.
+
+        False: that can't be told. Looking no further, that is an AllocationError.
+        """
+        where = f"claim {claim.name}, request {alternative.asked.name}"
+        found = self._all[id(alternative)] = []
+        for pool in self._pools:
+            if not pool.usable and self._further:
+                return False
+            if not pool.usable:
+                state = "being updated" if pool.incomplete else "invalid"
+                raise AllocationError(f"{where}: asks for all devices, but resource pool {pool} is currently {state}")
+            for entry in pool.devices:
+                try:
+                    self._steps += 1
+                    if self._is_selected(alternative, entry) and self.choices.fits(
+                        claim, alternative, entry, NOTHING_USED
+                    ):
+                        found.append((entry, pool))
+                except AllocationError:
+                    if not self._further:
+                        raise
+                    return False
+        return True
+
+    def _number(self, alternative: Alternative) -> int:
+        """Return how many devices it takes."""
+        return len(self._all[id(alternative)]) if alternative.wants_all else alternative.asked.count
+
+    # -- the search ----------------------------------------------------------------------------------------------------
+
+    def _request(self, number: int, place: int) -> _Part:
+        """From one request of one claim on."""
+        if number == len(self._claims):
+            return Found.YES
+        claim = self._claims[number]
+        if place == len(claim.requests):
+            # That a later claim would have too many devices says nothing of what this one has.
+            found = yield self._request(number + 1, 0)
+            return Found.YES if found is Found.YES else Found.NO
+        alternatives = claim.requests[place]
+        all_too_many = True
+        for one in alternatives:
+            if id(one) in self._impossible:
+                all_too_many = False
+                continue
+            found = yield self._devices(number, place, one, 0, (0, 0))
+            if not one.parent:
+                return found or Found.NO
+            if found is Found.YES:
+                return Found.YES
+            all_too_many &= found is Found.TOO_MANY
+        return Found.TOO_MANY if all_too_many else Found.NO
+
+    def _devices(self, number: int, place: int, alternative: Alternative, index: int, begin: tuple[int, int]) -> _Part:
+        """From one device of an alternative on. `begin`: the pool and the device in it to begin with."""
+        count = self._number(alternative)
+        if alternative.wants_all and not count:
+            return Found.NO
+        if index >= count:
+            return (yield self._request(number, place + 1)) or Found.NO
+        if len(self.result[number]) + count - index > MOST_DEVICES:
+            return Found.TOO_MANY
+        if alternative.wants_all:
+            entry, pool = self._all[id(alternative)][index]
+            self._steps += self._choice_takes(number, entry)
+            undo = self.choices.choose(number, alternative, entry, pool, must=True)
+            if undo is None:
+                return Found.NO
+            found = yield self._devices(number, place, alternative, index + 1, (0, 0))
+            if found is not Found.YES:
+                self.choices.undo(number, undo, chosen=True)
+            return found or Found.NO
+        first, begin_there = begin
+        for i in range(first, len(self._pools)):
+            pool = self._pools[i]
+            if not pool.usable:
+                continue
+            places = None if alternative.asked.admin_access else self._places_of(pool)
+            start, devices = begin_there if i == first else 0, pool.devices
+            left = range(start, len(devices)) if places is None else places.left(alternative.selectors, start)
+            for j in left:
+                self._steps += 1
+                entry = devices[j]
+                if not self.choices.is_free(number, alternative, entry):
+                    continue
+                try:
+                    selected = self._is_selected(alternative, entry)
+                    if not selected and places is not None:
+                        places.note_not_selected(alternative.selectors, j)
+                    if selected:
+                        self._steps += self._choice_takes(number, entry)
+                    undo = self.choices.attempt(number, alternative, entry, pool) if selected else None
+                except AllocationError:
+                    if not self._further:
+                        raise
+                    undo = None
+                if undo is None:
+                    continue
+                found = yield self._devices(number, place, alternative, index + 1, (i, j + 1))
+                if found is Found.YES:
+                    return Found.YES
+                self.choices.undo(number, undo, chosen=True)
+                if found is Found.TOO_MANY:
+                    return Found.TOO_MANY
+        return Found.NO
+
+    # -- one device ----------------------------------------------------------------------------------------------------
+
+    def _choice_takes(self, number: int, entry: PoolDevice) -> int:
+        return self._choices_take[number] + _CAPACITY * len(entry.device.traits.capacity)
+
+    def _is_selected(self, alternative: Alternative, entry: PoolDevice) -> bool:
+        """Return whether all selectors hold for a device, and the node reaches it."""
+        traits = entry.device.traits
+        for expression, whose in alternative.selectors:
+            selected = known(expression, traits)
+            if selected is None:
+                selected = self._selects(expression, whose, traits, entry.id)
+            if not selected:
+                return False
+        return entry.reached

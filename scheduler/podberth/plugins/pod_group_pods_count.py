@@ -1,0 +1,38 @@
+"""PodGroupPodsCount: the placement into which more pods of the group fit is the better one.
+
+Mirrors kube-scheduler `framework/plugins/podgrouppodscount`, which it knows only with the feature gate
+TopologyAwareWorkloadScheduling (alpha).
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from podberth.framework.events import ClusterEvent
+from podberth.framework.normalize import MAX_SCORE
+from podberth.framework.placement import Assignment
+from podberth.framework.plugin import Plugin
+from podberth.state.cluster import Cluster
+
+
+class AnyArgs(Struct, rename="camel", frozen=True):
+    """Arguments are accepted and have no effect."""
+
+
+class PodGroupPodsCount(Plugin):
+    """Scores by the number of pods, those that run already included."""
+
+    name = "PodGroupPodsCount"
+    Args = AnyArgs
+    events = ClusterEvent.NOTHING
+
+    def placement_score(self, assignment: Assignment, cluster: Cluster) -> int:
+        """Return how many pods the group would have on nodes."""
+        return assignment.running + len(assignment.pods)
+
+    def normalize_placements(self, scores: Sequence[int]) -> Sequence[int]:
+        """In percent of the highest number."""
+        most = max(scores)
+        if not most:
+            raise ValueError("no pods from pod group are assigned to any of the candidate placements")
+        return [score * MAX_SCORE // most for score in scores]

@@ -1,0 +1,153 @@
+"""TopologyPlacementGenerator: all pods of a group on nodes with the same value of the label that the group names.
+
+Mirrors kube-scheduler `framework/plugins/topologyaware`, which it knows only with the feature gate
+TopologyAwareWorkloadScheduling (alpha). Levels and preferred domains are an addition of Berth's, after Kueue's
+topology-aware scheduling; they are off unless the arguments name levels.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from podberth.framework.events import ClusterEvent
+from podberth.framework.placement import Placement, Running
+from podberth.framework.plugin import Plugin
+from podberth.framework.status import PluginError, shown
+from podberth.model.pod_group import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY, PodGroup
+from podberth.plugins.service_anti_affinity import label_errors
+from podberth.plugins.topology_levels import by_level
+from podberth.state.cluster import Cluster
+from podberth.state.column import ABSENT
+from podberth.state.nodes import Nodes
+
+_MOST_LEVELS = 8
+_KEPT_MOST = 4
+
+
+class TopologyPlacementGeneratorArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):
+    """Node labels that divide the cluster, each within the one before it: block, rack, host."""
+
+    levels: list[str] = []
+
+    def errors(self, path: str) -> list[str]:
+        """Return what is wrong with the labels."""
+        found = label_errors(self.levels, f"{path}.levels")
+        if len(self.levels) > _MOST_LEVELS:
+            found.append(f"{path}.levels: Too many: {len(self.levels)}: must have at most {_MOST_LEVELS} items")
+        return found
+
+
+class TopologyPlacementGenerator(Plugin):
+    """Each value of the label is a placement. If pods of the group run already, theirs is the only one."""
+
+    name = "TopologyPlacementGenerator"
+    Args = TopologyPlacementGeneratorArgs
+    events = ClusterEvent.NOTHING
+
+    def __init__(self, args: TopologyPlacementGeneratorArgs) -> None:
+        self._levels = args.levels
+        self._kept: dict[tuple[str | None, str | None], tuple[Nodes, int, Sequence[Placement]]] = {}
+        """By (required, preferred): the nodes, how often their labels had changed, and the placements of new groups."""
+
+    @staticmethod
+    def check(args: TopologyPlacementGeneratorArgs, path: str) -> list[str]:
+        """Errors of the arguments."""
+        return args.errors(path)
+
+    def placement_generate(
+        self, group: PodGroup, running: Sequence[Running], cluster: Cluster
+    ) -> Sequence[Placement] | None:
+        """The placements, ordered by the value; those of the narrowest level first."""
+        required, preferred = self._asked(group)
+        if preferred is not None:
+            rows = [self._row_of(one, cluster) for one in running]
+            return self._by_level(required, preferred, rows, cluster.nodes)
+        if required is None:
+            return None
+        if running:
+            return self._of(required, self._domain_of(required, running, cluster), cluster.nodes)
+        return self._keep(required, None, cluster.nodes, lambda: self._of(required, None, cluster.nodes))
+
+    def _of(self, key: str, domain: str | None, nodes: Nodes) -> Sequence[Placement]:
+        """The nodes of each value of a label, ordered by it. `domain`: only those of this one."""
+        column = nodes.topology(key)
+        if column is None:
+            return ()
+        alive = nodes.alive[: nodes.rows]
+        codes = column.codes[: nodes.rows]
+        rows_of = np.flatnonzero(alive & (codes != ABSENT))
+        rows_of = rows_of[np.argsort(codes[rows_of], kind="stable")]
+        found = []
+        for some in np.split(rows_of, np.flatnonzero(np.diff(codes[rows_of])) + 1) if len(rows_of) else ():
+            value = str(column.values[codes[some[0]]])
+            if domain in (None, value):
+                found.append(Placement(value, some))
+        return sorted(found, key=lambda placement: placement.name)
+
+    def _keep(
+        self, required: str | None, preferred: str | None, nodes: Nodes, make: Callable[[], Sequence[Placement]]
+    ) -> Sequence[Placement]:
+        """All groups that do not run yet have the same, until nodes come, go or get other labels."""
+        kept = self._kept.get((required, preferred))
+        if kept is None or kept[0] is not nodes or kept[1] != nodes.label_changes:
+            if len(self._kept) >= _KEPT_MOST:
+                self._kept.clear()
+            kept = self._kept[required, preferred] = nodes, nodes.label_changes, make()
+        return kept[2]
+
+    def _by_level(
+        self, required: str | None, preferred: str, running: Sequence[int], nodes: Nodes
+    ) -> Sequence[Placement]:
+        """Return what `by_level` finds."""
+        if running:
+            return by_level(self._levels, required, preferred, running, nodes)
+        return self._keep(required, preferred, nodes, lambda: by_level(self._levels, required, preferred, (), nodes))
+
+    def _asked(self, group: PodGroup) -> tuple[str | None, str | None]:
+        """(required, preferred) label. Without levels, annotations don't count."""
+        levels, required, preferred = self._levels, group.topology_key, group.preferred_topology
+        if not levels:
+            return required, None
+        if required is None and group.required_topology is not None:
+            required = self._level(REQUIRED_TOPOLOGY, group.required_topology)
+        if preferred is None or self._level(PREFERRED_TOPOLOGY, preferred) == required:
+            return required, None
+        if required is not None and required not in levels[: levels.index(preferred)]:
+            raise PluginError(
+                self.name, f"annotation {PREFERRED_TOPOLOGY}: {shown(preferred)} is no level below {shown(required)}"
+            )
+        return required, preferred
+
+    def _level(self, annotation: str, key: str) -> str:
+        if key not in self._levels:
+            levels = ", ".join(map(shown, self._levels))
+            raise PluginError(self.name, f"annotation {annotation}: {shown(key)} is no level of the topology: {levels}")
+        return key
+
+    def _row_of(self, one: Running, cluster: Cluster) -> int:
+        row = cluster.nodes.live_row(one.node)
+        if row is None:
+            raise self._error(f'getting node for pod {_named(one)}: nodeinfo not found for node name "{one.node}"')
+        return row
+
+    def _domain_of(self, key: str, running: Sequence[Running], cluster: Cluster) -> str:
+        """Return where the pods run that run already."""
+        domain = ""
+        for one in running:
+            row = self._row_of(one, cluster)
+            node = cluster.nodes.objects[row]
+            if node is None or key not in node.labels:
+                raise self._error(f"no topology domain found for pod {_named(one)}")
+            here = node.labels[key]
+            if domain not in ("", here):
+                raise self._error(f"more than 1 domain found for pod group: {domain}, {here}")
+            domain = here
+        return domain
+
+    def _error(self, text: str) -> PluginError:
+        return PluginError(self.name, f"cannot determine domain for already scheduled pods: {text}")
+
+
+def _named(one: Running) -> str:
+    return f"{one.pod.namespace}/{one.pod.name}"

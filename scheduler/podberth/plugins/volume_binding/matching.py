@@ -1,0 +1,328 @@
+"""Which volumes could serve a pod's claims on which nodes, for all nodes at once.
+
+Upstream: plugins/volumebinding/binder.go (FindPodVolumes, findMatchingVolumes, checkVolumeProvisions,
+hasEnoughCapacity) and component-helpers storage/volume (FindMatchingVolume). Where upstream takes the first of
+several equal volumes from a map, the first by name is taken here.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from msgspec import Struct, field
+
+from podberth.model.pod import Pod
+from podberth.model.storage import (
+    WAIT_FOR_FIRST_CONSUMER,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from podberth.plugins.node_affinity import matches, matches_all
+from podberth.state.cluster import Cluster
+from podberth.state.column import ABSENT, Bools, Column, Ints
+from podberth.state.nodes import Nodes
+
+NONE = -1
+
+
+class MatchingError(Exception):
+    """Something that upstream fails the attempt for, rather than a node."""
+
+
+class Claims(Struct):
+    """A pod's claims by what is to be done about them."""
+
+    bound: list[PersistentVolumeClaim] = field(default_factory=list)
+    waiting: list[PersistentVolumeClaim] = field(default_factory=list)
+    """Unbound, of a class that waits for the pod's node."""
+    immediate: list[PersistentVolumeClaim] = field(default_factory=list)
+    """Unbound, and not ours to bind."""
+
+
+class Choice(Struct):
+    """Which of some volumes a claim would get on each row; NONE: it gets none of them."""
+
+    claim: PersistentVolumeClaim
+    volumes: list[PersistentVolume]
+    chosen: Ints
+    numbers: Ints
+    """By row the number of the volume within all that were looked at for the pod, NONE without."""
+
+    def on(self, row: int) -> PersistentVolume | None:
+        chosen = int(self.chosen[row])
+        return None if chosen == NONE else self.volumes[chosen]
+
+
+class Provision(Struct):
+    """A claim whose volume would be made on some rows. `room`: the capacity found for it there, NONE: not looked at."""
+
+    claim: PersistentVolumeClaim
+    rows: Bools
+    room: Ints
+
+
+class Found(Struct):
+    """What would serve the pod on each row, and which rows can't for which of four reasons."""
+
+    unreachable: Bools
+    """A bound volume's node affinity does not match."""
+    lost: Bools
+    """A bound claim's volume does not exist."""
+    unmatched: Bools
+    """An unbound claim finds neither a volume nor a class that provisions here."""
+    full: Bools
+    """Not enough room for a volume that is to be made."""
+    claims: Claims
+    choices: list[Choice] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)
+    """Volumes by name: the number under which one claim's volume is known to the next."""
+    provisions: list[Provision] = field(default_factory=list)
+
+
+def claims_of(pod: Pod, cluster: Cluster) -> Claims:
+    """Sort a pod's claims, as assumed (GetPodVolumeClaims). They all exist. Raises MatchingError."""
+    storage = cluster.storage
+    found = Claims()
+    for used in pod.shape.volumes.claims:
+        claim = storage.claims.get((pod.namespace, used.claim(pod.name)))
+        if claim is None:
+            continue
+        if claim.bound:
+            found.bound.append(claim)
+        elif _waits(claim, storage.classes.get(claim.storage_class)):
+            found.waiting.append(claim)
+        else:
+            found.immediate.append(claim)
+    return found
+
+
+def _waits(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> bool:
+    if not claim.storage_class or storage_class is None:
+        return False
+    if storage_class.binding_mode is None:
+        raise MatchingError(f'VolumeBindingMode not set for StorageClass "{claim.storage_class}"')
+    return storage_class.binding_mode == WAIT_FOR_FIRST_CONSUMER and not claim.volume_name
+
+
+def find(pod: Pod, cluster: Cluster) -> Found:
+    """Return what would serve a pod's claims on each row. Raises MatchingError."""
+    claims = claims_of(pod, cluster)
+    unreachable, lost, unmatched, full = np.zeros((4, cluster.nodes.rows), dtype=np.bool_)
+    found = Found(unreachable, lost, unmatched, full, claims)
+    _check_bound(claims.bound, cluster, found)
+    if claims.waiting:
+        undecided = _of_selected(claims.waiting, cluster.nodes)
+        found.unmatched |= ~undecided
+        to_provision = [(claim, undecided) for claim in claims.waiting if claim.selected_node is not None]
+        to_match = [claim for claim in claims.waiting if claim.selected_node is None]
+        for claim in sorted(to_match, key=lambda claim: claim.requested or 0):
+            choice = _choose(claim, undecided, found, cluster)
+            found.choices.append(choice)
+            to_provision.append((claim, undecided & (choice.chosen == NONE)))
+        _provision(to_provision, cluster, found)
+    return found
+
+
+def _of_selected(claims: Iterable[PersistentVolumeClaim], nodes: Nodes) -> Bools:
+    """bool[rows] of the node that claims were given already, or of all."""
+    only = {nodes.live_row(claim.selected_node) for claim in claims if claim.selected_node is not None}
+    undecided: Bools = np.full(nodes.rows, not only)
+    if len(only) == 1:
+        row = only.pop()
+        if row is not None:
+            undecided[row] = True
+    return undecided
+
+
+def _check_bound(claims: Iterable[PersistentVolumeClaim], cluster: Cluster, found: Found) -> None:
+    """The first claim that fails on a row says why (checkBoundClaims)."""
+    left = np.ones(cluster.nodes.rows, dtype=np.bool_)
+    for claim in claims:
+        volume = cluster.storage.volumes.get(claim.volume_name)
+        if volume is None:
+            found.lost |= left
+            return
+        reached = reached_by(volume, cluster)
+        if reached is not None:
+            found.unreachable |= left & ~reached
+            left &= reached
+
+
+def reached_by(volume: PersistentVolume, cluster: Cluster) -> Bools | None:
+    """Nodes that reach a bound volume, by its CSI driver's terms where that has taken over; None: all do."""
+    nodes = cluster.nodes
+    reached = None if volume.affinity is None else matches(volume.affinity, nodes, by_name=False)
+    translated = volume.translated
+    if translated is None:
+        return reached
+    migrated = cluster.storage.attached.migrated(translated.plugin) & nodes.alive[: nodes.rows]
+    if translated.problem is not None:
+        # Upstream fails the whole attempt when it comes to such a node.
+        return ~migrated if reached is None else reached & ~migrated
+    if volume.translated_affinity is volume.affinity or not migrated.any():
+        return reached
+    everywhere = np.ones(nodes.rows, dtype=np.bool_)
+    moved = volume.translated_affinity
+    reached_by_driver = everywhere if moved is None else matches(moved, nodes, by_name=False)
+    return np.where(migrated, reached_by_driver, everywhere if reached is None else reached)
+
+
+def _choose(claim: PersistentVolumeClaim, rows: Bools, found: Found, cluster: Cluster) -> Choice:
+    """The smallest volume that serves a claim on each row, or the one that is meant for it (FindMatchingVolume)."""
+    if claim.problem is not None:
+        raise MatchingError(f"error creating internal label selector for claim: {claim}: {claim.problem}")
+    nodes = cluster.nodes
+    of_class = cluster.storage.volumes_of_class(claim.storage_class)
+    meant = sorted((v for v in of_class if v.is_for(claim) and may_serve(v, claim)), key=_size)
+    free = sorted((v for v in of_class if v.claim is None and free_for(v, claim) and may_serve(v, claim)), key=_size)
+    volumes, nothing = meant + free, len(meant) + len(free)
+    numbers = np.array([found.numbers.setdefault(v.name, len(found.numbers)) for v in volumes] + [NONE], dtype=np.int64)
+    chosen = np.full(nodes.rows, nothing, dtype=np.int64)
+    left = rows & nodes.alive[: nodes.rows]
+    for index, volume in enumerate(meant):
+        # A volume that is meant for the claim and can't be reached leaves the node without a match.
+        here = left & ~_taken(np.full(nodes.rows, numbers[index]), found.choices)
+        chosen[here & _reaches(volume, nodes)] = index
+        left &= ~here
+    by_label: dict[str, dict[str, list[int]]] = {}
+    for index, volume in enumerate(volumes[len(meant) :], len(meant)):
+        label = _single_label(volume)
+        if label is not None:
+            by_label.setdefault(label[0], {}).setdefault(label[1], []).append(index)
+            continue
+        here = left & (chosen > index)
+        if here.any():
+            here &= ~_taken(np.full(nodes.rows, numbers[index]), found.choices)
+            chosen[here & _reaches(volume, nodes)] = index
+    for key, by_value in by_label.items():
+        best = _by_label(nodes.label(key), by_value, numbers, left, found.choices)
+        np.minimum(chosen, best, out=chosen)
+    chosen[~rows | (chosen == nothing)] = NONE
+    return Choice(claim, volumes, chosen, numbers[chosen])
+
+
+def _size(volume: PersistentVolume) -> tuple[int, str]:
+    return volume.capacity, volume.name
+
+
+def _single_label(volume: PersistentVolume) -> tuple[str, str] | None:
+    """(key, value) of a volume that is reached from nodes with one label, as those on local disks are."""
+    affinity = volume.affinity
+    if affinity is None or len(affinity.terms) != 1 or len(affinity.terms[0].labels) != 1:
+        return None
+    (requirement,) = affinity.terms[0].labels
+    if requirement.operator != "In" or len(requirement.values) != 1:
+        return None
+    (value,) = requirement.values
+    return requirement.key, value
+
+
+def _by_label(
+    column: Column[str], by_value: dict[str, list[int]], numbers: Ints, rows: Bools, earlier: Sequence[Choice]
+) -> Ints:
+    """The first volume by row among those reached by one label: there may be one for every node."""
+    nothing = len(numbers) - 1
+    best = np.full(len(rows), nothing, dtype=np.int64)
+    left = rows.copy()
+    for turn in range(max(map(len, by_value.values()))):
+        # The last slot is read by rows without the label.
+        by_code = np.full(len(column.values) + 1, nothing, dtype=np.int64)
+        for value, indices in by_value.items():
+            code = column.code_of(value)
+            if code != ABSENT and turn < len(indices):
+                by_code[code] = indices[turn]
+        here = by_code[column.codes[: len(rows)]]
+        left &= here != nothing
+        gets = left & ~_taken(numbers[here], earlier)
+        best[gets] = here[gets]
+        left &= ~gets
+        if not left.any():
+            break
+    return best
+
+
+def _reaches(volume: PersistentVolume, nodes: Nodes) -> Bools:
+    if volume.affinity is None:
+        return np.ones(nodes.rows, dtype=np.bool_)
+    return matches(volume.affinity, nodes, by_name=False)
+
+
+def _taken(volumes: Ints, earlier: Iterable[Choice]) -> Bools:
+    """Rows where an earlier claim of the pod gets the volume whose number is given."""
+    taken = np.zeros(len(volumes), dtype=np.bool_)
+    for choice in earlier:
+        taken |= choice.numbers == volumes
+    return taken
+
+
+def may_serve(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Return whether a volume is large enough for a claim, of its mode, and no other claim's."""
+    return (
+        (volume.claim is None or volume.is_for(claim))
+        and volume.capacity >= (claim.requested or 0)
+        and volume.volume_mode == claim.volume_mode
+        and volume.attributes_class == claim.attributes_class
+        and not volume.terminating
+    )
+
+
+def free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Return whether a volume that is nobody's is available, and has the labels and access modes
+    that a claim asks for.
+    """
+    return (
+        volume.available
+        and (claim.selector is None or claim.selector.matches(volume.labels))
+        and all(mode in volume.access_modes for mode in claim.access_modes)
+    )
+
+
+def _provision(wanted: Iterable[tuple[PersistentVolumeClaim, Bools]], cluster: Cluster, found: Found) -> None:
+    """Make volumes for claims on the rows that need it; the first claim that fails on a row says why."""
+    left = np.ones(cluster.nodes.rows, dtype=np.bool_)
+    for claim, where in wanted:
+        rows = where & left
+        if rows.any():
+            storage_class = cluster.storage.classes.get(claim.storage_class)
+            if storage_class is None:
+                raise MatchingError(f'failed to find storage class "{claim.storage_class}"')
+            allowed = allowed_nodes(storage_class, cluster.nodes)
+            room, enough = _room(claim, storage_class, cluster)
+            found.unmatched |= rows & ~allowed
+            found.full |= rows & allowed & ~enough
+            left &= ~rows | (allowed & enough)
+            found.provisions.append(Provision(claim, rows, room))
+
+
+def allowed_nodes(storage_class: StorageClass, nodes: Nodes) -> Bools:
+    """Nodes for which a class makes volumes."""
+    if not storage_class.provisions:
+        return np.zeros(nodes.rows, dtype=np.bool_)
+    if storage_class.topologies is None:
+        return np.ones(nodes.rows, dtype=np.bool_)
+    allowed = np.zeros(nodes.rows, dtype=np.bool_)
+    for term in storage_class.topologies:
+        allowed |= matches_all(term, nodes)
+    return allowed
+
+
+def _room(claim: PersistentVolumeClaim, storage_class: StorageClass, cluster: Cluster) -> tuple[Ints, Bools]:
+    """(capacity found for a claim by row, where there is enough); all nodes do unless the driver publishes capacity."""
+    nodes = cluster.nodes
+    room = np.full(nodes.rows, NONE, dtype=np.int64)
+    driver = cluster.storage.drivers.get(storage_class.provisioner)
+    if claim.requested is None or driver is None or not driver.storage_capacity:
+        return room, np.ones(nodes.rows, dtype=np.bool_)
+    enough = np.zeros(nodes.rows, dtype=np.bool_)
+    for capacity in sorted(cluster.storage.capacities(storage_class.name), key=_name):
+        if capacity.limit is None or capacity.limit < claim.size or capacity.topology is None:
+            continue
+        here = matches_all(capacity.topology.requirements, nodes) & ~enough
+        room[here] = capacity.capacity
+        enough |= here
+    return room, enough
+
+
+def _name(capacity: CSIStorageCapacity) -> tuple[str, str]:
+    return capacity.namespace, capacity.name

@@ -1,0 +1,125 @@
+"""Reads the bodies of large reviews: when there is room for them, and then a piece in each turn of the event loop.
+
+Receiving a megabyte costs milliseconds of the loop, most of them for TLS. So the connection of a large review is
+paused as soon as its head is there. Its namespace, which the first bytes name, waits for room (`Lanes`). What is let in
+is read in pieces of what the system has at that moment (32 KiB), one piece of one review in each turn: small reviews of
+others, which are ready in the same turn, wait for one piece and never for a body. The bytes lie in one mapping of their
+length, which the system has back at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from aiohttp import web
+
+from podberth.policy.admission.memory import block
+from podberth.telemetry.handshakes import ANSWER_TURNS, MOST_TURNS
+
+LIMIT = 8 << 20
+"""An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""
+UNREAD_BYTES = 32 << 10
+"""So much of a body that nobody reads yet is kept by TLS, and as much by the system. Each would keep half a megabyte
+otherwise, for every connection. What the system has is also what TLS takes at once: its buffer for that, and the one
+for what is not decrypted, grow to that size and stay so until the connection ends.
+"""
+
+
+class TooLargeError(Exception):
+    """A body over the limit."""
+
+
+class Turns:
+    """Lets one of those who wait go on in each turn of the event loop, in the order in which they came.
+
+    A small request goes first: after `hold` nobody goes on for as many turns as it takes to answer one.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._going = False
+        self._held = 0
+        self._waited = 0
+
+    def hold(self) -> None:
+        """A request has arrived."""
+        self._held = ANSWER_TURNS
+
+    async def next(self) -> None:
+        """Until it is our turn."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        if not self._going:
+            self._going = True
+            asyncio.get_running_loop().call_soon(self._turn)
+        await turn
+
+    def _turn(self) -> None:
+        if self._held and self._waited < MOST_TURNS:
+            self._held -= 1
+            self._waited += 1
+        else:
+            self._waited = 0
+            self._next()
+        self._going = bool(self._waiting)
+        if self._going:
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _next(self) -> None:
+        while self._waiting:
+            first = self._waiting.popleft()
+            if not first.done():  # else who waited has gone away
+                first.set_result(None)
+                return
+
+
+class LargeBody:
+    """The body of one request. From here on nothing of it is received but in its turn.
+
+    `length` None: the client did not say.
+    """
+
+    def __init__(self, request: web.BaseRequest, length: int | None, turns: Turns) -> None:
+        self._request = request
+        self._turns = turns
+        self._buffer = block(LIMIT if length is None else length)
+        self._size = 0
+        pause(request)
+
+    @property
+    def bytes(self) -> memoryview:
+        """Return what was read so far."""
+        return self._buffer[: self._size]
+
+    async def read(self, seconds: float, enough: int = LIMIT + 1) -> memoryview:
+        """Read to the end, or until there is `enough` of it.
+
+        Raises TimeoutError, TooLargeError.
+        """
+        content = self._request.content
+        async with asyncio.timeout(seconds):
+            while self._size < enough and not content.at_eof():
+                if not content.is_eof() and content.total_bytes == self._size:
+                    await self._turns.next()
+                    resume(self._request)
+                piece = await content.readany()
+                if not content.is_eof():
+                    pause(self._request)
+                if self._size + len(piece) > len(self._buffer):
+                    raise TooLargeError
+                self._buffer[self._size : self._size + len(piece)] = piece
+                self._size += len(piece)
+        return self.bytes
+
+
+def pause(request: web.BaseRequest) -> None:
+    """Receive nothing more of this connection; what TLS has received by then is kept."""
+    if request.transport is not None:
+        request.transport.pause_reading()
+
+
+def resume(request: web.BaseRequest) -> None:
+    """Receive what comes."""
+    if request.transport is not None:
+        request.transport.resume_reading()

@@ -1,0 +1,267 @@
+"""One replica of the admission server, and how it ends without failing a review.
+
+Every replica answers reviews. The one that holds the Lease writes the webhook configurations and rotates the
+certificates, and only when it is ready itself, so that webhooks are never registered before a replica can answer them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import structlog
+
+from podberth.kube.client import Client
+from podberth.kube.lease import Elector
+from podberth.kube.machine import MACHINE, Machine
+from podberth.kube.schedulers import LiveSchedulers, Schedulers
+from podberth.policy.admission.aside import Aside
+from podberth.policy.admission.cache import PolicyCache
+from podberth.policy.admission.counting import Counting
+from podberth.policy.admission.judging import Terms
+from podberth.policy.admission.metrics import Metrics
+from podberth.policy.admission.mounted import MountedFiles
+from podberth.policy.admission.owners import Owners
+from podberth.policy.admission.registration import Registration
+from podberth.policy.admission.reviewer import Reviewer
+from podberth.policy.admission.secret import SharedSecret
+from podberth.policy.admission.server import AdmissionServer
+from podberth.policy.admission.settings import Settings
+from podberth.policy.admission.tally import Key, Tallies
+from podberth.policy.admission.tls import ServingTls
+from podberth.service.election import candidate, lead
+from podberth.telemetry.blocks import Blocks
+
+log = structlog.get_logger("admission")
+
+
+class Replica:
+    """One admission server; `run` it once. `end` lets it drain, a second `end` makes it hurry."""
+
+    def __init__(
+        self, client: Client, settings: Settings, *, elector: Elector | None = None, machine: Machine = MACHINE
+    ) -> None:
+        self._settings = settings
+        self._ending = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self.blocks = Blocks()
+        tls = ServingTls()
+        overlap = timedelta(seconds=settings.overlap_seconds)
+        self.certificates: SharedSecret | MountedFiles
+        if settings.cert_file is not None and settings.key_file is not None:
+            self.certificates = MountedFiles(
+                settings.cert_file, settings.key_file, settings.ca_file, tls, overlap=overlap, on_change=self._look
+            )
+        else:
+            self.certificates = SharedSecret(
+                client, settings.namespace, settings.secret, settings.names, tls, overlap=overlap, on_change=self._look
+            )
+        terms = Terms(
+            settings.namespace,
+            frozenset(settings.exempt),
+            settings.allowed_prefixes,
+            settings.reserved_prefixes,
+            settings.reserve_known,
+            settings.stamp,
+        )
+        self._aside = Aside(terms, settings.workers)
+        self.cache = PolicyCache(
+            client, self._aside, on_change=self._policies_changed, machine=machine, leave_native=settings.leave_native
+        )
+        self._owners = Owners(client, clock=machine.monotonic)
+        self.tallies = Tallies(machine.wall)
+        self.reviewer = Reviewer(self.cache, self._owners, self._aside, self.tallies)
+        self.schedulers = Schedulers(
+            client,
+            settings.namespace,
+            LiveSchedulers(settings.scheduler_lease, settings.profiles),
+            self._schedulers_changed,
+            clock=machine.boottime,
+            wall=machine.wall,
+            rng=machine.chance,
+        )
+        self.elector = elector or candidate(client, settings.namespace, settings.lease)
+        identity = self.elector.term.identity
+        self.counting = Counting(
+            client,
+            self.tallies,
+            identity,
+            settings.count_seconds,
+            self._exists,
+            wall=lambda: datetime.fromtimestamp(machine.wall(), UTC),
+            rng=machine.chance,
+        )
+        self.registration = Registration(
+            client, settings, self.certificates, lambda: self.elector.leading, lambda: self.cache.left
+        )
+        self._left: tuple[str, ...] = ()
+        self._counts = (0, 0)
+        self.metrics = self._metrics()
+        self.server = AdmissionServer(self.reviewer, self.metrics, tls, lambda: self.cache.unready)
+
+    def end(self) -> None:
+        """Drain and come to an end; may be called from a signal handler of the loop."""
+        if self._ending.is_set():
+            self._hurry.set()
+        self._ending.set()
+
+    async def run(self) -> None:
+        """Serve until `end`. What breaks one of the parts comes out here."""
+        await self._aside.start()
+        self.blocks.start()
+        try:
+            await self._run()
+        finally:
+            self.blocks.stop()
+            await self._aside.stop()
+
+    async def _run(self) -> None:
+        settings = self._settings
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(part) for part in (self.cache.run(), self.schedulers.run())]
+            leading: asyncio.Task[None] | None = None
+            counting: asyncio.Task[None] | None = None
+            try:
+                if not await _first(self.certificates.ready(), self._ending):
+                    return
+                running.append(tasks.create_task(self.certificates.follow()))
+                await self.server.start(settings.host, settings.port)
+                log.info("listening", port=self.server.port)
+                if await _first(self.cache.wait_known(), self._ending):
+                    if settings.count_seconds:
+                        counting = tasks.create_task(self.counting.run())
+                    log.info("ready", policies=self.cache.counts()[0])
+                    if settings.register:
+                        leading = tasks.create_task(lead(self.elector, self._led))
+                    await self._ending.wait()
+                self.server.draining = True
+                if leading is not None:
+                    leading.cancel()
+                    await asyncio.wait((leading,))  # the Lease is given back: another replica leads while we drain
+                log.info("draining", seconds=settings.drain_seconds)
+                if not await _first(self.server.drain(settings.drain_seconds), self._hurry):
+                    await self.server.stop()
+                if counting is not None:
+                    counting.cancel()
+                    await asyncio.wait((counting,))
+                    await self.counting.end()
+                log.info("stopped")
+            finally:
+                for task in (*running, leading, counting):
+                    if task is not None and not task.cancelling():
+                        task.cancel()
+                await self.server.stop()
+
+    async def _led(self) -> None:
+        log.info("leads: keeps webhook configurations and certificates", identity=self.elector.term.identity)
+        await self.registration.lead()
+
+    def _look(self) -> None:
+        self.registration.wake()
+
+    def _exists(self, policy: Key) -> bool:
+        namespace, name, uid = policy
+        return self.cache.uid(namespace, name) == uid
+
+    def _schedulers_changed(self) -> None:
+        self.reviewer.live_schedulers = self.schedulers.live
+
+    def _policies_changed(self) -> None:
+        counts, self._counts = self._counts, self.cache.counts()
+        accepted, refused = self._counts
+        # Somebody may edit the same policy all day.
+        (log.debug if counts == self._counts else log.info)("policies changed", accepted=accepted, refused=refused)
+        if self.cache.left != self._left:
+            self._left = self.cache.left
+            self.registration.wake()
+
+    def _metrics(self) -> Metrics:
+        started = time.monotonic()
+        return Metrics(
+            {
+                "berth_admission_uptime_seconds": (
+                    "Seconds since the process started",
+                    lambda: time.monotonic() - started,
+                ),
+                "berth_admission_policies": ("Policies that apply", lambda: self.cache.counts()[0]),
+                "berth_admission_policies_refused": ("Policies that were not accepted", lambda: self.cache.counts()[1]),
+                "berth_admission_policies_left_out": (
+                    "Policies that are accepted but not applied, because the policies of their namespace cost too much",
+                    lambda: self.cache.left_out,
+                ),
+                "berth_admission_namespaces_closed": (
+                    "Namespaces where every create is refused, because a policy that rejects is not applied there",
+                    lambda: self.cache.closed,
+                ),
+                "berth_admission_namespaces_left": (
+                    "Namespaces whose policies the API server enforces by itself, so that the webhook is not asked",
+                    lambda: len(self.cache.left),
+                ),
+                "berth_admission_longest_turn_seconds": (
+                    "The longest turn of the event loop since the start, in seconds of CPU time",
+                    lambda: self.blocks.longest,
+                ),
+                "berth_admission_aside_waiting": (
+                    "Expensive reviews that wait for a worker process",
+                    lambda: self._aside.lanes.waiting,
+                ),
+                "berth_admission_workers_replaced": (
+                    "Worker processes that were replaced because they did not answer or used too much memory",
+                    lambda: self._aside.replaced,
+                ),
+                "berth_admission_policies_staleness_seconds": (
+                    "Seconds since the API server last sent anything about policies. About 60 is normal",
+                    lambda: self.cache.reflector.staleness() or 0.0,
+                ),
+                "berth_admission_policies_lost": (
+                    "Policies that differed from a list because the watch had lost events, and were read again",
+                    lambda: self.cache.reflector.counts.lost,
+                ),
+                "berth_admission_leading": (
+                    "1 for the replica that writes webhook configurations and certificates, 0 for others",
+                    lambda: float(self.elector.leading),
+                ),
+                "berth_admission_registration_repairs": (
+                    "How often a webhook configuration was written again because it had been changed",
+                    lambda: self.registration.repairs,
+                ),
+                "berth_admission_count_writes": (
+                    "Updates of the counts in a policy's status",
+                    lambda: self.counting.writes,
+                ),
+                "berth_admission_count_failures": (
+                    "Updates of counts that failed and are tried again",
+                    lambda: self.counting.failures,
+                ),
+                "berth_admission_owner_lookups": (
+                    "Owners that were read, so that no policy changes a label by which an owner finds its pods",
+                    lambda: self._owners.lookups,
+                ),
+                "berth_admission_owner_failures": (
+                    "Owners that could not be read",
+                    lambda: self.reviewer.guard_failures,
+                ),
+            }
+        )
+
+
+async def _first(work: Coroutine[Any, Any, None], or_else: asyncio.Event) -> bool:
+    """Wait for the work or the event: True when the work got done. It is cancelled when the event comes first."""
+    doing = asyncio.create_task(work)
+    waiting = asyncio.create_task(or_else.wait())
+    try:
+        await asyncio.wait((doing, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            return False
+        doing.result()
+        return True
+    finally:
+        for task in (doing, waiting):
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task

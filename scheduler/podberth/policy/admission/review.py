@@ -1,0 +1,330 @@
+"""AdmissionReview v1, bytes to request and answer to bytes, strictly; no network, no policy.
+
+Of an object only what policies read is decoded (its metadata; of a pod what its QoS class and its scheduler come from),
+so that a review of 8 MiB costs a scan and not a tree. The object's kind is what the API server says it is, never what
+it says of itself.
+`reviewer` calls both ends. Wire format: k8s.io/api/admission/v1/types.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypedDict
+
+import msgspec
+
+from podberth.model.mistakes import misfit
+from podberth.policy.guard import OwnerReference
+from podberth.policy.objects import JsonObject
+from podberth.policy.options import UserInfo
+from podberth.policy.patch import Operation
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+UID_LENGTH = 256
+"""Uids are 36 characters; whatever else comes is echoed too, but not at any length."""
+MALFORMED = (msgspec.MsgspecError, UnicodeError, RecursionError)
+REASONS = {400: "BadRequest", 403: "Forbidden", 413: "RequestEntityTooLarge", 429: "TooManyRequests"}
+RETRY_SECONDS = 1
+"""When whoever is told 429 should come again: clients of Kubernetes do so by themselves."""
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+_NOTHING = (b"", b"null")
+
+
+class ReviewError(ValueError):
+    """Bytes that are no review at all: nobody can be answered by uid. The text says what was expected."""
+
+
+class MalformedError(ValueError):
+    """A review whose request can't be understood; `uid` is whom to answer, and the answer is no."""
+
+    def __init__(self, uid: str, text: str) -> None:
+        super().__init__(text)
+        self.uid = uid
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What was asked; `object` and `old` hold only what policies read."""
+
+    uid: str
+    operation: str
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    sub_resource: str
+    user: UserInfo
+    dry_run: bool
+    object: JsonObject | None
+    old: JsonObject | None
+    controllers: int
+    """How many owners say that they are its controller; the API allows one."""
+    owner: OwnerReference | None
+    """The one that does, if it is one."""
+
+
+class _Owned(NamedTuple):
+    controllers: int
+    owner: OwnerReference | None
+
+
+_NOBODY = _Owned(0, None)
+
+
+class _Envelope(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    request: msgspec.Raw
+
+
+class _Uid(msgspec.Struct):
+    uid: str
+
+
+class _Kind(msgspec.Struct):
+    kind: str
+    version: str
+    group: str = ""
+
+
+class _User(msgspec.Struct):
+    username: str | None = None
+    groups: list[str] | None = None
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    kind: _Kind
+    operation: str
+    namespace: str | None = None
+    name: str | None = None
+    sub_resource: str | None = None
+    user_info: _User | None = None
+    dry_run: bool | None = None
+    object: msgspec.Raw = msgspec.Raw(b"null")
+    old_object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Claim(msgspec.Struct, gc=False):
+    """An owner, with no more than whether it is the controller: an object may have thousands, of which one counts."""
+
+    controller: bool | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta | None = None
+
+
+class _Container(TypedDict, total=False):
+    resources: Any
+    restartPolicy: Any
+
+
+class _Spec(TypedDict, total=False):
+    """What `qos` reads of a pod's spec, and its scheduler, as the plain dicts that everybody else has."""
+
+    containers: list[_Container] | None
+    initContainers: list[_Container] | None
+    resources: Any
+    schedulerName: Any
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    qos_class: str | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta | None = None
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+class _WholePod(msgspec.Struct):
+    """A pod whose spec has another form than the API's: the API server never sends one."""
+
+    metadata: _Meta | None = None
+    spec: dict[str, Any] | None = None
+    status: _Status | None = None
+
+
+class _OldPod(msgspec.Struct):
+    """A pod as it was before an update: nobody reads its spec."""
+
+    metadata: _Meta | None = None
+    status: _Status | None = None
+
+
+class _Addressed(_Request, kw_only=True, rename="camel"):
+    uid: str
+
+
+class _Review(msgspec.Struct, rename="camel"):
+    """All levels in one go; what is wrong is found out one level at a time, and only then."""
+
+    api_version: str
+    kind: str
+    request: _Addressed
+
+
+_review = msgspec.json.Decoder(_Review).decode
+_envelope = msgspec.json.Decoder(_Envelope).decode
+_uid = msgspec.json.Decoder(_Uid).decode
+_request = msgspec.json.Decoder(_Request).decode
+_object = msgspec.json.Decoder(_Object).decode
+_pod = msgspec.json.Decoder(_Pod).decode
+_whole_pod = msgspec.json.Decoder(_WholePod).decode
+_old_pod = msgspec.json.Decoder(_OldPod).decode
+_claims = msgspec.json.Decoder(list[_Claim] | None).decode
+_each = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_owner = msgspec.json.Decoder(OwnerReference).decode
+_NAME = rb':\s*"([A-Za-z0-9._-]{1,253})"'
+_hinted_uid = re.compile(rb'"uid"' + _NAME).search
+_hinted_namespace = re.compile(rb'"namespace"' + _NAME).search
+HEAD_BYTES = 16 << 10
+"""The API server names uid and namespace within so many bytes of a review."""
+
+
+class Hint(msgspec.Struct, frozen=True):
+    """What the first bytes of a review seem to say: whose it is, before the rest is read. Never more than a hint."""
+
+    uid: str = ""
+    namespace: str = ""
+
+
+def hint(head: Bytes) -> Hint:
+    """Uid and namespace, which the API server writes before the object (Go's order of fields).
+
+    Within a text both would be escaped, so that no name of an object looks like them. The first of each counts, and
+    no more is looked for: an object may have thousands of uids.
+    """
+    uid, namespace = (find(head, 0, HEAD_BYTES) for find in (_hinted_uid, _hinted_namespace))
+    return Hint("" if uid is None else uid[1].decode(), "" if namespace is None else namespace[1].decode())
+
+
+def read(body: Bytes) -> Request:
+    """The request in a review.
+
+    Raises ReviewError when there is no uid to answer, MalformedError when there is.
+    """
+    try:
+        review = _review(body)
+    except MALFORMED:
+        uid, asked = _by_level(body)
+    else:
+        if (review.api_version, review.kind) != (API_VERSION, KIND):
+            raise ReviewError(f"want {API_VERSION} {KIND}")
+        uid, asked = review.request.uid, review.request
+        if not 0 < len(uid) <= UID_LENGTH:
+            raise ReviewError(f"request.uid: want 1 to {UID_LENGTH} characters")
+    wants_object = asked.operation in ("CREATE", "UPDATE")
+    obj, owned = _thin(uid, "object", asked.object, asked.kind) if wants_object else (None, _NOBODY)
+    old, _ = _thin(uid, "oldObject", asked.old_object, asked.kind) if wants_object else (None, _NOBODY)
+    if wants_object and obj is None:
+        raise MalformedError(uid, "request.object: want the object")
+    user = asked.user_info or _User()
+    return Request(
+        uid=uid,
+        operation=asked.operation,
+        group=asked.kind.group,
+        kind=asked.kind.kind,
+        namespace=asked.namespace or "",
+        name=asked.name or "",
+        sub_resource=asked.sub_resource or "",
+        user=UserInfo(user.username or "", tuple(user.groups or ())),
+        dry_run=bool(asked.dry_run),
+        object=obj,
+        old=old,
+        controllers=owned.controllers,
+        owner=owned.owner,
+    )
+
+
+def _by_level(body: Bytes) -> tuple[str, _Request]:
+    """The request of a review that has something wrong with it: said as far as the uid is readable."""
+    try:
+        envelope = _envelope(body)
+        if (envelope.api_version, envelope.kind) != (API_VERSION, KIND):
+            raise ReviewError(f"want {API_VERSION} {KIND}")
+        uid = _uid(envelope.request).uid
+    except MALFORMED as error:
+        raise ReviewError(f"want an {API_VERSION} {KIND} with a request that has a uid: {_say(error)}") from error
+    if not 0 < len(uid) <= UID_LENGTH:
+        raise ReviewError(f"request.uid: want 1 to {UID_LENGTH} characters")
+    try:
+        return uid, _request(envelope.request)
+    except MALFORMED as error:
+        raise MalformedError(uid, f"request: {_say(error)}") from error
+
+
+def answer(
+    uid: str,
+    *,
+    allowed: bool,
+    code: int = 200,
+    message: str = "",
+    patch: Sequence[Operation] = (),
+    warnings: Sequence[str] = (),
+    audit: Mapping[str, str] | None = None,
+) -> bytes:
+    """A review with the response to it."""
+    response: dict[str, Any] = {"uid": uid, "allowed": allowed}
+    if not allowed:
+        response["status"] = {"code": code, "reason": REASONS.get(code, "Forbidden"), "message": message}
+        if code == 429:
+            response["status"]["details"] = {"retryAfterSeconds": RETRY_SECONDS}
+    elif patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(msgspec.json.encode(patch)).decode()
+    if warnings:
+        response["warnings"] = list(warnings)
+    if audit:
+        response["auditAnnotations"] = dict(audit)
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def _thin(uid: str, field: str, raw: msgspec.Raw, kind: _Kind) -> tuple[JsonObject | None, _Owned]:
+    """Return what policies read of an object, under the kind that the API server names, and its owner."""
+    if bytes(memoryview(raw)[:5]) in _NOTHING:
+        return None, _NOBODY
+    found: JsonObject = {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind}
+    pod = (kind.group, kind.kind) == ("", "Pod")
+    try:
+        read = (_old_pod(raw) if field == "oldObject" else _of_pod(raw)) if pod else _object(raw)
+        owned = _NOBODY if read.metadata is None else _owned(read.metadata.owner_references)
+    except MALFORMED as error:
+        raise MalformedError(uid, f"request.{field}: {_say(error)}") from error
+    if (meta := read.metadata) is not None:
+        held = {"labels": meta.labels, "annotations": meta.annotations}
+        found["metadata"] = {key: value for key, value in held.items() if value is not None}
+    if isinstance(read, _Pod | _WholePod) and read.spec is not None:
+        found["spec"] = read.spec
+    if not isinstance(read, _Object) and read.status is not None and read.status.qos_class:
+        found["status"] = {"qosClass": read.status.qos_class}
+    return found, owned
+
+
+def _owned(raw: msgspec.Raw) -> _Owned:
+    """Return who owns it, without an object for each of thousands who may say so."""
+    claims = [i for i, claim in enumerate(_claims(raw) or ()) if claim.controller]
+    return _Owned(len(claims), _owner(_each(raw)[claims[0]]) if len(claims) == 1 else None)
+
+
+def _of_pod(raw: msgspec.Raw) -> _Pod | _WholePod:
+    try:
+        return _pod(raw)
+    except msgspec.ValidationError:
+        return _whole_pod(raw)
+
+
+def _say(error: Exception) -> str:
+    """Return what is wrong, in a line; the decoder names paths and types, never values."""
+    return misfit(error)[:200]

@@ -1,0 +1,88 @@
+"""What the policies of a namespace cost, known when they are read, and which of them apply when they cost too much.
+
+A unit is about a microsecond of a review for which every rule matches and every write changes something; texts and
+values count for the memory that they take. One policy as large as the API allows is within the bound, whatever it
+holds. Where all of a namespace together are not, they count in one order, and from the first that no longer fits on
+they are left out: policies that reject come first, then those that write, then mode warn, then mode observe, and of
+each kind the older ones. If a policy that rejects is left out, nothing that policies apply to is let into the
+namespace, as nobody can tell what that policy would reject.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from podberth.policy.spec import Policy
+
+MOST = 32_768
+"""Units for the policies of one namespace."""
+_POLICY, _RULE, _CRITERION, _WRITE = 16, 1, 1, 1
+_VALUES_A_UNIT, _CHARACTERS_A_UNIT = 4, 256
+
+
+class Price(NamedTuple):
+    """What one policy costs, and its kind: 0 rejects, 1 writes, 2 warns, 3 observes."""
+
+    units: int
+    kind: int
+
+
+class Place(NamedTuple):
+    """Where a policy stands in the order of its namespace. `created` is RFC 3339, as the API server writes it."""
+
+    kind: int
+    created: str
+    name: str
+
+
+class Bounded(NamedTuple):
+    """How a namespace stands: who applies, what they cost, and whether one that rejects does not."""
+
+    applied: tuple[Place, ...]
+    units: int
+    closed: bool
+
+
+def price(policy: Policy) -> Price:
+    """Return what a policy costs every review of its namespace."""
+    units, values, characters = _POLICY, 0, 0
+    for rule in policy.rules:
+        criteria = (*rule.predicate.labels, *rule.predicate.annotations)
+        writes = (*rule.action.labels.items(), *rule.action.annotations.items())
+        units += _RULE + _CRITERION * len(criteria) + _WRITE * len(writes)
+        characters += len(rule.name) + len(rule.action.message)
+        for criterion in criteria:
+            values += len(criterion.values)
+            characters += len(criterion.key) + sum(map(len, criterion.values))
+        characters += sum(len(key) + len(value) for key, value in writes)
+    units += -(-values // _VALUES_A_UNIT) - (-characters // _CHARACTERS_A_UNIT)
+    if policy.mode != "enforce":
+        return Price(units, 2 if policy.mode == "warn" else 3)
+    return Price(units, 0 if any(rule.action.reject for rule in policy.rules) else 1)
+
+
+def bound(ordered: Iterable[tuple[Place, int]], most: int = MOST) -> Bounded:
+    """Return who applies of those given in order, each with its units. No more are looked at than fit, and one."""
+    applied: list[Place] = []
+    units = 0
+    for place, more in ordered:
+        if units + more > most:
+            return Bounded(tuple(applied), units, place.kind == 0)
+        units += more
+        applied.append(place)
+    return Bounded(tuple(applied), units, closed=False)
+
+
+def left_out(units: int) -> str:
+    """Return what the status of a policy says that is left out."""
+    return (
+        f"not applied: the policies of this namespace cost more than {MOST} units, and this one ({units} units) comes "
+        "after the bound. Policies that reject come first, then those that write, mode warn, mode observe; of each "
+        "kind the older ones"
+    )
+
+
+CLOSED = (
+    f"the policies of this namespace cost more than {MOST} units, and one that rejects is not applied: nothing is let "
+    "in until policies are deleted or made smaller (kubectl get mdp shows which are not accepted)"
+)
+"""The answer to whoever creates something in a namespace that is closed."""

@@ -1,0 +1,111 @@
+"""Questions as JSON, verdicts as JSON: what `berth policy eval` reads and prints."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from podberth.model.mistakes import kind_of
+from podberth.policy import objects, options, verdict
+from podberth.policy.evaluate import OPERATIONS, Operation, evaluate
+from podberth.policy.objects import JsonObject
+from podberth.policy.options import Options
+from podberth.policy.parse import PolicyError, parse
+from podberth.policy.spec import Policies, Policy
+from podberth.policy.verdict import Verdict
+
+KNOWN = ("id", "policies", "operation", "object", "oldObject", "options")
+
+
+class CaseError(ValueError):
+    """A case that can't be read; the text names the field."""
+
+
+def answer(case: Any) -> dict[str, Any]:
+    """The verdict on one case, as `as_json` has it.
+
+    A policy that is not acceptable is left out with a warning and the others decide, as in a cluster.
+    Raises CaseError.
+    """
+    if not isinstance(case, dict):
+        raise CaseError("want a JSON object with policies, operation and object")
+    warnings: list[str] = []
+    try:
+        given = options.parse(_field(case, "options", dict, {}))
+        policies = _accepted(_field(case, "policies", list, []), given, warnings)
+    except options.OptionsError as error:
+        raise CaseError(str(error)) from None
+    operation, obj, old = request(case)
+    found = evaluate(policies, operation, obj, old, given)
+    return as_json(found, warnings if found.exempt is None else [])
+
+
+def request(case: Mapping[str, Any]) -> tuple[Operation, JsonObject | None, JsonObject | None]:
+    """Operation (CREATE when absent), object and old object of a case.
+
+    Raises CaseError.
+    """
+    word = str(case.get("operation") or "CREATE").upper()
+    operation = next((known for known in OPERATIONS if known == word), None)
+    if operation is None:
+        raise CaseError(f'operation: Unsupported value: "{word[:40]}": want {", ".join(OPERATIONS)}')
+    obj, old = (_object(case, field) for field in ("object", "oldObject"))
+    if obj is None and operation in ("CREATE", "UPDATE"):
+        raise CaseError("object: Required value")
+    return operation, obj, old
+
+
+def as_json(found: Verdict, warnings: list[str]) -> dict[str, Any]:
+    """A verdict in the fields that `berth policy eval` promises. `warnings`: about policies; they come first."""
+    return {
+        "allowed": found.allowed,
+        "code": found.code,
+        "message": found.message,
+        "patch": found.patch,
+        "object": found.object,
+        "warnings": verdict.warnings([*warnings, *found.warnings]),
+    }
+
+
+def _accepted(documents: list[Any], given: Options, warnings: list[str]) -> Policies:
+    """The policies that can be read; a warning is added for each of the others."""
+    policies: list[Policy] = []
+    for i, document in enumerate(documents):
+        try:
+            policies.append(parse(document, given.allowed_prefixes, name=f"policy-{i}"))
+        except PolicyError as error:
+            warnings.append(f'MetadataPolicy "{name_of(document, f"policies[{i}]")}" is not accepted: {error.line}')
+    return Policies(policies)
+
+
+def name_of(document: Any, otherwise: str) -> str:
+    """The name of a policy that may be anything."""
+    return _of_metadata(document, "name") or otherwise
+
+
+def namespace_of(document: Any) -> str:
+    """The namespace of a policy that may be anything; empty when it names none."""
+    return _of_metadata(document, "namespace")
+
+
+def _of_metadata(document: Any, field: str) -> str:
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    found = metadata.get(field) if isinstance(metadata, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def _object(case: Mapping[str, Any], field: str) -> JsonObject | None:
+    found = case.get(field)
+    if found is None:
+        return None
+    try:
+        return objects.check(found)
+    except objects.ShapeError as error:
+        raise CaseError(f"{field}.{error}".replace(".want", ": want", 1)) from None
+
+
+def _field(case: Mapping[str, Any], name: str, wanted: type, otherwise: Any) -> Any:
+    found = case.get(name)
+    if found is None:
+        return otherwise
+    if not isinstance(found, wanted):
+        raise CaseError(f"{name}: want a {'map' if wanted is dict else 'list'}, got {kind_of(found)}")
+    return found

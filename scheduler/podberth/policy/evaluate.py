@@ -1,0 +1,231 @@
+"""All policies of a namespace on one object: the verdict.
+
+The story of a request: exempt, or not; a pod gets its QoS stamp; every predicate is asked about that one snapshot;
+rejects first, all reasons named; else all writes merged into one patch; then, for a pod being created, the annotation
+that names a scheduler becomes `spec.schedulerName`. The validating pass asks the rejects again about the final object.
+The seed's promise (any reject: rejected and not mutated; order unspecified) holds as nothing is written in between.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from podberth.model.quantity import QuantityError
+from podberth.policy import keys, objects, verdict, words
+from podberth.policy.exempt import exemption
+from podberth.policy.merge import Guards, Merged, merge
+from podberth.policy.objects import JsonObject, Snapshot
+from podberth.policy.options import NO_OPTIONS, Options
+from podberth.policy.patch import Patch
+from podberth.policy.qos import CLASSES, QosClass, qos_class
+from podberth.policy.spec import Policies, Policy, Rule
+from podberth.policy.verdict import ALLOWED, DENIED, Effect, Verdict
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+OPERATIONS: tuple[Operation, ...] = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+AUDIT_LENGTH = 1024
+
+
+def evaluate(
+    policies: Policies,
+    operation: Operation,
+    obj: JsonObject | None,
+    old: JsonObject | None = None,
+    options: Options = NO_OPTIONS,
+) -> Verdict:
+    """The answer to one admission request. Nothing given is changed; `object` shares what it can with what was given.
+
+    A dry run is answered like any other; whoever counts `effects` leaves it out.
+    """
+    exempt = exemption(operation, obj, old, options)
+    if exempt is not None or obj is None:
+        return Verdict(obj, exempt=exempt, audit={"exempt": exempt or ""})
+    here = policies.of(options.namespace or objects.namespace(obj))
+    request = _Request(here, operation, obj, old, options)
+    return request.validated() if options.pass_ == "validate" else request.mutated()
+
+
+class _Request:
+    """One object that policies do apply to, and what they say about it."""
+
+    def __init__(
+        self, policies: Policies, operation: Operation, obj: JsonObject, old: JsonObject | None, options: Options
+    ) -> None:
+        self.object = obj
+        self.options = options
+        self.creates = operation == "CREATE"
+        self.is_pod = objects.is_pod(obj)
+        self.said: list[str] = []
+        self.stamp = self._stamp(obj, old) if self.is_pod else None
+        self.snapshot = _stamped(objects.snapshot(obj), self.stamp)
+        self.guards = Guards(options.owner_selectors, options.reserved)
+        self.changes: dict[int, tuple[str, ...]] = {}
+        labels, annotations = self.snapshot.labels, self.snapshot.annotations
+        self.matched: list[tuple[Policy, list[Rule]]] = []
+        for policy in policies.policies:
+            holding = [rule for rule in policy.rules if rule.predicate.holds(labels, annotations)]
+            if holding:
+                self.matched.append((policy, holding))
+        self.deciding = [rule for policy, rules in self.matched if policy.mode == "enforce" for rule in rules]
+        self.rejecting = [rule for rule in self.deciding if rule.action.reject]
+
+    def mutated(self) -> Verdict:
+        """The mutating pass."""
+        if self.rejecting:
+            return self._denied(verdict.denial(self.rejecting), self._effects(set()))
+        merged = merge(self.deciding, self.snapshot, self.is_pod, self.guards)
+        patch = Patch(self.object)
+        annotations = {key: write.value for key, write in merged.annotations.items()}
+        if self.stamp is not None and (self.options.stamp or self._brought is not None):
+            annotations[keys.QOS] = self.stamp
+        patch.merge("metadata", "labels", {key: write.value for key, write in merged.labels.items()})
+        patch.merge("metadata", "annotations", annotations)
+        scheduler = annotations.get(keys.SCHEDULER_NAME, self.snapshot.annotations.get(keys.SCHEDULER_NAME))
+        if self.is_pod and self.creates and scheduler is not None:
+            self._choose(scheduler, patch)
+        self.said += map(verdict.conflict, merged.conflicts)
+        self.said += map(verdict.skipped, merged.skipped)
+        effective = {write.rule.policy for write in (*merged.labels.values(), *merged.annotations.values())}
+        return self._allowed(merged, patch, effective, self._effects(effective))
+
+    def validated(self) -> Verdict:
+        """The validating pass, on the object as it will be stored."""
+        found = self._brought
+        if self.stamp is not None and found is None and self.options.stamp:
+            self.said.append(f"annotation {keys.QOS} is missing: the mutating webhook did not see this pod")
+        elif self.stamp is not None and found is not None and found != self.stamp:
+            shown = f'metadata.annotations[{keys.QOS}]: Invalid value: "{found[:40]}"'
+            return self._denied(f"{shown}: the class of this pod is {self.stamp}", ())
+        if self.rejecting:
+            rejecting = {rule.policy for rule in self.rejecting}
+            effects = tuple(
+                Effect(policy.name, policy.namespace, rejected=True, mutated=False)
+                for policy, _ in self.matched
+                if policy.name in rejecting
+            )
+            return self._denied(verdict.denial(self.rejecting), effects)
+        return self._allowed(Merged({}, {}, [], []), Patch(self.object), set(), ())
+
+    @property
+    def _brought(self) -> str | None:
+        """The stamp that the object has already, whoever wrote it."""
+        return objects.snapshot(self.object).annotations.get(keys.QOS)
+
+    def _stamp(self, obj: JsonObject, old: JsonObject | None) -> QosClass:
+        """The class as it is, or will be, in `status.qosClass`: computed when the pod is created, then kept."""
+        if self.options.pass_ == "mutate":
+            # Whoever writes the pod writes any status too, at this point; only the stored pod's own is the server's.
+            return (None if self.creates else _stored_class(old)) or self._computed(obj)
+        stored, computed = _stored_class(obj), self._computed(obj)
+        # An API server of another release may see pod-level resources differently; its users must not pay for that.
+        return computed if objects.snapshot(obj).annotations.get(keys.QOS) == computed else stored or computed
+
+    def _computed(self, obj: JsonObject) -> QosClass:
+        try:
+            return qos_class(obj)
+        except QuantityError as error:
+            self.said.append(f"QoS class Burstable assumed: {error}")
+            return "Burstable"
+
+    def _choose(self, scheduler: str, patch: Patch) -> None:
+        """The seed era's annotation becomes today's field. The API server does not check the field, so we do."""
+        if not keys.is_subdomain(scheduler):
+            self.said.append(f'annotation {keys.SCHEDULER_NAME} ignored: "{scheduler[:30]}" is not a scheduler\'s name')
+            return
+        patch.set("spec", "schedulerName", scheduler)
+        live = self.options.live_schedulers
+        if live is not None and scheduler not in live and scheduler != keys.DEFAULT_SCHEDULER:
+            self.said.append(f'no live scheduler "{scheduler}": the pod will wait until there is one')
+
+    def _allowed(self, merged: Merged, patch: Patch, effective: set[str], effects: tuple[Effect, ...]) -> Verdict:
+        self.said += self._would()
+        conflicting = {write.rule.policy for found in merged.conflicts for write in found.writes}
+        return Verdict(
+            object=patch.object,
+            allowed=True,
+            code=ALLOWED,
+            patch=patch.operations,
+            warnings=verdict.warnings(self.said),
+            audit=self._audit({"applied": _joined(sorted(effective))}),
+            effects=effects,
+            conflicts=tuple(sorted(conflicting)),
+        )
+
+    def _denied(self, message: str, effects: tuple[Effect, ...]) -> Verdict:
+        self.said += self._would()
+        return Verdict(
+            object=self.object,
+            allowed=False,
+            code=DENIED,
+            message=message,
+            warnings=verdict.warnings(self.said),
+            audit=self._audit({"rejected-by": _joined(rule.place for rule in self.rejecting)}),
+            effects=effects,
+        )
+
+    def _would(self) -> Iterator[str]:
+        """Yield what policies in mode warn would do."""
+        for policy, rules in self.matched:
+            if policy.mode != "warn":
+                continue
+            for rule in rules:
+                if rule.action.reject:
+                    yield rule.would_reject
+                yield from self._changes(rule)
+
+    def _changes(self, rule: Rule) -> tuple[str, ...]:
+        """Return what mode warn says of a rule's writes that would change something, were it alone."""
+        found = self.changes.get(id(rule))
+        if found is None:
+            changing = self.guards.changes(rule, self.snapshot, self.is_pod)
+            found = self.changes[id(rule)] = tuple(told for _, told in changing)
+        return found
+
+    def _effects(self, effective: set[str]) -> tuple[Effect, ...]:
+        """One for each policy that matched. Rejecting wins: an object that is rejected is mutated by nobody."""
+        found = []
+        for policy, rules in self.matched:
+            rejected = any(rule.action.reject for rule in rules)
+            if policy.mode == "enforce":
+                mutated = policy.name in effective
+            else:
+                mutated = not rejected and any(self._changes(rule) for rule in rules)
+            found.append(Effect(policy.name, policy.namespace, rejected, mutated))
+        return tuple(found)
+
+    def _audit(self, more: dict[str, str]) -> dict[str, str]:
+        found = {"matched": _joined(rule.place for _, rules in self.matched for rule in rules), **more}
+        for mode in ("warn", "observe"):
+            found[mode] = _joined(
+                f"{rule.place}:{'reject' if rule.action.reject else 'write'}"
+                for policy, rules in self.matched
+                if policy.mode == mode
+                for rule in rules
+                if rule.action.reject or self._changes(rule)
+            )
+        if self.stamp is not None:
+            found["qos"] = self.stamp
+        return {key: value for key, value in found.items() if value}
+
+
+def _stamped(snapshot: Snapshot, stamp: QosClass | None) -> Snapshot:
+    if stamp is None:
+        return snapshot
+    return Snapshot(snapshot.labels, {**snapshot.annotations, keys.QOS: stamp})
+
+
+def _stored_class(obj: JsonObject | None) -> QosClass | None:
+    status = (obj or {}).get("status")
+    stored = status.get("qosClass") if isinstance(status, dict) else None
+    return next((found for found in CLASSES if found == stored), None)
+
+
+def _joined(places: Iterable[str]) -> str:
+    """Places as an audit annotation holds them; what does not fit any more is not even asked for."""
+    found: list[str] = []
+    length = -1
+    for place in places:
+        found.append(place)
+        length += len(place) + 1
+        if length > AUDIT_LENGTH:
+            break
+    return words.cut(",".join(found), AUDIT_LENGTH)

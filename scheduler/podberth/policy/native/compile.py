@@ -1,0 +1,360 @@
+"""The policies of one namespace as objects of `admissionregistration.k8s.io/v1`.
+
+A request meets them in this order, as it meets the webhook's two passes:
+
+1. The MutatingAdmissionPolicy asks every rule about the object as it came in. If a rule rejects, it writes one thing:
+   the reasons, into the annotation `keys.VERDICT`. Else it writes what the rules want, the QoS class of a pod, and the
+   scheduler that the annotation names. It is not asked again when another mutation follows.
+2. The ValidatingAdmissionPolicy turns the annotation into a refusal, so that an object that is stored never has it. It
+   asks the rules that reject once more, about the object as it will be stored, and checks the class.
+3. What modes warn and observe would do are ValidatingAdmissionPolicies of their own, bound by Warn and by Audit.
+
+Whoever sends the annotation by himself has it taken away in 1. Names say release and namespace.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from msgspec import Struct
+
+from podberth.policy import keys, verdict
+from podberth.policy.native import mutation, pod_class, requests
+from podberth.policy.native.expressions import NAMED, Scope, chunks, every, held, meets, some, text
+from podberth.policy.native.partition import Stays, partition
+from podberth.policy.powers import Reserved
+from podberth.policy.spec import GROUP, Mode, Policies, Rule, Write
+
+API_VERSION = "admissionregistration.k8s.io/v1"
+LABELS = {"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "policy"}
+RELEASE_LABEL, NAMESPACE_LABEL = f"{GROUP}/release", f"{GROUP}/policies-of"
+POLICIES = "podberth.dev/policies"
+"""On each object that the operator writes: the names of the policies that it enforces."""
+MOST_BYTES = 5120
+"""How long the message of a refusal may be; the API server shows another message in place of a longer one."""
+_CUT = MOST_BYTES // 4 - 1
+"""Characters of what is left of a longer one, whatever its alphabet."""
+
+Object = dict[str, Any]
+
+
+class Compiled(Struct, frozen=True):
+    """What to apply, what each variable stands for, and which policies still need the webhook."""
+
+    objects: tuple[Object, ...]
+    comments: Mapping[str, str]
+    webhook: tuple[Stays, ...]
+    native: tuple[str, ...] = ()
+    """Names of the policies that the objects enforce. Without any there are no objects."""
+
+
+class _Variables:
+    """The named expressions of one admission policy, each needed once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, str] = {}
+        self.comments: dict[str, str] = {}
+
+    def add(self, name: str, expression: str, comment: str = "") -> str:
+        """Name an expression, and how others refer to it."""
+        self._found[name] = expression
+        if comment:
+            self.comments[name] = comment
+        return f"variables.{name}"
+
+    def spelled(self) -> list[Object]:
+        """As the API takes them."""
+        return [{"name": name, "expression": expression} for name, expression in self._found.items()]
+
+
+def compile_namespace(
+    policies: Policies,
+    namespace: str,
+    release: str,
+    reserved: Reserved,
+    *,
+    elsewhere: Mapping[str, str] | None = None,
+    webhook: bool = True,
+    stamp: bool = True,
+    closed: str = "",
+) -> Compiled:
+    """The objects for a namespace's policies; `policies` hold those of this namespace only.
+
+    `elsewhere`, `webhook`: as for `partition`. `stamp`: whether every pod gets its QoS class as an annotation, or only
+    pods that bring the annotation along. `closed`: why nothing is let into the namespace at all; empty where it is
+    open.
+    """
+    split = partition(policies, reserved, elsewhere, webhook=webhook)
+    if not split.native.policies:
+        return Compiled((), {}, split.webhook)
+    build = _Namespace(split.native, namespace, release, reserved, stamp, closed)
+    names = tuple(policy.name for policy in split.native.policies)
+    return Compiled(tuple(build.objects()), build.comments, split.webhook, names)
+
+
+def label_of(release: str) -> str:
+    """The release as a label's value, which has 63 characters at most."""
+    return release if len(release) <= 63 else f"{release[:46]}-{sha256(release.encode()).hexdigest()[:16]}"
+
+
+def name_of(release: str, namespace: str, mode: Mode = "enforce") -> str:
+    """The name of policy and binding alike."""
+    return f"{release}.{namespace}.{'' if mode == 'enforce' else f'{mode}.'}metadatapolicies.{GROUP}"
+
+
+class _Namespace:
+    """One namespace while it is compiled."""
+
+    def __init__(
+        self, policies: Policies, namespace: str, release: str, reserved: Reserved, stamp: bool, closed: str
+    ) -> None:
+        self._policies = policies.policies
+        self._stamp = stamp
+        self._closed = closed
+        self._namespace, self._release, self._reserved = namespace, release, reserved
+        self.comments: dict[str, str] = {}
+
+    def objects(self) -> Iterator[Object]:
+        """Policies and bindings, in the order in which a request meets them."""
+        yield from self._mutating()
+        yield from self._validating()
+        for mode in ("warn", "observe"):
+            yield from self._telling(mode)
+
+    def _rules(self, mode: Mode) -> Iterator[Rule]:
+        return (rule for policy in self._policies if policy.mode == mode for rule in policy.rules)
+
+    def _rejecting(self) -> list[Rule]:
+        return [rule for rule in self._rules("enforce") if rule.action.reject]
+
+    def _snapshot(self) -> _Variables:
+        """Return what every rule is asked about, but for the class of a pod."""
+        found = _Variables()
+        found.add("labels", held("object", "labels"))
+        found.add("annotations", held("object", "annotations"))
+        found.add("pod", requests.POD)
+        for name, expression in pod_class.variables():
+            found.add(name, expression)
+        return found
+
+    def _refusal(self, variables: _Variables) -> str:
+        """Return why rules reject; an empty text when none does."""
+        rules = self._rejecting()
+        if not rules:
+            return '""'
+        found = []
+        for number, part in enumerate(chunks(rules, _size)):
+            # Nearly always no rule rejects, and then nothing but this is evaluated.
+            rejects = variables.add(f"rejects{number}", some(map(_asked, part)), _lines(part))
+            said = (f"{_asked(rule)} ? [{text(_line(rule.rejection))}] : []" for rule in part)
+            found.append(variables.add(f"reasons{number}", f"{rejects} ? [{', '.join(said)}].flatten() : []"))
+        variables.add("reasons", " + ".join(found))
+        most = verdict.MOST_REASONS
+        more = f'"; and " + string(size(variables.reasons) - {most}) + " more rules"'
+        variables.add(
+            "allReasons",
+            f'size(variables.reasons) <= {most} ? variables.reasons.join("; ") : '
+            f'variables.reasons.slice(0, {most}).join("; ") + {more}',
+        )
+        return variables.add(
+            "refusal",
+            f'size(variables.reasons) == 0 ? "" : size(bytes(variables.allReasons)) <= {MOST_BYTES} ? '
+            "variables.allReasons : "
+            f'variables.allReasons.substring(0, [{_CUT}, size(variables.allReasons)].min()) + "..."',
+        )
+
+    def _mutating(self) -> Iterator[Object]:
+        old = pod_class.stored("oldObject")
+        kept = f'(request.operation == "UPDATE" ? {old} : optional.none())'
+        variables = self._snapshot()
+        variables.add("qos", f"string({kept}.orValue(variables.classOfPod))")
+        refusal = self._refusal(variables)
+        writing = [(rule, list(self._written(rule))) for rule in self._rules("enforce")]
+        writing = [(rule, writes) for rule, writes in writing if writes]
+        written = []
+        for number, part in enumerate(chunks(writing, lambda one: _size(one[0]))):
+            wishes = [wish for rule, writes in part for wish in mutation.wishes(_asked(rule), writes)]
+            comment = _lines(rule for rule, _ in part)
+            written.append(variables.add(f"writes{number}", f"[{', '.join(wishes)}].flatten()", comment))
+        scheduler = self._scheduler(variables, writing)
+        self.comments |= variables.comments
+        expression = mutation.patch(refusal, written, scheduler, self._stamp)
+        spec = {
+            "matchConstraints": self._constraints(),
+            "matchConditions": self._concerned([*self._rejecting(), *(rule for rule, _ in writing)]),
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+            "variables": variables.spelled(),
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+        }
+        yield self._object("MutatingAdmissionPolicy", "enforce", spec)
+        yield self._binding("MutatingAdmissionPolicyBinding", "enforce", None)
+
+    def _concerned(self, rules: Iterable[Rule]) -> list[Object]:
+        """The match condition of the mutating policy; `rules` are those that would do something."""
+        forged = f"{text(keys.VERDICT)} in annotations"
+        if self._stamp:
+            return requests.before_storing([forged, *(_asked(rule, requests.NO_POD) for rule in rules)])
+        own = [f"pod && {text(key)} in annotations" for key in (keys.QOS, keys.SCHEDULER_NAME)]
+        return requests.of_what_comes([forged, *own, *(_asked(rule, requests.OF_ANY_CLASS) for rule in rules)])
+
+    def _written(self, rule: Rule) -> Iterator[Write]:
+        """Yield what a rule writes where policies may write it."""
+        for write in rule.writes:
+            if write.field == "annotation" and self._reserved.why(write.key, write.power) is None:
+                yield write
+
+    def _scheduler(self, variables: _Variables, writing: Sequence[tuple[Rule, Sequence[Write]]]) -> str:
+        """A list whose last element is what the annotation will say, empty where there is none."""
+        name = text(keys.SCHEDULER_NAME)
+        found = [f"{name} in variables.annotations ? [string(variables.annotations[{name}])] : []"]
+        for rule, writes in writing:
+            named = [write for write in writes if write.key == keys.SCHEDULER_NAME]
+            found += [f"{_asked(rule)} ? [{text(write.value)}] : []" for write in named]
+        parts = [
+            variables.add(f"schedulers{number}", f"[{', '.join(part)}].flatten()")
+            for number, part in enumerate(chunks(found, len))
+        ]
+        return variables.add("schedulers", " + ".join(parts))
+
+    def _validating(self) -> Iterator[Object]:
+        stamp = text(keys.QOS)
+        variables = self._snapshot()
+        variables.add("hasStamp", f"variables.pod && {stamp} in variables.annotations")
+        variables.add("stamp", f'variables.hasStamp ? string(variables.annotations[{stamp}]) : ""')
+        variables.add(
+            "qos",
+            "variables.stamp == variables.classOfPod ? variables.classOfPod : "
+            f"string({pod_class.stored('object')}.orValue(variables.classOfPod))",
+        )
+        refusal = self._refusal(variables)
+        said = text(f'metadata.annotations[{keys.QOS}]: Invalid value: "')
+        variables.add(
+            "wrongClass",
+            "variables.hasStamp && variables.stamp != variables.qos ? "
+            f"{said} + variables.stamp.substring(0, [40, size(variables.stamp)].min()) + "
+            '"\\": the class of this pod is " + variables.qos : ""',
+        )
+        key = text(keys.VERDICT)
+        first = f'({key} in variables.annotations ? string(variables.annotations[{key}]) : "")'
+        variables.add(
+            "verdict",
+            f'[{first}, variables.wrongClass, {refusal}, {text(self._closed)}].filter(reason, reason != "")',
+        )
+        self.comments |= variables.comments
+        validation = {
+            "expression": "size(variables.verdict) == 0",
+            "messageExpression": "variables.verdict[0]",
+            "message": "a MetadataPolicy of this namespace rejects the object",
+            "reason": "Forbidden",
+        }
+        suspect = [f"{key} in annotations", f"(pod && {stamp} in annotations && annotations[{stamp}] != qos)"]
+        suspect += ["true"] if self._closed else [_asked(rule, requests.HERE) for rule in self._rejecting()]
+        yield self._object(
+            "ValidatingAdmissionPolicy", "enforce", self._checks(variables, [validation], suspect, "Fail")
+        )
+        yield self._binding("ValidatingAdmissionPolicyBinding", "enforce", "Deny")
+
+    def _telling(self, mode: Mode) -> Iterator[Object]:
+        """Yield what a mode that changes nothing would do."""
+        variables = self._snapshot()
+        variables.add("qos", f"string({pod_class.stored('object')}.orValue(variables.classOfPod))")
+        validations, suspect = [], []
+        for number, rule in enumerate(self._rules(mode)):
+            would = list(self._would(rule, mode))
+            if would:
+                condition = variables.add(f"rule{number}", _asked(rule), _line(f"{rule}: {rule.predicate}"))
+                validations += [
+                    {"expression": f"!({condition}{more})", "message": said, "reason": "Forbidden"}
+                    for more, said in would
+                ]
+                suspect.append(_asked(rule, requests.HERE))
+        if not validations:
+            return
+        self.comments |= variables.comments
+        yield self._object("ValidatingAdmissionPolicy", mode, self._checks(variables, validations, suspect, "Ignore"))
+        yield self._binding("ValidatingAdmissionPolicyBinding", mode, "Warn" if mode == "warn" else "Audit")
+
+    def _would(self, rule: Rule, mode: Mode) -> Iterator[tuple[str, str]]:
+        """Further conditions under which a rule would do something, and what is said then."""
+        if rule.action.reject:
+            yield "", _line(rule.would_reject if mode == "warn" else f"{rule.place}:reject")
+            return
+        changing = []
+        for write, announced in rule.announced:
+            if self._reserved.why(write.key, write.power) is not None:
+                continue
+            change = _changes(write)
+            if mode == "warn":
+                yield f" && {change}", _line(announced)
+            else:
+                changing.append(change)
+        if changing:
+            yield f" && ({' || '.join(changing)})", _line(f"{rule.place}:write")
+
+    def _checks(
+        self, variables: _Variables, validations: Sequence[Object], suspect: Sequence[str], on_failure: str
+    ) -> Object:
+        return {
+            "matchConstraints": self._constraints(),
+            "matchConditions": requests.of_stored(suspect),
+            "failurePolicy": on_failure,
+            "variables": variables.spelled(),
+            "validations": list(validations),
+        }
+
+    def _constraints(self) -> Object:
+        """Return which requests; the namespace first, as it is what keeps the requests of all others cheap."""
+        return {
+            "namespaceSelector": self._here(),
+            "excludeResourceRules": requests.excluded(),
+            "resourceRules": requests.rules(),
+        }
+
+    def _here(self) -> Object:
+        here = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [self._namespace]}
+        return {"matchExpressions": [here]}
+
+    def _object(self, kind: str, mode: Mode, spec: Object) -> Object:
+        labels = {**LABELS, RELEASE_LABEL: label_of(self._release), NAMESPACE_LABEL: self._namespace}
+        meta = {"name": name_of(self._release, self._namespace, mode), "labels": labels}
+        return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
+
+    def _binding(self, kind: str, mode: Mode, action: str | None) -> Object:
+        spec: Object = {"policyName": name_of(self._release, self._namespace, mode)}
+        if action is not None:
+            spec["validationActions"] = [action]
+        spec["matchResources"] = {"namespaceSelector": self._here()}
+        return self._object(kind, mode, spec)
+
+
+def _asked(rule: Rule, scope: Scope = NAMED) -> str:
+    """Return whether the rule's predicate holds."""
+    criteria = [meets("labels", one, scope) for one in rule.predicate.labels]
+    criteria += [meets("annotations", one, scope) for one in rule.predicate.annotations]
+    return every(criteria)
+
+
+def _size(rule: Rule) -> int:
+    """Characters that a rule takes where it is asked, with what it says or writes."""
+    said = [rule.rejection, *(write.key + write.value for write in rule.writes)]
+    return len(_asked(rule)) + sum(len(text(one)) + 40 for one in said)
+
+
+def _lines(rules: Iterable[Rule]) -> str:
+    return "\n".join(_line(f"{rule}: {rule.predicate}") for rule in rules)
+
+
+def _changes(write: Write) -> str:
+    """Return whether a write would change something, were it alone."""
+    map_ = f"variables.{write.field}s"
+    differs = f"{map_}[?{text(write.key)}] != optional.of({text(write.value)})"
+    if (write.field, write.key) == ("annotation", keys.QOS):
+        return f"(!variables.pod && {differs})"
+    if write.field == "label" and write.key in keys.OWNERS_OWN:
+        return f"!({text(write.key)} in {map_})"
+    return f"({differs})"
+
+
+def _line(said: str) -> str:
+    return " ".join(said.split("\n"))

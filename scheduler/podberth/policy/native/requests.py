@@ -1,0 +1,124 @@
+"""Which requests policies never apply to, in CEL: match conditions of webhooks and of admission policies.
+
+`podberth.policy.exempt` says the same of one request at hand. Namespaces are left to the selectors of whoever uses
+these; subresources are left out by rules that name none.
+
+What a create costs is mostly paid for requests that no rule concerns, so an admission policy has one match condition
+that asks everything at once (`concerned`). Where it does not hold, the API server evaluates nothing else.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from podberth.model.promise import ANNOTATION
+from podberth.policy import keys
+from podberth.policy.exempt import REVIEWS
+from podberth.policy.native.expressions import LONGEST, Scope, held, some, text, texts
+from podberth.policy.qos import CLASSES
+from podberth.policy.spec import GROUP
+
+POD = 'request.kind.group == "" && request.kind.kind == "Pod"'
+_EXEMPT = (
+    ("metadatapolicies", (GROUP,)),
+    ("events", ("", "events.k8s.io")),
+    ("bindings", ("",)),
+    ("leases", ("coordination.k8s.io",)),
+    ("endpointslices", ("discovery.k8s.io",)),
+)
+"""Resources that policies never apply to."""
+
+
+def of_resources() -> list[dict[str, str]]:
+    """Conditions on the resource alone, as a webhook has them."""
+    found = [
+        (f"not-{plural}", f"!(request.resource.resource == '{plural}' && request.resource.group in {_list(groups)})")
+        for plural, groups in _EXEMPT
+    ]
+    found.append(("not-reviews", f"!(request.resource.group in {_list(REVIEWS)})"))
+    return [{"name": name, "expression": expression} for name, expression in found]
+
+
+def of_promises() -> list[dict[str, str]]:
+    """Return whether a pod asks something new of its node while it runs (`podberth.model.promise`)."""
+    key = text(ANNOTATION)
+    now, before = held("object", "annotations"), held("oldObject", "annotations")
+    same = f'request.operation == "UPDATE" && {key} in {before} && {before}[{key}] == {now}[{key}]'
+    return [{"name": "promises", "expression": f"{key} in {now} && !({same})"}]
+
+
+def excluded() -> list[dict[str, Any]]:
+    """`of_resources` as rules that leave requests out: the API server compares these without CEL, which is faster."""
+    named = [([plural], groups) for plural, groups in _EXEMPT]
+    return [
+        {**rules()[0], "apiGroups": list(groups), "resources": resources}
+        for resources, groups in [*named, (["*"], REVIEWS)]
+    ]
+
+
+HERE = Scope("labels", "annotations", "pod", "qos")
+"""What a match condition calls things: it can't have variables, so they are named by `exists` of one value."""
+NO_POD = Scope("labels", "annotations", "false", '""')
+OF_ANY_CLASS = Scope("labels", "annotations", "pod", "")
+"""Before the class of a pod is worked out, which takes named expressions: a criterion on it holds for every pod."""
+
+
+def before_storing(conditions: Iterable[str]) -> list[dict[str, str]]:
+    """The match condition of what changes objects: every pod is concerned, and what meets one of the conditions.
+
+    The API server asks it twice of an object that is changed, so it knows a pod before it has looked at anything else.
+    """
+    return _concerned(f"({POD}) || {_named(conditions)}")
+
+
+def of_what_comes(conditions: Iterable[str]) -> list[dict[str, str]]:
+    """The match condition of what changes objects where pods are not stamped: what meets one of the conditions."""
+    return _concerned(f"[{POD}].exists(pod, {_named(conditions)})")
+
+
+def of_stored(conditions: Iterable[str]) -> list[dict[str, str]]:
+    """The match condition of what judges objects as they will be stored, with the class that the API server stores.
+
+    A pod without a class is concerned, so that whoever is asked then works it out.
+    """
+    unstored = f"(pod && !(qos in {texts(CLASSES)}))"
+    named = _named([unstored, *conditions])
+    stored = 'pod ? object.?status.?qosClass.orValue("") : ""'
+    return _concerned(f"[{POD}].exists(pod, [{stored}].exists(qos, {named}))")
+
+
+def _named(conditions: Iterable[str]) -> str:
+    """Return whether one of the conditions holds, which call labels and annotations by these names."""
+    asked = some(conditions)
+    if len(asked) > LONGEST - 2000:
+        asked = "true"  # then the rules themselves are asked, as each of them is short enough
+    labels, annotations = held("object", "labels"), held("object", "annotations")
+    return f"[{annotations}].exists(annotations, [{labels}].exists(labels, {asked}))"
+
+
+def _concerned(asked: str) -> list[dict[str, str]]:
+    mirror = text(keys.MIRROR)
+    node = (
+        'request.userInfo.username.startsWith("system:node:") || "system:nodes" in request.userInfo.?groups.orValue([])'
+    )
+    same = " && ".join(f"{held('object', field)} == {held('oldObject', field)}" for field in ("labels", "annotations"))
+    mirrored = f'request.operation == "UPDATE" ? {mirror} in {held("oldObject", "annotations")} : ({node})'
+    is_mirror = f"{mirror} in {held('object', 'annotations')} && {POD} && ({mirrored})"
+    applies = f'!(request.operation == "UPDATE" && {same}) && !({is_mirror})'
+    return [{"name": "concerned", "expression": f"{applies} && ({asked})"}]
+
+
+def rules() -> list[dict[str, Any]]:
+    """Every object of a namespace that is created or updated; no subresource."""
+    return [
+        {
+            "operations": ["CREATE", "UPDATE"],
+            "apiGroups": ["*"],
+            "apiVersions": ["*"],
+            "resources": ["*"],
+            "scope": "Namespaced",
+        }
+    ]
+
+
+def _list(words: tuple[str, ...]) -> str:
+    return "[" + ", ".join(f"'{word}'" for word in words) + "]"

@@ -1,0 +1,69 @@
+"""The few things policies read of an API object, whatever its kind. Objects are plain dicts and never changed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from podberth.model.mistakes import as_json, kind_of
+from podberth.policy import keys
+
+JsonObject = dict[str, Any]
+
+
+class ShapeError(ValueError):
+    """An object that is none; the text names field, value and what was expected."""
+
+
+class Snapshot(Struct, frozen=True):
+    """The metadata that predicates see."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+def check(obj: Any) -> JsonObject:
+    """The object, if labels and annotations are what the API allows them to be.
+
+    Raises ShapeError.
+    """
+    if not isinstance(obj, dict):
+        raise ShapeError(f"want an API object, got {kind_of(obj)}")
+    for field in ("metadata", "spec") if is_pod(obj) else ("metadata",):
+        if not isinstance(obj.get(field), dict | None):
+            raise ShapeError(f"{field}: want a map, got {kind_of(obj[field])}")
+    for field in ("labels", "annotations"):
+        found = (obj.get("metadata") or {}).get(field)
+        if not isinstance(found, dict | None):
+            raise ShapeError(f"metadata.{field}: want a map, got {kind_of(found)}")
+        for key, value in (found or {}).items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise ShapeError(f"metadata.{field}[{str(key)[:80]}]: Invalid value: {as_json(value)}: want a text")
+    return obj
+
+
+def snapshot(obj: JsonObject | None) -> Snapshot:
+    """Labels and annotations as they are; null and absent are the same."""
+    metadata = (obj or {}).get("metadata") or {}
+    return Snapshot(metadata.get("labels") or {}, metadata.get("annotations") or {})
+
+
+def namespace(obj: JsonObject | None) -> str:
+    """The namespace that the object itself names."""
+    return str(((obj or {}).get("metadata") or {}).get("namespace") or "")
+
+
+def group_and_kind(obj: JsonObject) -> tuple[str, str]:
+    """API group ("" is core) and kind."""
+    group, slash, _ = str(obj.get("apiVersion") or "").partition("/")
+    return (group if slash else ""), str(obj.get("kind") or "")
+
+
+def is_pod(obj: JsonObject) -> bool:
+    """Return whether this is a core Pod."""
+    return group_and_kind(obj) == ("", "Pod")
+
+
+def is_mirror(obj: JsonObject | None) -> bool:
+    """Return whether a kubelet made this pod to show a static pod of its own."""
+    return keys.MIRROR in snapshot(obj).annotations

@@ -1,0 +1,220 @@
+"""Count what the policies of a namespace would do to the objects that are in it already; slowly, page by page.
+
+An object is judged as if it were created again with the labels and annotations that it has. A policy in mode warn or
+observe counts what it would do if it enforced, which is what one wants to know before switching it on. A label by
+which an owner finds the object is left alone, as it would be in a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+import structlog
+from msgspec import structs
+
+from podberth.kube.client import Client
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.resources import Resource
+from podberth.model.selectors import LabelSelector
+from podberth.policy import guard, objects
+from podberth.policy.evaluate import evaluate
+from podberth.policy.merge import RESERVED
+from podberth.policy.objects import JsonObject, ShapeError
+from podberth.policy.operator.owners import ListedOwners
+from podberth.policy.operator.pages import pages
+from podberth.policy.operator.status import MOST_EXAMPLES, Counts
+from podberth.policy.options import Options
+from podberth.policy.powers import Reserved
+from podberth.policy.spec import Policies
+
+SLICE = 10_000
+"""Criteria that are asked, about, before other tasks get a turn: some milliseconds."""
+MOST_COST = 200_000_000
+"""Criteria that are asked in one audit: a minute of a core. Objects beyond it are not looked at, which is said."""
+MOST_PROBLEMS = 50
+QPS, BURST = 5.0, 5
+"""Limits of the client that lists: at most 500 objects a second are read."""
+
+log = structlog.get_logger("audit")
+Found = TypeVar("Found")
+
+
+class Total(msgspec.Struct):
+    """Objects of a namespace: looked at, and hit by any policy."""
+
+    objects: int = 0
+    rejected: int = 0
+    mutated: int = 0
+
+
+class Result(msgspec.Struct):
+    """The audit of one namespace. Rejections and changes by `total` are those of policies that enforce."""
+
+    total: Total
+    policies: dict[str, Counts]
+    kinds: dict[str, Total]
+    problems: list[str]
+    cost: int = 0
+    """Criteria that were asked, about."""
+
+
+class Audit:
+    """Audits with one (slow) client."""
+
+    def __init__(
+        self,
+        client: Client,
+        kinds: Iterable[Resource],
+        own_namespace: str,
+        exempt: Collection[str],
+        reserved: Reserved = RESERVED,
+    ) -> None:
+        self._reserved = reserved
+        self._client = client
+        self._kinds = tuple(kinds)
+        self._own_namespace = own_namespace
+        self._exempt = exempt
+        self._complained: set[str] = set()
+
+    async def run(self, namespace: str, policies: Policies) -> Result:
+        """Look at every object of a namespace. Kinds that can't be listed are told in `problems`."""
+        options = Options(
+            namespace=namespace,
+            own_namespace=self._own_namespace,
+            allowed_prefixes=self._reserved.allowed,
+            reserved_prefixes=self._reserved.more,
+            reserve_known=self._reserved.known,
+        )
+        tally = Tally(policies, options)
+        if namespace in self._exempt:
+            return tally.result
+        owners = ListedOwners(self._client, namespace)
+        for kind in self._kinds:
+            try:
+                async for page in pages(self._client, kind, namespace):
+                    if not await self._judge(tally, owners, page.objects()):
+                        seen = tally.result.total.objects
+                        told = f"objects after the first {seen} are not counted: the policies ask too much of each"
+                        self._complain(tally, told, f"namespace {namespace}: {told}")
+                        return tally.result
+            except (ApiError, Unreachable, msgspec.MsgspecError) as error:
+                self._complain(tally, f"can't list {kind.plural} {kind.group}".rstrip() + f": {str(error)[:200]}")
+        return tally.result
+
+    async def _judge(self, tally: Tally, owners: ListedOwners, found: list[JsonObject]) -> bool:
+        """Judge some objects, in slices; False once the audit has cost all that it may."""
+        since = 0
+        for obj in found:
+            if tally.result.cost + tally.each > MOST_COST:
+                return False
+            selectors: tuple[LabelSelector, ...] = ()
+            if await self._work(tally, lambda: tally.needs_owners(obj)):  # noqa: B023 - done at once
+                try:
+                    selectors = await owners.selectors(guard.controllers(guard.references_of(obj)))
+                except guard.OwnerUnknownError as error:
+                    self._complain(tally, f"{error}: labels of their objects count as theirs")
+                    selectors = guard.everything(objects.snapshot(obj).labels)
+            await self._work(tally, lambda: tally.add(obj, selectors))  # noqa: B023 - done at once
+            since += tally.each
+            if since >= SLICE:
+                since = 0
+                await asyncio.sleep(0)
+        return True
+
+    async def _work(self, tally: Tally, work: Callable[[], Found]) -> Found:
+        """Here, or beside the loop where one object alone takes longer than a slice."""
+        return work() if tally.each < SLICE else await asyncio.to_thread(work)
+
+    def _complain(self, tally: Tally, told: str, logged: str = "") -> None:
+        """Say it in the result, and in the log the first time."""
+        tally.problem(told)
+        if (logged or told) not in self._complained:
+            if len(self._complained) >= 1000:
+                self._complained.clear()
+            self._complained.add(logged or told)
+            log.warning("left out of the audit", problem=logged or told)
+
+
+class Tally:
+    """Adds up verdicts."""
+
+    def __init__(self, policies: Policies, options: Options) -> None:
+        self._policies = policies
+        self._options = options
+        self._enforced = policies.enforced()
+        self._writes_labels = any(rule.action.labels for rule in self._enforced.enforcing)
+        counts = {policy.name: Counts() for policy in policies.policies}
+        self.each = weight(self._enforced)
+        """What it takes to judge one object."""
+        self.result = Result(Total(), counts, {}, [])
+        self._enforcing = {policy.name for policy in policies.policies if policy.mode == "enforce"}
+
+    def needs_owners(self, obj: JsonObject) -> bool:
+        """Return whether the verdict on this object may depend on by which labels its owner finds it."""
+        if not self._writes_labels or not guard.controllers(guard.references_of(obj)):
+            return False
+        try:
+            return guard.matters(evaluate(self._enforced, "CREATE", objects.check(obj), None, self._options))
+        except ShapeError:
+            return False
+
+    def add(self, obj: JsonObject, owners: tuple[LabelSelector, ...] = ()) -> None:
+        """Judge one object, which its owners find by these selectors; exempt ones do not count."""
+        self.result.cost += self.each
+        kind = objects.group_and_kind(obj)[1]
+        options = structs.replace(self._options, owner_selectors=owners) if owners else self._options
+        try:
+            verdict = evaluate(self._policies, "CREATE", objects.check(obj), None, options)
+        except ShapeError as error:
+            self.problem(f"{kind}: {error}")
+            return
+        if verdict.exempt is not None:
+            return
+        mutated = any(effect.mutated for effect in verdict.effects if effect.policy in self._enforcing)
+        for total in (self.result.total, self.result.kinds.setdefault(kind, Total())):
+            total.objects += 1
+            total.rejected += not verdict.allowed
+            total.mutated += mutated
+        for counts in self.result.policies.values():
+            counts.objects += 1
+        for effect in verdict.effects:
+            counts = self.result.policies[effect.policy]
+            counts.rejected += effect.rejected
+            counts.mutated += effect.mutated
+            if effect.rejected and len(counts.examples) < MOST_EXAMPLES:
+                metadata = obj["metadata"]
+                counts.examples.append(f"{kind} {metadata.get('namespace', '')}/{metadata.get('name', '')}")
+
+    def problem(self, told: str) -> None:
+        """Note what was left out; each text once, and not too many."""
+        problems = self.result.problems
+        if told not in problems and len(problems) < MOST_PROBLEMS:
+            problems.append(told)
+
+
+def weight(policies: Policies) -> int:
+    """Return what it takes to judge one object: all that the rules ask and write."""
+    rules = (rule for policy in policies.policies for rule in policy.rules)
+    return sum(
+        1
+        + len(rule.predicate.labels)
+        + len(rule.predicate.annotations)
+        + len(rule.action.labels)
+        + len(rule.action.annotations)
+        for rule in rules
+    )
+
+
+def report(results: dict[str, Result], time: str) -> JsonObject:
+    """Return what `berth operator --audit-once -o json` prints."""
+    totals: Sequence[Total] = [result.total for result in results.values()]
+    return {
+        "time": time,
+        "objects": sum(total.objects for total in totals),
+        "rejected": sum(total.rejected for total in totals),
+        "mutated": sum(total.mutated for total in totals),
+        "namespaces": {name: msgspec.to_builtins(result) for name, result in sorted(results.items())},
+    }

@@ -1,0 +1,49 @@
+"""What `berth operator` is told, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podberth.policy.keys import is_subdomain
+from podberth.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
+from podberth.policy.operator.ways import SWITCHES, Switch
+from podberth.policy.settings import ServiceSettings, SettingsError, seconds
+
+LONGEST_RELEASE = 110
+"""Characters: names of objects have 253, of which a namespace takes 63 and the rest of the name 37."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings(ServiceSettings):
+    """`port` is for probes."""
+
+    port: int = 8081
+    lease: str = "berth-operator"
+    watched: tuple[str, ...] = ()
+    """Namespaces whose policies are looked at; empty is all."""
+    release: str = "berth"
+    """How the names of our admission policies begin: no two operators of a cluster may share it."""
+    enforcement: Switch = "webhook"
+    """Who enforces policies where a namespace does not say otherwise."""
+    webhook: str = "zz-berth-admission"
+    """The name of the webhook configurations; empty where there is no admission server."""
+    owner: str = ""
+    """A ClusterRole that owns our admission policies: they go when it goes. Empty: they stay."""
+    audit_kinds: tuple[str, ...] = DEFAULT_KINDS
+    audit_seconds: float = 900.0
+    """Between two counts of all objects; 0 is never."""
+
+    def __post_init__(self) -> None:
+        ServiceSettings.__post_init__(self)
+        seconds("--audit-interval", self.audit_seconds)
+        if self.enforcement not in SWITCHES:
+            raise SettingsError(f"--enforcement {self.enforcement}: want one of {', '.join(SWITCHES)}")
+        if not is_subdomain(self.release) or len(self.release) > LONGEST_RELEASE:
+            raise SettingsError(
+                f"--release {self.release[:60]}: want at most {LONGEST_RELEASE} small letters, digits, - and ."
+            )
+        try:
+            for kind in self.audit_kinds:
+                resource(kind)
+        except KindError as error:
+            raise SettingsError(f"--audit-kind {error}") from None

@@ -1,0 +1,136 @@
+"""What has to be written for a policy's conditions and counts to be true in the API, and which Events go with it.
+
+Pure: times are given. Nothing is written when nothing differs, and what others keep in the status stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from podberth.kube.resources import EVENTS, METADATA_POLICIES
+from podberth.kube.writes import NOTE_BYTES, event_name, micro_time, shorten
+from podberth.policy.operator import ways
+from podberth.policy.operator.judge import Condition, Stored
+from podberth.policy.operator.ways import Enforcement
+
+CONTROLLER = "podberth.dev/operator"
+MOST_EXAMPLES = 10
+
+JsonObject = dict[str, Any]
+
+
+class Counts(msgspec.Struct):
+    """What a policy would do to the objects that exist."""
+
+    objects: int = 0
+    rejected: int = 0
+    mutated: int = 0
+    examples: list[str] = msgspec.field(default_factory=list)
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A status to write, and the conditions that deserve an Event."""
+
+    status: JsonObject
+    told: Sequence[Condition]
+
+
+def change(
+    stored: Stored,
+    found: Sequence[Condition],
+    counts: Counts | None,
+    now: str,
+    enforcement: Enforcement | None = None,
+) -> Change | None:
+    """Return what to write; None when the stored status says it all. `now`: RFC 3339, seconds.
+
+    `counts` and `enforcement` None: as they are.
+    """
+    warnings = ", ".join(condition.reason for condition in found if condition.is_problem)
+    if enforcement is not None:
+        found = (*found, enforcement.condition)
+    listed = [one for one in stored.status.get("conditions") or [] if isinstance(one, dict)]
+    before = {str(one.get("type")): one for one in listed}
+    ours = [_dated(condition, before.get(condition.type), stored.generation, now) for condition in found]
+    types = {condition.type for condition in found}
+    wanted: JsonObject = {
+        "observedGeneration": stored.generation,
+        "rules": stored.rules,
+        "conditions": [*ours, *(one for one in listed if one.get("type") not in types)],
+    }
+    if warnings or stored.status.get("warnings"):
+        wanted["warnings"] = warnings
+    if counts is not None:
+        wanted["audit"] = _audit(counts, stored.status.get("audit"), now)
+    if enforcement is not None:
+        wanted["enforcement"] = ways.block(enforcement, stored, now)
+    if all(stored.status.get(field) == value for field, value in wanted.items()):
+        return None
+    told = [one for one in found if one.is_problem and not _says(before.get(one.type), one)]
+    return Change(wanted, told)
+
+
+def patch(stored: Stored, status: JsonObject) -> tuple[str, bytes]:
+    """PATCH (merge) of the status, of this very object in this very version."""
+    metadata = {"uid": stored.uid, "resourceVersion": stored.resource_version}
+    path = METADATA_POLICIES.path(stored.namespace, stored.name, "status")
+    return path, msgspec.json.encode({"metadata": metadata, "status": status})
+
+
+def event(stored: Stored, condition: Condition, instance: str, moment: float) -> tuple[str, bytes]:
+    """POST: an Event about a policy."""
+    body = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": stored.namespace, "name": event_name(stored.name)},
+        "eventTime": micro_time(moment),
+        "type": "Warning",
+        "reason": condition.reason,
+        "action": "Reconcile",
+        "note": shorten(condition.message, NOTE_BYTES),
+        "reportingController": CONTROLLER,
+        "reportingInstance": shorten(instance, 128),
+        "regarding": {
+            "apiVersion": METADATA_POLICIES.api_version,
+            "kind": METADATA_POLICIES.kind,
+            "namespace": stored.namespace,
+            "name": stored.name,
+            "uid": stored.uid,
+        },
+    }
+    return EVENTS.path(stored.namespace), msgspec.json.encode(body)
+
+
+def _dated(condition: Condition, before: Mapping[str, Any] | None, generation: int, now: str) -> JsonObject:
+    """The condition as the API holds it; the time of its last transition is kept while its status stays."""
+    kept = before.get("lastTransitionTime") if before and before.get("status") == condition.status else None
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": kept or now,
+        "observedGeneration": generation,
+    }
+
+
+def _audit(counts: Counts, before: Any, now: str) -> JsonObject:
+    """The counts with the time when they last changed: a count that finds the same again is no reason to write."""
+    found: JsonObject = {
+        "objects": counts.objects,
+        "rejected": counts.rejected,
+        "mutated": counts.mutated,
+        "examples": counts.examples[:MOST_EXAMPLES],
+    }
+    same = isinstance(before, dict) and all(before.get(field) == value for field, value in found.items())
+    return {**found, "time": before.get("time") or now if same else now}
+
+
+def _says(before: Mapping[str, Any] | None, condition: Condition) -> bool:
+    """Return whether the stored condition says the same already: then it was told."""
+    return before is not None and all(
+        before.get(field) == getattr(condition, field) for field in ("status", "reason", "message")
+    )

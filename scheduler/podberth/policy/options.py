@@ -1,0 +1,107 @@
+"""What the evaluator may be told besides policies and object: who asks, where, and what else is known.
+
+Everything is optional. `berth policy eval --cases` takes these names in camelCase (docs/policy.md lists them).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field, structs
+
+from podberth.model import wire
+from podberth.model.mistakes import misfit
+from podberth.model.selectors import LabelSelector, SelectorError, parse_label_selector
+from podberth.policy.powers import Reserved
+
+Pass = Literal["mutate", "validate"]
+
+
+class OptionsError(ValueError):
+    """Options that can't be read; the text names the field."""
+
+
+class UserInfo(Struct, frozen=True):
+    """Who makes the request (AdmissionRequest.userInfo). Only tells real mirror pods from pretended ones."""
+
+    username: str = ""
+    groups: tuple[str, ...] = ()
+
+    @property
+    def is_node(self) -> bool:
+        """Return whether a kubelet asks."""
+        return self.username.startswith("system:node:") or "system:nodes" in self.groups
+
+
+class Options(Struct, frozen=True, rename="camel"):
+    """`live_schedulers` None: not known. `owner_selectors`: what the object's owners find their objects by."""
+
+    namespace: str = ""
+    own_namespace: str = ""
+    sub_resource: str = ""
+    user_info: UserInfo | None = None
+    dry_run: bool = False
+    pass_: Pass = field(default="mutate", name="pass")
+    owner_selectors: tuple[LabelSelector, ...] = ()
+    allowed_prefixes: tuple[str, ...] = ()
+    live_schedulers: frozenset[str] | None = None
+    reserved_prefixes: tuple[str, ...] = ()
+    reserve_known: bool = True
+    """Whether keys that are known to give rights (`powers`) are kept from policies."""
+    stamp: bool = True
+    """Whether every pod gets its QoS class as an annotation; if not, only pods that bring the annotation along do."""
+
+    @property
+    def reserved(self) -> Reserved:
+        """The keys that policies may not write here."""
+        return Reserved(self.reserve_known, self.reserved_prefixes, self.allowed_prefixes)
+
+
+NO_OPTIONS = Options()
+
+
+class _Selectors(Struct, rename="camel"):
+    """Options that are selectors; the rest is read as `Options`."""
+
+    owner_selector: dict[str, Any] | list[dict[str, Any]] | None = None
+    owner_selectors: list[dict[str, Any]] | None = None
+
+
+KNOWN = frozenset((*Options.__struct_encode_fields__, *_Selectors.__struct_encode_fields__))
+
+
+def parse(document: Mapping[str, Any] | None) -> Options:
+    """Options from JSON; null is as good as absent, and unknown ones are ignored (`KNOWN` tells).
+
+    Raises OptionsError.
+    """
+    try:
+        asked = msgspec.convert(document or {}, _Selectors)
+        others = {
+            key: value
+            for key, value in (document or {}).items()
+            if value is not None and key not in _Selectors.__struct_encode_fields__
+        }
+        found = msgspec.convert(others, Options)
+    except msgspec.ValidationError as error:
+        raise OptionsError(misfit(error, "options")) from None
+    single = asked.owner_selector or []
+    selectors = (single if isinstance(single, list) else [single]) + (asked.owner_selectors or [])
+    return structs.replace(
+        found,
+        owner_selectors=tuple(selector(item, "options.ownerSelector") for item in selectors),
+        reserved_prefixes=tuple(prefix.lower() for prefix in found.reserved_prefixes),
+    )
+
+
+def selector(document: Mapping[str, Any], path: str) -> LabelSelector:
+    """A LabelSelector, or the plain map of labels that Services and ReplicationControllers have.
+
+    Raises OptionsError.
+    """
+    if not document.keys() <= {"matchLabels", "matchExpressions"}:
+        document = {"matchLabels": dict(document)}
+    try:
+        return parse_label_selector(msgspec.convert(document, wire.LabelSelector), path)
+    except (SelectorError, msgspec.ValidationError) as error:
+        raise OptionsError(str(error) if isinstance(error, SelectorError) else misfit(error, path)) from None

@@ -1,0 +1,55 @@
+"""What admission server and operator are told alike, checked. What one of them holds for true, the other has to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podberth.policy.exempt import NAMESPACES
+from podberth.policy.powers import Reserved
+
+
+class SettingsError(ValueError):
+    """Settings that can't work: one line that names option, value and what was expected."""
+
+
+def seconds(option: str, value: float) -> None:
+    """Raise SettingsError unless this is a time of less than a month."""
+    if not 0 <= value < 86400 * 30:
+        raise SettingsError(f"{option} {value:g}: want seconds, 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """`namespace` is ours: of the Secret, of our Lease, and of the schedulers' Leases that count."""
+
+    namespace: str
+    host: str = ""
+    """Address to listen on; empty is every one."""
+    port: int = 0
+    lease: str = ""
+    scheduler_lease: str = "berth"
+    profiles: tuple[str, ...] = ()
+    """What the scheduler's Lease stands for when it does not say itself; empty is its own name."""
+    exempt_namespaces: tuple[str, ...] = ()
+    allowed_prefixes: tuple[str, ...] = ()
+    reserved_prefixes: tuple[str, ...] = ()
+    reserve_known: bool = True
+    """Whether the keys of `policy.powers` are kept from policies."""
+    stamp: bool = True
+    """Whether every pod gets its QoS class as an annotation. Rules know the class in any case."""
+
+    def __post_init__(self) -> None:
+        if not self.namespace:
+            raise SettingsError("--namespace: want the namespace that Berth runs in")
+        if not 0 <= self.port < 65536:
+            raise SettingsError(f"--port {self.port}: want 0 to 65535")
+
+    @property
+    def reserved(self) -> Reserved:
+        """The keys that policies may not write."""
+        return Reserved(self.reserve_known, self.reserved_prefixes, self.allowed_prefixes)
+
+    @property
+    def exempt(self) -> tuple[str, ...]:
+        """Namespaces without policies: the control plane's, our own, and those named."""
+        return tuple(dict.fromkeys((*NAMESPACES, self.namespace, *self.exempt_namespaces)))

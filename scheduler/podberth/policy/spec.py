@@ -1,0 +1,188 @@
+"""MetadataPolicy v1alpha1 of podberth.dev as the evaluator reads it; the field names are the seed's.
+
+The seed: docs/design/metadata-policy.md of Kubernetes 1.2, `MetadataPolicySpec`, `PolicyPredicate`, `PolicyAction`.
+`podberth.policy.parse` makes these from API objects; `podberth.policy.evaluate` applies them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from msgspec import Struct, structs
+
+from podberth.model.selectors import Requirement
+from podberth.policy import powers, words
+
+GROUP, VERSION, KIND = "podberth.dev", "v1alpha1", "MetadataPolicy"
+Mode = Literal["enforce", "warn", "observe"]
+MODES: tuple[Mode, ...] = ("enforce", "warn", "observe")
+
+# Bounds; manifests/crd-metadatapolicies.yaml has the same (tests/unit/policy/test_crd.py compares).
+MAX_RULES = 64
+MAX_CRITERIA = 16
+MAX_VALUES = 32
+MAX_WRITES = 32
+MAX_TEXT = 8192
+MAX_MESSAGE = 1024
+MAX_RULE_NAME = 63
+REASON_LENGTH = 1500
+"""Characters of one rule's part in a denial."""
+
+
+class Predicate(Struct, frozen=True):
+    """ANDed criteria; without any, it holds for every object."""
+
+    labels: tuple[Requirement, ...] = ()
+    annotations: tuple[Requirement, ...] = ()
+
+    def holds(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+        """Return whether an object with these labels and annotations meets all criteria."""
+        for criterion in self.labels:
+            if not criterion.accepts(labels.get(criterion.key)):
+                return False
+        for criterion in self.annotations:  # noqa: SIM110 - this is asked for every rule of every request
+            if not criterion.accepts(annotations.get(criterion.key)):
+                return False
+        return True
+
+    def __str__(self) -> str:
+        said = [f"label {criterion}" for criterion in self.labels]
+        said += [f"annotation {criterion}" for criterion in self.annotations]
+        return " and ".join(said) or "every object"
+
+
+class Action(Struct, frozen=True):
+    """What happens to an object that the predicate holds for. With `reject`, the writes are void (as in the seed)."""
+
+    reject: bool = False
+    message: str = ""
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+Field = Literal["label", "annotation"]
+
+
+class Write(NamedTuple):
+    """One rule's wish for one key."""
+
+    rule: "Rule"
+    field: Field
+    key: str
+    value: str
+    power: str = ""
+    """What the key decides that policies should not (`powers.of`)."""
+
+
+class Rule(Struct, frozen=True, dict=True):
+    """One rule, with its place. What every request asks of a rule is worked out once."""
+
+    policy: str
+    index: int
+    predicate: Predicate
+    action: Action
+    name: str = ""
+
+    @cached_property
+    def writes(self) -> tuple[Write, ...]:
+        """Return what it wants to write; a rule that rejects wants nothing."""
+        if self.action.reject:
+            return ()
+        labels = [Write(self, "label", key, value, powers.of(key)) for key, value in self.action.labels.items()]
+        annotations = [
+            Write(self, "annotation", key, value, powers.of(key)) for key, value in self.action.annotations.items()
+        ]
+        return (*labels, *annotations)
+
+    @cached_property
+    def announced(self) -> tuple[tuple[Write, str], ...]:
+        """Its writes, labels first, each field by key, with what mode warn says of each."""
+        ordered = sorted(self.writes, key=lambda write: (write.field != "label", write.key))
+        return tuple(
+            (write, words.warning(f'{self.short_place} would write {write.field} {write.key}="{write.value}"'))
+            for write in ordered
+        )
+
+    @cached_property
+    def would_reject(self) -> str:
+        """Return what mode warn says of a rule that rejects."""
+        return words.warning(f"would be rejected by {self.short_place}: {self.action.message or self.predicate}")
+
+    @cached_property
+    def rejection(self) -> str:
+        """Return which rule rejects, and why: its own message, or else its predicate."""
+        return words.cut(f"{self}: {self.action.message or f'rejects {self.predicate}'}", REASON_LENGTH)
+
+    @cached_property
+    def short_place(self) -> str:
+        """The rule's place where there is little room."""
+        return f"{words.cut(self.policy, 28)}/{words.cut(self.name, 24) or f'rules[{self.index}]'}"
+
+    @cached_property
+    def place(self) -> str:
+        """Return how short texts call the rule: policy/name, or policy/rules[i]."""
+        return f"{self.policy}/{self.name or f'rules[{self.index}]'}"
+
+    def __str__(self) -> str:
+        return f'MetadataPolicy "{self.policy}" ' + (f'rule "{self.name}"' if self.name else f"rules[{self.index}]")
+
+
+class Policy(Struct, frozen=True):
+    """One MetadataPolicy. No namespace: it applies to any (files for `berth policy eval` need not name one)."""
+
+    name: str
+    namespace: str = ""
+    mode: Mode = "enforce"
+    rules: tuple[Rule, ...] = ()
+
+
+class Policies:
+    """Policies in their one order: by name, then rule index. The order that they came in never counts."""
+
+    def __init__(self, policies: Iterable[Policy] = ()) -> None:
+        self.policies = tuple(_ordered(policies))
+        self._in: dict[str, Policies] = {}
+
+    def of(self, namespace: str) -> "Policies":
+        """The policies that apply in a namespace. All do when it is not known which one it is ("")."""
+        if not namespace or not self.policies:
+            return self
+        found = self._in.get(namespace)
+        if found is None:
+            here = [policy for policy in self.policies if policy.namespace in ("", namespace)]
+            found = self._in[namespace] = self if len(here) == len(self.policies) else Policies(here)
+        return found
+
+    def enforced(self) -> "Policies":
+        """The same policies as they would be once all of them enforce."""
+        return Policies(structs.replace(policy, mode="enforce") for policy in self.policies)
+
+    @cached_property
+    def enforcing(self) -> tuple[Rule, ...]:
+        """The rules that decide, in order."""
+        return tuple(rule for policy in self.policies if policy.mode == "enforce" for rule in policy.rules)
+
+    @cached_property
+    def warns_of_labels(self) -> bool:
+        """Return whether a policy in mode warn would write a label: then owners matter, though nothing is written."""
+        return any(policy.mode == "warn" and rule.action.labels for policy in self.policies for rule in policy.rules)
+
+
+def _ordered(policies: Iterable[Policy]) -> Iterator[Policy]:
+    """A namespace holds a name once. Files may repeat one: then content decides, so that the order still is one."""
+
+    def place(policy: Policy) -> tuple[str, str, str]:
+        return policy.name, policy.namespace, policy.mode
+
+    for _, found in groupby(sorted(policies, key=place), place):
+        namesakes = list(found)
+        yield from namesakes if len(namesakes) == 1 else sorted(namesakes, key=_content)
+
+
+def _content(policy: Policy) -> list[str]:
+    return [
+        f"{rule.name} {rule.predicate} {rule.action.reject} {rule.action.message} "
+        f"{sorted(rule.action.labels.items())} {sorted(rule.action.annotations.items())}"
+        for rule in policy.rules
+    ]

@@ -1,0 +1,68 @@
+"""What policies say and no cluster does: writes to reserved keys (`powers`), and policies beyond a bound (`bounds`).
+
+The analysis is asked about policies without the writes, and each of both is a finding.
+"""
+
+from collections.abc import Callable, Collection
+
+from msgspec import structs
+
+from podberth.policy import bounds
+from podberth.policy.findings import Finding, Report
+from podberth.policy.powers import Reserved
+from podberth.policy.spec import Policies, Policy, Rule
+from podberth.policy.words import cut
+
+MOST = 20
+"""Findings of this kind: who writes many reserved keys learns it from the first ones."""
+
+
+def report(policies: Policies, ask: Callable[[Policies], Report], reserved: Reserved) -> Report:
+    """Return what `ask` says of the policies as they work here, and which of their writes are never made."""
+    rest, findings = _without(policies, reserved)
+    if not findings:
+        return ask(policies)
+    emptied = {place for finding in findings for place in finding.rules}
+    asked = ask(rest)
+    found = [one for one in asked.findings if one.kind != "no-action" or not emptied.issuperset(one.rules)]
+    return Report((*findings, *found), asked.steps)
+
+
+def over(policies: Policies) -> list[Finding]:
+    """A finding for each policy of one namespace that is left out, as together they cost too much.
+
+    Files do not tell how old policies are: names decide.
+    """
+    prices = {policy.name: bounds.price(policy) for policy in policies.policies}
+    ordered = sorted((bounds.Place(price.kind, "", name), price.units) for name, price in prices.items())
+    applied = set(bounds.bound(ordered).applied)
+    left = [place.name for place, _ in ordered if place not in applied]
+    return [Finding("over-bound", (name,), (), bounds.left_out(prices[name].units)) for name in left[:MOST]]
+
+
+def _without(policies: Policies, reserved: Reserved) -> tuple[Policies, list[Finding]]:
+    findings: list[Finding] = []
+    kept: list[Policy] = []
+    for policy in policies.policies:
+        rules = []
+        for rule in policy.rules:
+            asked = {write.key: reserved.why(write.key, write.power) for write in rule.writes}
+            gone = {key: why for key, why in asked.items() if why is not None}
+            if gone and policy.mode == "enforce":
+                findings += [_finding(rule, key, why) for key, why in gone.items()]
+            rules.append(_less(rule, gone.keys()) if gone else rule)
+        kept.append(structs.replace(policy, rules=tuple(rules)))
+    return Policies(kept), findings[:MOST]
+
+
+def _less(rule: Rule, gone: Collection[str]) -> Rule:
+    labels, annotations = (
+        {key: value for key, value in writes.items() if key not in gone}
+        for writes in (rule.action.labels, rule.action.annotations)
+    )
+    return structs.replace(rule, action=structs.replace(rule.action, labels=labels, annotations=annotations))
+
+
+def _finding(rule: Rule, key: str, why: str) -> Finding:
+    message = f"{rule} writes {cut(key, 80)}, which is reserved ({why}): not written unless --allow-prefix says so"
+    return Finding("reserved-key", (rule.policy,), (rule.place,), message)

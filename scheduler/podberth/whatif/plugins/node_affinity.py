@@ -1,0 +1,142 @@
+"""What NodeAffinity says of a node that it rejects: which requirements the node misses, and what would help."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from podberth.framework.changes import (
+    Change,
+    DropNodeSelector,
+    DropRequirement,
+    Fix,
+    Label,
+    RespellNodeAffinity,
+    RespellNodeSelector,
+)
+from podberth.framework.explaining import Detail, Explainer, Inquiry, said
+from podberth.framework.spelling import label_values, near_labels, near_names
+from podberth.framework.status import Reason
+from podberth.model.node import Node
+from podberth.model.selectors import NOTHING_MISSED, FieldRequirement, NodeSelector, Requirement
+from podberth.plugins.node_affinity import NodeAffinity
+
+_TERMS = 8
+_FIXED_LABELS = ("kubernetes.io/", "topology.kubernetes.io/", "node.kubernetes.io/", "beta.kubernetes.io/")
+"""Labels that are not people's to choose."""
+
+
+class NodeAffinityExplainer(Explainer):
+    """Says of a node that NodeAffinity rejects: the requirements that failed, and what the node has instead."""
+
+    plugin: NodeAffinity
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """The requirements that failed, of the profile or of the pod."""
+        node, shape = inquiry.node(row), inquiry.pod.shape
+        if reason == self.plugin.enforced:
+            return missed_requirements(node, (), self.plugin.added, by="by the profile's addedAffinity: ")
+        return missed_requirements(node, shape.node_selector, shape.required_node_affinity)
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Write what was perhaps meant, drop what the node does not meet, or label the node so that it does.
+
+        No node is given a label that is perhaps misspelt.
+        """
+        node = inquiry.node(row)
+        selector, required = inquiry.pod.shape.node_selector, inquiry.pod.shape.required_node_affinity
+        own = [r for r in selector if not r.accepts(node.labels.get(r.key))]
+        term, of_labels, of_fields = required.missed(node.name, node.labels) if required is not None else NOTHING_MISSED
+        drop: list[Change] = [DropNodeSelector(r.key, next(iter(r.values))) for r in own]
+        drop += [DropRequirement(term, str(each)) for each in (*of_labels, *of_fields)]
+        wanted = (*own, *of_labels)
+        labels = tuple(
+            Label(node.name, r.key, min(r.values))
+            for r in wanted
+            if r.operator == "In" and r.values and not r.key.startswith(_FIXED_LABELS) and _nearest(r, inquiry) is None
+        )
+        respelt = _respelt(node, own, inquiry)
+        in_term = _in_a_term(node, required, inquiry) if of_labels or of_fields else []
+        meant = (*respelt, *in_term) if bool(respelt) == bool(own) and (in_term or not (of_labels or of_fields)) else ()
+        return [
+            fix for fix in (meant, tuple(drop), labels if len(labels) == len(wanted) and not of_fields else ()) if fix
+        ]
+
+
+def missed_requirements(
+    node: Node, selector: tuple[Requirement, ...], required: NodeSelector | None, by: str = ""
+) -> Detail:
+    """The requirements that failed, and what the node has instead. `by`: who requires it, if not the pod."""
+    own = [r for r in selector if not r.accepts(node.labels.get(r.key))]
+    _, of_labels, of_fields = required.missed(node.name, node.labels) if required is not None else NOTHING_MISSED
+    terms = len(required.terms) if required is not None else 0
+    parts, failed = [], []
+    for r in (*own, *of_labels):
+        has = node.labels.get(r.key)
+        parts.append(f"{said(r)}: node has {'no such label' if has is None else has or 'an empty value'}")
+        failed.append({"requirement": str(r), "key": r.key, "has": has})
+    for f in of_fields:
+        parts.append(str(f))
+        failed.append({"requirement": str(f), "key": f.key, "has": node.name})
+    if not parts:
+        return "no term of the required node affinity can match a node", {"failed": failed, "terms": terms}
+    nearest = f"none of {terms} terms, nearest: " if terms > 1 and (of_labels or of_fields) else ""
+    return f"{by}{nearest}{'; '.join(parts)}", {"failed": failed, "terms": terms}
+
+
+def _respelt(node: Node, missed: list[Requirement], inquiry: Inquiry) -> list[Change]:
+    """Other labels for all that the node misses, each spelt nearly so; none if one can't be respelt."""
+    found: list[Change] = []
+    for requirement in missed:
+        near = _nearest(requirement, inquiry)
+        if near is None or node.labels.get(near[0]) != near[1]:
+            return []
+        found.append(RespellNodeSelector(requirement.key, min(requirement.values), *near))
+    return found
+
+
+def _in_a_term(node: Node, required: NodeSelector | None, inquiry: Inquiry) -> list[Change]:
+    """Other values for all that the node misses of one term of the required node affinity, each spelt nearly so.
+
+    Empty: there is no such term.
+    """
+    for i, term in enumerate(required.terms[:_TERMS] if required is not None else ()):
+        missed: list[Requirement | FieldRequirement] = [r for r in term.labels if not r.accepts(node.labels.get(r.key))]
+        missed += [f for f in term.fields if not f.accepts(node.name)]
+        found = list(_in_term(node, i, missed, inquiry))
+        if len(found) == len(missed):
+            return found
+    return []
+
+
+def _in_term(
+    node: Node, term: int, missed: Iterable[Requirement | FieldRequirement], inquiry: Inquiry
+) -> Iterator[Change]:
+    """Another value for each of these that is spelt nearly so, and that the node has."""
+    for each in missed:
+        if isinstance(each, FieldRequirement):
+            value = each.name if each.names_node and each.operator == "In" else ""
+            near = value and inquiry.once(("NodeAffinity node", value), partial(_nearest_node, value, inquiry))
+            if near == node.name:
+                yield RespellNodeAffinity(term, each.key, value, near)
+        elif len(each.values) == 1 and each.operator == "In":
+            pair = _nearest(each, inquiry)
+            if pair is not None and pair[0] == each.key and node.labels.get(each.key) == pair[1]:
+                yield RespellNodeAffinity(term, each.key, min(each.values), pair[1])
+
+
+def _nearest_node(name: str, inquiry: Inquiry) -> str:
+    """The node that was perhaps meant, if there is none of this name."""
+    if inquiry.cluster.nodes.live_row(name) is not None:
+        return ""
+    return next(iter(near_names(name, (node.name for _, node in inquiry.cluster.nodes.live()), 1)), "")
+
+
+def _nearest(requirement: Requirement, inquiry: Inquiry) -> tuple[str, str] | None:
+    """The key and the value of the label that was perhaps meant."""
+    known = inquiry.once("NodeAffinity labels", lambda: label_values(inquiry.cluster.nodes))
+    return inquiry.once(("NodeAffinity near", requirement), partial(_nearest_of, requirement, known))
+
+
+def _nearest_of(requirement: Requirement, known: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
+    for _, near in near_labels(requirement, known):
+        return (requirement.key, near) if requirement.key in known else (near, min(requirement.values))
+    return None

@@ -1,4 +1,0 @@
-"""The cluster as columns: one row a node, kept up to date event by event.
-
-Next stage: `scheduler.framework` asks plugins about these columns.
-"""
