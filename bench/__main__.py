@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from podberth.workloads.workload import Workload, WorkloadError, read
 
 from bench import history, page
 from bench.contenders import CONTENDERS, Contender
@@ -18,6 +17,7 @@ from bench.goals import goals, lines
 from bench.null_server import NullServer
 from bench.run import Row, Runner
 from bench.table import tables
+from podberth.workloads.workload import Workload, WorkloadError, read
 from tests.controlplane.build import NULL_SERVER, binaries
 from tests.controlplane.cluster import POD_GROUPS, Cluster, ControlPlane
 from tests.controlplane.once import BuildError, UnreachableError

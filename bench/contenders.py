@@ -11,9 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
-from podberth.workloads.workload import Mode, Workload
-
 from bench.binder import READY
+from podberth.workloads.workload import Mode, Workload
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.process import Process

@@ -20,7 +20,6 @@ from podberth.kube.listwatch import FetchPage, ListWatch, Pause
 from podberth.kube.resources import PODS
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
-
 from tests.controlplane import namespaces
 from tests.controlplane.cluster import ControlPlane
 from tests.integration.objects import pod, pods_path

@@ -22,7 +22,6 @@ from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.promise import ANNOTATION
 from podberth.plugins.registry import registry
-
 from tests import builders
 
 GOAL_MS = 5.0

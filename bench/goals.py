@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 import yaml
-from podberth.workloads.workload import Mode
 
 from bench.run import Row
+from podberth.workloads.workload import Mode
 
 FILE = Path(__file__).with_name("goals.yaml")
 Struct = TypeVar("Struct", bound=msgspec.Struct)

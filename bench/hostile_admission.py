@@ -33,10 +33,10 @@ from typing import Any
 
 import aiohttp
 import yaml
-from podberth.apiserver import ApiServer
 
 from bench.admission import quantile, review
 from bench.attacks import EVIL, JSON_TYPE, controllers, large, session
+from podberth.apiserver import ApiServer
 from tests.controlplane.wait import wait_for
 from tests.integration.admission import NAMESPACE, POLICIES, Replica, policy
 

@@ -18,7 +18,6 @@ from podberth.framework.profiles import build
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import registry
-
 from tests.builders import node, pod
 
 

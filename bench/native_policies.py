@@ -37,7 +37,6 @@ from podberth.policy.native.partition import MOST_UNITS
 from podberth.policy.parse import parse
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies
-
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api
 from tests.controlplane.cluster import ControlPlane

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Instruction
 from podberth.engine.stimuli import Cycle, Put, Stimulus, Tick

@@ -16,6 +16,7 @@ from collections import deque
 
 import msgspec
 from msgspec.structs import replace
+
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Instruction, PatchCondition, Preempt
 from podberth.engine.stimuli import Bound, Cycle, Gone, Put, Tick
@@ -24,7 +25,6 @@ from podberth.framework.profiles import build
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.plugins.registry import registry
-
 from tests.controlplane.api import Object
 from tests.integration.objects import node, pod
 

@@ -12,6 +12,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+
+from bench.contenders import profile_for
+from bench.crowd import crowd, rendered
+from bench.rehearsed_claims import KIND, Claims
 from podberth.apiserver.patch import strategic
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Instruction, PreBindWrite, Preempt
@@ -37,10 +41,6 @@ from podberth.workloads.workload import (
     UpdateAny,
     Workload,
 )
-
-from bench.contenders import profile_for
-from bench.crowd import crowd, rendered
-from bench.rehearsed_claims import KIND, Claims
 
 NAME = "bench"
 _HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+
 from podberth.apiserver.patch import merge
 from podberth.engine.instructions import PreBindWrite
 from podberth.engine.stimuli import Gone, PreBindWritten, Put, Stimulus

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+
+from bench.contenders import NOTHING, Contender
 from podberth.kube.client import Client
 from podberth.kube.config import from_kubeconfig
 from podberth.kube.loop import loop_factory
@@ -16,8 +18,6 @@ from podberth.workloads.driver import Driver
 from podberth.workloads.figures import Figures, figures
 from podberth.workloads.workload import Mode, Workload
 from podberth.workloads.writes import count
-
-from bench.contenders import NOTHING, Contender
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.process import Process
 

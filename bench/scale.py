@@ -15,6 +15,9 @@ import time
 from pathlib import Path
 
 import msgspec
+
+from bench.crowd import HOST, ZONE, crowd, rendered
+from bench.page import provenance, replace_between
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind
 from podberth.engine.stimuli import Bound, Cycle, Gone, Put
@@ -24,9 +27,6 @@ from podberth.model.kinds import Decoder
 from podberth.plugins.registry import registry
 from podberth.workloads import objects
 from podberth.workloads.figures import quantile
-
-from bench.crowd import HOST, ZONE, crowd, rendered
-from bench.page import provenance, replace_between
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 SIZES = (

@@ -12,6 +12,8 @@ import signal
 import sys
 
 import structlog
+
+from bench.telling import heap, tell_when_asked
 from podberth.cli.inputs import configuration
 from podberth.cli.services import log_at
 from podberth.controller.comparer import Comparer
@@ -26,8 +28,6 @@ from podberth.plugins.registry import registry
 from podberth.service.run import run_service, until_told
 from podberth.state.validate import validate
 from podberth.telemetry import collector
-
-from bench.telling import heap, tell_when_asked
 
 SIZES, COLUMNS = "sizes", "columns"
 """The events of both lines."""

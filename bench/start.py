@@ -16,15 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from bench.__main__ import load
+from bench.contenders import BerthContender, KubeScheduler
 from podberth.kube.client import Client
 from podberth.kube.config import from_kubeconfig
 from podberth.kube.loop import loop_factory
 from podberth.workloads.bindings import Bindings
 from podberth.workloads.driver import Driver
 from podberth.workloads.workload import Mode, Workload
-
-from bench.__main__ import load
-from bench.contenders import BerthContender, KubeScheduler
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import DiedError, Process
 

@@ -19,6 +19,7 @@ from collections import Counter
 from typing import Any
 
 import structlog
+
 from podberth.cli.main import run
 from podberth.engine import story
 from podberth.kube import known_objects

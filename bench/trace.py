@@ -16,6 +16,9 @@ import time
 from pathlib import Path
 
 import msgspec
+
+from bench.contenders import CONTENDERS
+from bench.page import DOCS, provenance, replace_between
 from podberth.framework.profiles import build
 from podberth.plugins.registry import registry
 from podberth.report.simulation_page import study_page
@@ -24,9 +27,6 @@ from podberth.whatif.profiles import TRACE_PROFILES
 from podberth.whatif.replay import saturating
 from podberth.whatif.study import Recorded, Study, beside, study
 from podberth.whatif.trace import NODES_FILE, PODS_FILE, Trace, read
-
-from bench.contenders import CONTENDERS
-from bench.page import DOCS, provenance, replace_between
 from tests.controlplane.api import Object
 from tests.controlplane.build import binaries
 from tests.controlplane.cluster import Cluster, ControlPlane

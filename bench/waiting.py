@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
 from msgspec.structs import replace
+
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model.kinds import Decoder

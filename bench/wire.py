@@ -27,6 +27,8 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
+
+from bench.pprof import MalformedError, Profile, fields, read
 from podberth.kube import writes
 from podberth.kube.client import Client
 from podberth.kube.config import from_kubeconfig
@@ -39,8 +41,6 @@ from podberth.kube.wire import list_page, partial
 from podberth.kube.writes import PodRef
 from podberth.model.kinds import Decoder
 from podberth.workloads.writes import create_all, delete_labelled
-
-from bench.pprof import MalformedError, Profile, fields, read
 from tests.builders import node, pod
 from tests.controlplane.cluster import ControlPlane
 

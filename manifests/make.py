@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from podberth.framework.config import SchedulerConfiguration
 
 HERE = Path(__file__).parent

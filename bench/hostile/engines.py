@@ -10,6 +10,14 @@ from importlib import import_module
 from itertools import count
 
 import msgspec
+
+from bench.crowd import HOST, ZONE
+from bench.hostile import town
+from bench.hostile.isolated import isolated, resident
+from bench.hostile.machine import Machine
+from bench.hostile.meters import Cpu, Longest, Meter, Steps
+from bench.hostile.row import Chosen, Row
+from bench.hostile.scenario import ONE, Scenario, Write
 from podberth.engine.engine import Engine
 from podberth.engine.stimuli import Follows, Put
 from podberth.framework.config import (
@@ -28,14 +36,6 @@ from podberth.plugins.dynamic_resources.selecting import EVALUATING
 from podberth.plugins.registry import registry
 from podberth.telemetry import collector
 from podberth.workloads.figures import quantile
-
-from bench.crowd import HOST, ZONE
-from bench.hostile import town
-from bench.hostile.isolated import isolated, resident
-from bench.hostile.machine import Machine
-from bench.hostile.meters import Cpu, Longest, Meter, Steps
-from bench.hostile.row import Chosen, Row
-from bench.hostile.scenario import ONE, Scenario, Write
 
 API = 10.0
 """Milliseconds that an API server and its watch take of a pod's way from creation to binding."""

@@ -16,6 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+
+from bench.contenders import BerthContender, Contender, KubeScheduler
+from bench.crowd import HOST
+from bench.hostile import town
+from bench.hostile.row import Chosen, Row
+from bench.hostile.shapes.specs import node_terms
+from bench.hostile.shapes.terms import apart, needs, not_in, rather, spread
+from bench.hostile.town import TENANT, Object
 from podberth.kube.client import Client
 from podberth.kube.config import from_kubeconfig
 from podberth.kube.errors import ApiError
@@ -25,14 +33,6 @@ from podberth.workloads.bindings import Bindings
 from podberth.workloads.figures import quantile
 from podberth.workloads.objects import LABEL
 from podberth.workloads.writes import create_all, delete_labelled
-
-from bench.contenders import BerthContender, Contender, KubeScheduler
-from bench.crowd import HOST
-from bench.hostile import town
-from bench.hostile.row import Chosen, Row
-from bench.hostile.shapes.specs import node_terms
-from bench.hostile.shapes.terms import apart, needs, not_in, rather, spread
-from bench.hostile.town import TENANT, Object
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import DiedError, Process
 

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
+
+from bench.hostile.meters import Meter
+from bench.hostile.scenario import Write
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Instruction, PatchCondition, PreBindWrite, Preempt
 from podberth.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Stimulus, Tick
@@ -20,9 +23,6 @@ from podberth.kube.beside import LARGE_BYTES
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.telemetry import collector
-
-from bench.hostile.meters import Meter
-from bench.hostile.scenario import Write
 
 T = TypeVar("T")
 

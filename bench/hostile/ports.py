@@ -14,10 +14,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from podberth.apiserver import ApiServer
-
 from bench import hostile_ports
 from bench.hostile.row import Chosen, Row
+from podberth.apiserver import ApiServer
 from tests.controlplane.cluster import free_port
 from tests.controlplane.process import Process
 from tests.integration.component import environment

@@ -25,7 +25,6 @@ from podberth.whatif.explanation import Remedy
 from podberth.whatif.outcome import Outcome
 from podberth.whatif.plan import plan
 from podberth.whatif.written import of_cluster
-
 from tests.controlplane.api import Object
 
 _SEEDS = 60

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from podberth.cli.given import given
 from podberth.framework.decision import fit_error
-
 from tests.as_created.town import Town
 from tests.controlplane.api import Object
 from tests.differential.generate.dice import REQUIRED

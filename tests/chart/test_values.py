@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import podberth
 import pytest
-from podberth.framework.config import decode
 
+import podberth
+from podberth.framework.config import decode
 from tests.chart.rendering import CHART, Chart, Object, by_kind, documents
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())

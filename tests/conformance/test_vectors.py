@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from podberth.whatif.cases import answer
 
+from podberth.whatif.cases import answer
 from tests.conformance.comparison import described
 from tests.conformance.vectors import FAMILIES, Vector, family, own
 

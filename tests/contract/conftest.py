@@ -7,8 +7,8 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from podberth.apiserver import ApiServer
 
+from podberth.apiserver import ApiServer
 from tests.contract.client import Api
 
 

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import pytest
+
 from podberth.apiserver import StatusError, defaults, quotas
 from podberth.apiserver.plugins import Surroundings, created
-
 from tests.contract.client import PATIENCE, Api, JsonObject
 
 TERM: JsonObject = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from podberth.apiserver import ApiServer
 
+from podberth.apiserver import ApiServer
 from tests.contract.client import Api, names
 from tests.controlplane.cluster import ControlPlane
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from podberth.apiserver import ApiServer
 
+from podberth.apiserver import ApiServer
 from tests.contract.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Api, JsonObject
 from tests.controlplane.cluster import POD_GROUPS, ControlPlane
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+
 from podberth.kube import writes
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection, Tls
 from podberth.kube.credentials import Credential, Credentials
 from podberth.kube.errors import ApiError
 from podberth.kube.writes import PodRef
-
 from tests.contract.client import Api, condition, names, pod
 from tests.unit.kube.test_writes import told
 

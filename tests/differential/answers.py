@@ -18,7 +18,6 @@ from podberth.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
 from podberth.whatif import cases
 from podberth.whatif.world import World
-
 from tests.conformance.comparison import Case
 from tests.registered import registry
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+
 from podberth.engine.binding_table import State
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import (
@@ -53,7 +54,6 @@ from podberth.plugins.topology_placement_generator import TopologyPlacementGener
 from podberth.state.cluster import Cluster
 from podberth.state.column import Ints
 from podberth.state.validate import validate
-
 from tests.differential.generate.dice import Object
 from tests.registered import registry
 

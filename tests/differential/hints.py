@@ -20,7 +20,6 @@ from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.storage import StorageKind
 from podberth.whatif.world import World
-
 from tests.conformance.comparison import Case
 from tests.differential.answers import framework_of
 from tests.differential.client import Oracle

@@ -20,7 +20,6 @@ from podberth.model.devices import DeviceClass
 from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources.extended import extended_claim
 from podberth.whatif.world import World
-
 from tests.conformance.comparison import Case
 from tests.differential.fuzz import seeds_of
 from tests.differential.generate.dice import Dice

@@ -10,7 +10,6 @@ from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
 from podberth.whatif import cases
 from podberth.whatif.world import World
-
 from tests.conformance.comparison import Case, described
 from tests.differential import groups, groups_here, hints, verdict
 

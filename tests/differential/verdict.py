@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 
 from podberth.framework.status import printable
-
 from tests.conformance.comparison import Case, described, differing
 from tests.differential.answers import answer
 from tests.differential.client import Oracle

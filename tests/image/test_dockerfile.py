@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import podberth
 import pytest
 
+import podberth
 from tests.controlplane.golang import NETWORK_FAULTS
 
 ROOT = Path(__file__).parents[2]

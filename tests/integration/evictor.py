@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from podberth.model.promise import ANNOTATION
 
+from podberth.model.promise import ANNOTATION
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import Cluster, ControlPlane
 from tests.controlplane.wait import wait_for

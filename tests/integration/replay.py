@@ -19,7 +19,6 @@ from typing import Any
 from podberth.framework.decision import fit_error
 from podberth.whatif.standing import given_away
 from podberth.whatif.world import World
-
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
 from tests.differential.answers import framework_of

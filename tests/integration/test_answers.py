@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from podberth.cli.main import run
 
+from podberth.cli.main import run
 from tests.controlplane.api import ApiError, Object
 from tests.controlplane.cluster import Cluster
 from tests.integration.berth import Harbour

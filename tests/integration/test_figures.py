@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from podberth.cli.main import run
 
+from podberth.cli.main import run
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.wait import wait_for

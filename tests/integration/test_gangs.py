@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from podberth.cli.main import run
 
+from podberth.cli.main import run
 from tests.builders import COSCHEDULING_CRD
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Object

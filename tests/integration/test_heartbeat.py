@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from podberth.controller.heartbeat import SUFFIX
 from podberth.kube.schedulers import SCHEDULERS
-
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.wait import wait_for
 from tests.integration.berth import START, Harbour

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from podberth.policy.native.compile import RELEASE_LABEL
 
+from podberth.policy.native.compile import RELEASE_LABEL
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import Process

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from podberth.model.promise import ANNOTATION as PROMISE
 from podberth.policy.operator.ways import ANNOTATION
-
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster, ControlPlane

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from podberth.policy.native.compile import RELEASE_LABEL
 from podberth.policy.operator.ways import ANNOTATION
-
 from tests.controlplane import namespaces
 from tests.controlplane.api import ApiError, Object
 from tests.controlplane.cluster import Cluster

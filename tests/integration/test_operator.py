@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from podberth.policy.spec import MAX_RULES
 
 from bench.hostile_policies import rejects as split_rejects
 from bench.hostile_policies import sorts
+from podberth.policy.spec import MAX_RULES
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.cluster import Cluster, ControlPlane

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from podberth.policy.parse import PolicyError, parse
 
+from podberth.policy.parse import PolicyError, parse
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.wait import wait_for

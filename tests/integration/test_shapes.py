@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from podberth.framework.verify import ROWS
 
+from podberth.framework.verify import ROWS
 from tests.controlplane.cluster import ControlPlane
 from tests.integration import checks
 from tests.integration.berth import Harbour

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+
 from podberth.framework.config import decode
 from podberth.framework.declaration import declaration_of
 from podberth.framework.effective import effective
 from podberth.plugins.registry import IN_TREE
-
 from tests.builders import configuration, node_selector, profile
 from tests.controlplane.api import Object
 from tests.controlplane.cluster import Cluster

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import msgspec
+
 from podberth.policy import keys
 from podberth.policy.evaluate import Operation, evaluate
 from podberth.policy.native.compile import MOST_BYTES
 from podberth.policy.options import Options, UserInfo
 from podberth.policy.spec import Policies
-
 from tests.controlplane.api import Told
 
 Object = dict[str, Any]

@@ -11,7 +11,6 @@ from podberth.policy.native.compile import Compiled, compile_namespace
 from podberth.policy.parse import parse
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies
-
 from tests.controlplane import namespaces
 from tests.controlplane.api import Api, Told
 from tests.controlplane.wait import wait_for

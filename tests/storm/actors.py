@@ -14,7 +14,6 @@ from typing import Any
 from podberth.apiserver.storage import Change
 from podberth.apiserver.strategy import timestamp
 from podberth.model.promise import ANNOTATION
-
 from tests import builders
 from tests.storm.loop import Loop
 from tests.storm.policing import Webhook

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from msgspec import json
+
 from podberth.apiserver import paths
 
 OURS = ("berth", "evictor", "admission", "operator")

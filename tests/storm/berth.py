@@ -20,7 +20,6 @@ from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.kube.machine import Machine
 from podberth.plugins.registry import registry
-
 from tests.builders import configuration
 from tests.storm.process import Process
 

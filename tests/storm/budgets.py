@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 from podberth.apiserver.storage import Change
-
 from tests.storm.actors import MERGE, ended
 from tests.storm.loop import Loop
 from tests.storm.server import Server

@@ -10,7 +10,6 @@ from random import Random
 from typing import Any
 
 from podberth.model.pod_group import COSCHEDULING, NATIVE
-
 from tests.storm.happenings import Happening, at
 
 EVICTOR, POLICIES, DEVICES, GANGS = "evictor", "policies", "devices", "gangs"

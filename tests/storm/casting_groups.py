@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 from podberth.model.pod_group import NATIVE
-
 from tests import builders
 from tests.storm.casting import DEVICES, HALF_WAY
 from tests.storm.happenings import Happening, at

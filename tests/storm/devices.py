@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from podberth.apiserver.storage import Change
-
 from tests import devices
 from tests.storm.actors import MERGE, RESOURCE, ended, node_of, periodically
 from tests.storm.gangs import gang_of

@@ -8,7 +8,6 @@ from podberth.engine.eviction.settings import Settings
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.kube.machine import Machine
-
 from tests.builders import configuration
 from tests.storm.berth import PLUGINS
 from tests.storm.process import Process

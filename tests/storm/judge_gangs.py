@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from podberth.apiserver.storage import Change
 from podberth.engine.binding_table import State
 from podberth.model.pod_group import COSCHEDULING, GroupKey
-
 from tests.storm.actors import RIVAL, cpu_of, ended, node_of, room_of
 from tests.storm.asked import Entry
 from tests.storm.devices import OF_A_NODE, claimed, given

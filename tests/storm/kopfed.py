@@ -23,6 +23,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.tracing import Trace
 from kopf._cogs.clients import scanning
+
 from podberth.kube.connection import Connection
 from podberth.policy.operator.pulse import Pulse
 from podberth.policy.operator.watch import Kopf

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from podberth.apiserver.storage import Change
-
 from tests.storm.actors import node_of
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+
 from podberth.controller.bindings import GONE, LOST, Bindings, _Failure, _Unknown
 from podberth.controller.freshness import Freshness
 from podberth.controller.scheduler import Scheduler

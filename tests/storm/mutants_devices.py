@@ -14,7 +14,6 @@ from podberth.engine.queue import queueing_hints
 from podberth.framework.binding import Patch
 from podberth.plugins.dynamic_resources import reservation
 from podberth.state.allocated_devices import AllocatedDevices
-
 from tests.storm.mutants import mutant, was
 from tests.storm.mutants_services import MUTANTS, named
 

@@ -13,7 +13,6 @@ from podberth.engine.pod_groups.results import GroupAttempt
 from podberth.engine.pod_groups.turns import Turns
 from podberth.model.pod_group import GroupKey
 from podberth.state.pod_groups import PodGroups
-
 from tests.storm.mutants import mutant
 from tests.storm.mutants_devices import MUTANTS, named
 

@@ -12,7 +12,6 @@ from podberth.model.pod_group import PodGroup
 from podberth.plugins.dynamic_resources import plugin, reservation
 from podberth.plugins.topology_placement_generator import TopologyPlacementGenerator
 from podberth.state.kept_room import KeptRoom
-
 from tests.storm.mutants import mutant, was
 from tests.storm.mutants_gangs import MUTANTS, named
 

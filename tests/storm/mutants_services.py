@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+
 from podberth.controller.eviction.watcher import Watcher
 from podberth.engine.eviction.evictor import Evictor
 from podberth.engine.eviction.followed import Broken
@@ -20,7 +21,6 @@ from podberth.policy.admission import tally
 from podberth.policy.admission.cache import PolicyCache
 from podberth.policy.admission.group import Stored
 from podberth.policy.operator.reconciler import Reconciler
-
 from tests.storm.mutants import MUTANTS, mutant, named, was
 
 __all__ = ["MUTANTS", "named"]

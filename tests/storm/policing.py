@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+
 from podberth.kube.machine import Machine
 from podberth.policy.admission import settings as admission
 from podberth.policy.admission.replica import Replica
@@ -23,7 +24,6 @@ from podberth.policy.operator import settings as operating
 from podberth.policy.operator.replica import Operator
 from podberth.policy.options import Pass
 from podberth.policy.verdict import Effect
-
 from tests.storm.berth import LEASE, _NoBlocks
 from tests.storm.kopfed import Simulated
 from tests.storm.loop import Loop

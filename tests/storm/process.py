@@ -16,7 +16,6 @@ from podberth.kube.connection import Connection
 from podberth.kube.lease import Elector, LeaseLostError
 from podberth.kube.machine import Machine
 from podberth.service.run import only
-
 from tests.storm.loop import Loop, Timeline
 from tests.storm.network import Network
 from tests.storm.server import PORT

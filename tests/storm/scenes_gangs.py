@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from podberth.model.pod_group import COSCHEDULING, NATIVE
-
 from tests.storm.casting import DEVICES, GANGS
 from tests.storm.happenings import Happening, at
 from tests.storm.plan import Plan

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 from httptools import HttpRequestParser
+
 from podberth.apiserver import discovery, paths, protobuf
 from podberth.apiserver.admission import Admission
 from podberth.apiserver.audit import Trail, User
@@ -28,7 +29,6 @@ from podberth.apiserver.selectors import Selection
 from podberth.apiserver.status import NothingServedError, StatusError, expired, forbidden
 from podberth.apiserver.storage import Change, Store, Stored
 from podberth.apiserver.watch import Watcher, WatchOptions, error_line
-
 from tests.storm.asked import OURS, Asked, Effect, Entry, Trouble, mistyped
 from tests.storm.loop import Loop
 from tests.storm.network import End, Network

@@ -5,8 +5,8 @@ from __future__ import annotations
 from unittest.mock import patch
 
 import pytest
-from podberth.apiserver import eviction
 
+from podberth.apiserver import eviction
 from tests.storm.actors import MERGE, node_of
 from tests.storm.casting import EVICTOR
 from tests.storm.happenings import Happening, at

@@ -14,9 +14,9 @@ from random import Random
 from typing import Any, TypeVar
 
 import structlog
+
 from podberth.apiserver.given import GIVEN
 from podberth.apiserver.status import StatusError, expired, internal
-
 from tests.storm import casting, casting_groups, happenings, policies
 from tests.storm.actors import Controllers, Nodes, Size, periodically
 from tests.storm.berth import Berth

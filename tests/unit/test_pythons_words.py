@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.profiles import build
 from podberth.kube import kubeconfig
@@ -19,7 +20,6 @@ from podberth.model.annotated import AnnotationError, affinity_of
 from podberth.plugins.registry import registry
 from podberth.policy.parse import PolicyError, parse
 from podberth.workloads.workload import WorkloadError, read
-
 from tests.builders import configuration, profile
 
 ROOT = Path(__file__).parents[2] / "scheduler" / "podberth"

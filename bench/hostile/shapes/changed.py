@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
-from podberth.model.annotated import AFFINITY
 
 from bench.crowd import ZONE
 from bench.hostile.scenario import CROWD, Scenario, Write, gone, one, put
 from bench.hostile.shapes.devices import asks, claim_of, published, user
 from bench.hostile.shapes.terms import apart, not_in, term
 from bench.hostile.town import REQUIRED, TENANT, Object, node, pod
+from podberth.model.annotated import AFFINITY
 
 _ALL_ANNOTATIONS = 256 << 10
 """Bytes that the annotations of an object may have together."""

@@ -2,6 +2,7 @@
 
 import aiohttp
 from msgspec import Struct
+
 from podberth.kit import AssumedPod, Plugin, Reject, Unschedulable
 
 

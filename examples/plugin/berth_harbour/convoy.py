@@ -1,6 +1,7 @@
 """All or none: the pods of a convoy are bound once each of them has a node."""
 
 from msgspec import Struct
+
 from podberth.kit import AssumedPod, Cluster, ClusterEvent, Hold, Plugin, Pod, Reject, Unresolvable
 
 

@@ -3,6 +3,7 @@
 import aiohttp
 import msgspec
 from msgspec import Struct
+
 from podberth.kit import MAXIMUM_REVERSED, NODE, SOURCES, Cluster, Ints, Plugin, Pod, Reads, Rows, Source
 
 ZONE = "topology.kubernetes.io/zone"

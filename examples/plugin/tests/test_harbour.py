@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from berth_harbour.low_carbon import LowCarbon, LowCarbonArgs
+
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Failed, RunCall
 from podberth.engine.stimuli import CallEnded, Cycle, Put, Tick

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from podberth.apiserver.patch import PatchError, json_patch, merge, strategic
 from podberth.apiserver.status import StatusError
 

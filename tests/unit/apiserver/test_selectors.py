@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from podberth.apiserver.resources import Registry
 from podberth.apiserver.selectors import Selection, label_selector, parse_labels
 from podberth.apiserver.status import StatusError

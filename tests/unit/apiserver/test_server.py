@@ -14,8 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from podberth.apiserver import ApiServer, Connection, DropConnectionError, StatusError, User
 
+from podberth.apiserver import ApiServer, Connection, DropConnectionError, StatusError, User
 from tests.contract.client import Api, pod
 
 PODS = "/api/v1/namespaces/default/pods"

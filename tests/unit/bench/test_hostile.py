@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from hypothesis import given, settings
-from podberth.kube.beside import LARGE_BYTES
 
 from bench.hostile import page, town
 from bench.hostile.engines import Town
@@ -24,6 +23,7 @@ from bench.hostile.row import Row
 from bench.hostile.scenario import ONE, Scenario, Write, one, put
 from bench.hostile.search import climb, recipes
 from bench.hostile.shapes import SCENARIOS
+from podberth.kube.beside import LARGE_BYTES
 
 NODES = 100
 TURN = 2.5 * ONE["turn_ms"] / 1000

@@ -6,9 +6,9 @@ import asyncio
 import os
 
 import pytest
-from podberth.telemetry.serving import Gate
 
 from bench.hostile_ports import ATTACKS, Target, rows, table
+from podberth.telemetry.serving import Gate
 from tests.unit.telemetry.test_serving import everybody, serving
 
 

@@ -4,9 +4,9 @@ from argparse import Namespace
 from typing import Any
 
 import pytest
-from podberth.workloads.workload import WorkloadError
 
 from bench.__main__ import FIRST, QUICK, load, of_all, planned
+from podberth.workloads.workload import WorkloadError
 
 
 def options(**more: Any) -> Namespace:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gzip
 
-from podberth.kube.protobuf import integer, message, varint
-
 from bench.pprof import read
+from podberth.kube.protobuf import integer, message, varint
 
 
 def test_a_profile() -> None:

@@ -1,12 +1,12 @@
 """The decision benchmark: every workload can be carried out on an engine, and its table holds figures to goals."""
 
 import pytest
-from podberth.workloads.workload import Workload
 
 from bench.__main__ import load
 from bench.decisions import Taken, gangs, table
 from bench.goals import Goal, Goals
 from bench.rehearsal import Rehearsal
+from podberth.workloads.workload import Workload
 
 WORKLOADS = load("")
 

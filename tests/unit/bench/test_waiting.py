@@ -3,9 +3,8 @@
 from random import Random
 from xml.etree import ElementTree
 
-from podberth.whatif.trace import Trace, read
-
 from bench.waiting import SETTINGS, Coming, picture, run, stream, table
+from podberth.whatif.trace import Trace, read
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n{i},96000,786432,8,G2\n" for i in range(4))
 

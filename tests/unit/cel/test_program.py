@@ -5,6 +5,7 @@ from __future__ import annotations
 import zoneinfo
 
 import pytest
+
 from podberth.cel import effort
 from podberth.cel import program as programs
 from podberth.cel.effort import LIMIT, STEPS

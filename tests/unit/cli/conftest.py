@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from podberth.cli.main import run
 
+from podberth.cli.main import run
 from tests.unit.whatif.story import DUMP
 
 

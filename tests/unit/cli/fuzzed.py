@@ -21,8 +21,8 @@ from random import Random
 from typing import Any
 
 import yaml
-from podberth.cli.main import run
 
+from podberth.cli.main import run
 from tests.builders import configuration, pod, profile
 from tests.unit.whatif.story import DUMP
 

@@ -11,11 +11,11 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
+
 from podberth.kube.client import Client
 from podberth.kube.config import from_kubeconfig
 from podberth.workloads.driver import Driver
 from podberth.workloads.workload import Mode, Workload, read
-
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.test_live import send
 

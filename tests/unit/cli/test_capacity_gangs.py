@@ -6,12 +6,12 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from podberth.model.pod_group import PodGroup
 from podberth.whatif import manifest
 from podberth.whatif.arrivals import Batch
 from podberth.whatif.documents import read
 from podberth.whatif.gangs.capacity import GangCapacity, gang_capacity, one_by_one
-
 from tests.builders import Object, node, pod
 from tests.devices import claim_template, device, device_class, request, resource_slice, templated
 from tests.unit.cli.conftest import Berth

@@ -10,8 +10,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from podberth.cli.commands import COMMANDS
 
+from podberth.cli.commands import COMMANDS
 from tests.unit.cli.conftest import Berth
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))

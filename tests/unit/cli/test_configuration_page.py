@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import podberth.whatif.lint as lint_room
 import pytest
 from msgspec import inspect
+
+import podberth.whatif.lint as lint_room
 from podberth.framework.config import PluginSet, SchedulerConfiguration
 from podberth.model import wire
 from podberth.plugins.registry import IN_TREE
-
 from tests.unit.cli.conftest import Berth
 
 ROOT = Path(__file__).parents[3]

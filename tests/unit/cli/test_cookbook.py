@@ -5,9 +5,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+
 from podberth.whatif.documents import read
 from podberth.whatif.judging import judge
-
 from tests.unit.cli.conftest import Berth
 
 ROOT = Path(__file__).parents[3]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+
 from podberth.cli import inputs
 from podberth.kit import testing
-
 from tests.builders import configuration, node, pod, profile
 from tests.packages import install_module
 from tests.unit.cli.conftest import Berth

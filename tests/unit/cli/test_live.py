@@ -16,9 +16,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 import yaml
+
 from podberth.cli import live
 from podberth.kube.client import Client
-
 from tests.unit.cli.conftest import Berth
 from tests.unit.policy.admission.conftest import CRD
 from tests.unit.whatif.story import DUMP

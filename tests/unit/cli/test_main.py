@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 import pytest
 import typer
+
 from podberth import __version__
 from podberth.cli import errors
 from podberth.cli.commands import COMMANDS, imported
-
 from tests.unit.cli.conftest import Berth
 
 

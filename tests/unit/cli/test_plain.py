@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
+
 from podberth.cli import plain
 from podberth.cli.commands import imported
 

@@ -17,13 +17,13 @@ import aiohttp
 import pytest
 import yaml
 from msgspec import Raw
+
 from podberth.apiserver.audit import MASTER, User
 from podberth.apiserver.server import ApiServer
 from podberth.cli.errors import PIPE_CLOSED, InputError
 from podberth.cli.following import FOLLOWED
 from podberth.cli.recording import Recorder
 from podberth.whatif.shadow.record import Change
-
 from tests.builders import Object, node, pod
 from tests.unit.cli.conftest import Berth
 

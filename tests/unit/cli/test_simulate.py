@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from podberth.whatif.arrivals import Batch
 
+from podberth.whatif.arrivals import Batch
 from tests.builders import node, pod
 from tests.unit.cli.conftest import Berth
 from tests.unit.whatif.test_replay import HEAD, NODES

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from podberth.whatif.gangs import arriving
 
+from podberth.whatif.gangs import arriving
 from tests.builders import Object, node, pod
 from tests.unit.cli.conftest import Berth
 from tests.unit.whatif.gangs import group, labelled, labelled_group, member, members

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.cli import story as story_module
 from podberth.controller.scheduler import Scheduler
 from podberth.controller.storyteller import PATH, Storyteller
@@ -19,8 +21,6 @@ from podberth.engine.story_entries import Failed
 from podberth.report.timeline import after
 from podberth.telemetry.certificate import Certificate, self_signed
 from podberth.telemetry.serving import Address, Endpoints, Gate, Serving
-from structlog.testing import capture_logs
-
 from tests.unit.cli.conftest import Berth
 from tests.unit.engine.conftest import Harness, node, pod
 

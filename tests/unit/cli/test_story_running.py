@@ -12,6 +12,8 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.apiserver import ApiServer, StatusError
 from podberth.apiserver import server as embedded
 from podberth.controller.scheduler import Scheduler
@@ -26,8 +28,6 @@ from podberth.kube.connection import Connection
 from podberth.kube.lease import Elector, own_identity
 from podberth.telemetry.certificate import Certificate, self_signed
 from podberth.telemetry.serving import Address, Endpoints, Gate, Serving
-from structlog.testing import capture_logs
-
 from tests.builders import Object, configuration, node, pod, profile
 from tests.extender import ExtenderServer, keep
 from tests.registered import registry

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from podberth.cli.errors import InputError
 from podberth.cli.subject import Group, Owner, PodName, subject
-
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.fuzzed import DEPLOYMENT
 

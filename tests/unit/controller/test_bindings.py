@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+
 from podberth.controller.bindings import MOST_SENT, SEND_AGAIN, SETTLED, Bindings, Everything
 from podberth.controller.under_way import UnderWay
 from podberth.engine.instructions import Bind, Withdraw
@@ -18,7 +19,6 @@ from podberth.kube.errors import ApiError, Cause, Details, Unreachable
 from podberth.kube.flow import BIND, CONFIRM, Lane
 from podberth.model import wire
 from podberth.model.kinds import Decoder
-
 from tests.builders import pod
 
 OK = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from podberth.controller.calls import Calls
 from podberth.engine.instructions import CancelCall, RunCall
 from podberth.engine.stimuli import CallEnded, CallFailed, Stimulus
@@ -12,7 +13,6 @@ from podberth.framework.binding import Call
 from podberth.framework.guard import Guard, point_name
 from podberth.model import wire
 from podberth.model.kinds import Decoder
-
 from tests.builders import pod
 
 POD = Decoder().pod(wire.encode(pod("web")))

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from msgspec.structs import replace
+
 from podberth.apiserver import ApiServer
 from podberth.controller.candidacy import candidacy
 from podberth.framework.config import SchedulerConfiguration, default_configuration

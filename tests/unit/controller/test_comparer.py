@@ -9,7 +9,6 @@ from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model import wire
 from podberth.model.kinds import Decoder
-
 from tests.builders import configuration, node, pod
 from tests.registered import registry
 

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+
 from podberth.controller import cluster_watch
 from podberth.kube.resources import DEVICE_CLASSES, POD_GROUPS, Resource
 from podberth.plugins.dynamic_resources.selecting import EVALUATING

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+
 from podberth.apiserver import protobuf
 from podberth.controller import events as room
 from podberth.controller.events import TOGETHER, TRUST, Events, Written

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+
 from podberth.controller.eviction.watcher import Watcher
 from podberth.engine.eviction.settings import Settings
 from podberth.framework.config import default_configuration
@@ -12,7 +13,6 @@ from podberth.framework.profiles import build
 from podberth.kube.client import Client
 from podberth.kube.evictions import CONTROLLER, DONE, INTENT, Regarding, event, record
 from podberth.kube.machine import Machine
-
 from tests.registered import registry
 
 ABOUT = Regarding("v1", "Pod", "default", "gone", "uid-gone")

@@ -11,6 +11,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.apiserver import ApiServer
 from podberth.apiserver.given import GIVEN
 from podberth.cli.main import run
@@ -22,8 +24,6 @@ from podberth.framework.profiles import build
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.service.election import candidate
-from structlog.testing import capture_logs
-
 from tests.builders import Object
 from tests.registered import registry
 from tests.unit.engine.eviction.conftest import OWNER, disk, keeping

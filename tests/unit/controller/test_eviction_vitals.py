@@ -13,7 +13,6 @@ from podberth.kube.errors import ApiError
 from podberth.kube.lease import Elector
 from podberth.telemetry.health import answer
 from podberth.telemetry.serving import Endpoints, Gate
-
 from tests.unit.controller.test_freshness import FORBIDDEN, World
 from tests.unit.telemetry.test_serving import everybody, serving
 

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.controller.eviction.writer import Writer
 from podberth.engine.eviction.messages import (
     Answered,
@@ -26,8 +28,6 @@ from podberth.kube.evictions import Regarding
 from podberth.kube.machine import Machine
 from podberth.model import wire
 from podberth.model.kinds import Decoder
-from structlog.testing import capture_logs
-
 from tests.builders import node, pod
 
 POD = Decoder().pod(wire.encode(pod("web", on="a", uid="u1")))

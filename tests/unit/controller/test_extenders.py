@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from podberth.controller.extenders import ExtenderBinder, Extenders
 from podberth.controller.originals import Originals
 from podberth.engine.instructions import AskExtenders
@@ -20,7 +21,6 @@ from podberth.framework.extenders import NodesAnswer, NodesQuestion, Scores, Vic
 from podberth.framework.status import PluginError
 from podberth.model import wire
 from podberth.model.kinds import Decoder
-
 from tests.builders import Object, configuration, node, pod
 from tests.extender import ExtenderServer, keep, names, rate
 from tests.unit.kube.kubeconfigs import Authority

@@ -3,6 +3,8 @@
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.controller.freshness import NEEDED, STALE_SECONDS, Freshness
 from podberth.controller.scheduler import Scheduler
 from podberth.engine.instructions import Failed
@@ -16,8 +18,6 @@ from podberth.kube.reflector import Reflector
 from podberth.kube.resources import NAMESPACES, NODES, PODS, Resource
 from podberth.model import wire
 from podberth.model.kinds import Decoder
-from structlog.testing import capture_logs
-
 from tests.builders import configuration, node, pod
 from tests.registered import registry
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, cast
 
 import msgspec
+
 from podberth.controller import families
 from podberth.controller.writer import Writer
 from podberth.engine.instructions import DeviceGivenTwice
 from podberth.kube.client import Client
 from podberth.model import wire
 from podberth.model.kinds import Decoder
-
 from tests.builders import pod
 
 NOTE = "device gpu.test/n0/d0 of claim default/c was also given to claim default/other"

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.controller import group_statuses, waiting_writes
 from podberth.controller.events import TOGETHER, TRUST
 from podberth.controller.group_statuses import AT_ONCE, GroupStatuses
@@ -17,8 +19,6 @@ from podberth.kube.flow import Lane
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod_group import PodGroup
-from structlog.testing import capture_logs
-
 from tests.builders import pod
 
 DECODER = Decoder()

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
+
 from podberth.apiserver import ApiServer
 from podberth.controller.heartbeat import beat, heartbeat
 from podberth.framework.config import SchedulerConfiguration, default_configuration

@@ -5,6 +5,8 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
+
 from podberth.controller import scheduler as scheduler_module
 from podberth.controller.freshness import Freshness
 from podberth.controller.scheduler import LET_GO_BESIDE, LOOP_TURNS, Scheduler
@@ -21,8 +23,6 @@ from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod_group import NATIVE
 from podberth.state.validate import validate
-from structlog.testing import capture_logs
-
 from tests.builders import configuration, node, pod
 from tests.registered import registry
 from tests.unit.engine.conftest import NO_LIMITS

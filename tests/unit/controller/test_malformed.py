@@ -3,10 +3,10 @@
 from collections import Counter
 from typing import Any
 
-from podberth.kube.resources import PODS
-from podberth.telemetry.rate_limit import MOST
 from structlog.testing import capture_logs
 
+from podberth.kube.resources import PODS
+from podberth.telemetry.rate_limit import MOST
 from tests.builders import pod
 
 from .test_pod_groups_followed import Followed

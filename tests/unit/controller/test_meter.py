@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
 from podberth.controller import families
 from podberth.controller.meter import KEEP_MOST, Meter
 from podberth.engine.engine import Engine
@@ -25,7 +26,6 @@ from podberth.model.kinds import Decoder
 from podberth.model.pod_group import NATIVE
 from podberth.state.validate import validate
 from podberth.telemetry.instruments import Family, Reading, read
-
 from tests.builders import node, pod
 from tests.registered import registry
 

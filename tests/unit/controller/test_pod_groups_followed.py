@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.controller.scheduler import Scheduler
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
@@ -14,8 +16,6 @@ from podberth.kube.errors import ApiError
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource
 from podberth.model.pod_group import COSCHEDULING, NATIVE, GroupKey
-from structlog.testing import capture_logs
-
 from tests.builders import configuration
 from tests.registered import registry
 

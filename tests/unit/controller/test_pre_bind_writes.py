@@ -5,6 +5,8 @@ import json
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.controller.objects import write_object
 from podberth.controller.writer import Writer
 from podberth.engine.instructions import PostFilterWrite, PreBindWrite, UnreserveWrite
@@ -22,8 +24,6 @@ from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.machine import MACHINE, Machine
 from podberth.model import wire
 from podberth.model.kinds import Decoder
-from structlog.testing import capture_logs
-
 from tests.builders import pod
 
 VOLUME: ObjectKey = ("PersistentVolume", "", "v")

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from podberth.controller.refusals import Refusals
 from podberth.kube.changes import Counts, Deleted
 from podberth.kube.known_objects import KnownObjects
 from podberth.model.kinds import Decoder
-
 from tests.builders import pod
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.controller.reload import Loaded, Reloader, ReloadError, differences
 from podberth.controller.scheduler import Scheduler
 from podberth.framework.config import SchedulerConfiguration, decode
 from podberth.framework.profiles import build
-from structlog.testing import capture_logs
-
 from tests.builders import configuration, profile
 from tests.registered import registry
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.apiserver import ApiServer
 from podberth.controller.candidacy import candidacy, lease_annotations
 from podberth.controller.eviction import launch
@@ -19,8 +21,6 @@ from podberth.kube.config import IN_CLUSTER
 from podberth.kube.connection import Connection
 from podberth.kube.lease import Elector, own_identity
 from podberth.service import memory
-from structlog.testing import capture_logs
-
 from tests.builders import configuration, profile
 
 CONFIG = decode(configuration(profile("berth"), profile("packed")))

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.apiserver import ApiServer
 from podberth.controller.scheduler import Scheduler
 from podberth.controller.sources import Sources
@@ -20,8 +22,6 @@ from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.plugins.registry import IN_TREE
 from podberth.telemetry.instruments import read
-from structlog.testing import capture_logs
-
 from tests.builders import configuration, node, pod, profile
 
 LOW = Unschedulable("the tide is low")

@@ -5,6 +5,7 @@ import json
 from typing import Any, cast
 
 import pytest
+
 from podberth.controller import statuses, waiting_writes
 from podberth.controller.statuses import AT_ONCE, BESIDE_BINDINGS, LATELY_SECONDS, LONGEST_REST, REST, Statuses
 from podberth.controller.under_way import UnderWay
@@ -14,7 +15,6 @@ from podberth.kube.errors import ApiError, Unreachable
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
-
 from tests.builders import pod
 
 DECODER = Decoder()

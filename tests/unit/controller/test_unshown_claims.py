@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from podberth.controller.unshown_claims import UnshownClaims
 from podberth.engine.stimuli import Gone, Stimulus
 from podberth.kube.errors import ApiError, Unreachable

@@ -4,6 +4,7 @@ import json
 from typing import Any, cast
 
 import pytest
+
 from podberth.controller.writer import Writer
 from podberth.engine.instructions import Preempt
 from podberth.engine.stimuli import Stimulus, VictimStays
@@ -13,7 +14,6 @@ from podberth.kube.flow import CONFIRM, EVENT, EVICT, Lane
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod_group import GroupKey, PodGroup
-
 from tests.builders import pod
 
 CHANGED = ApiError(409, "Conflict", "the object has been modified")

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 import pytest
+
 from podberth.controller.eviction.vitals import Post
 from podberth.controller.families import KEPT_NODES
 from podberth.controller.vitals import endpoints
@@ -19,7 +20,6 @@ from podberth.kube.errors import Unreachable
 from podberth.kube.lease import Elector
 from podberth.model.pod_group import GroupKey
 from podberth.state.kept_room import KeptRoom
-
 from tests.builders import configuration
 from tests.registered import registry
 

@@ -4,12 +4,13 @@ import threading
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.controller.watchdog import Watchdog
 from podberth.framework.foreign import Foreign
 from podberth.framework.guard import Guard
 from podberth.framework.plugin import Plugin
 from podberth.framework.status import PluginError
-from structlog.testing import capture_logs
 
 
 class Sleepy(Plugin):

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
+
 from podberth.demo.lines import Lines
 from podberth.demo.recording import Act, Recording, Step
 from podberth.demo.run import Options, embedded

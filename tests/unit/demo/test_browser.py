@@ -7,7 +7,6 @@ from pathlib import Path
 
 from podberth.demo.recording import page_data
 from podberth.report.demo_page import demo_page
-
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.unit.demo.conftest import Told

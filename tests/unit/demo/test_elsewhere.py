@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from podberth.apiserver.audit import User
 from podberth.apiserver.server import ApiServer
 from podberth.demo import acts

@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+
 from podberth.demo.recording import MOST_NODES, NodeCard, page_data
 from podberth.report.demo_page import demo_page
 from podberth.report.rendering import breakable
-
 from tests.unit.demo.conftest import Told
 
 EVIL = "</script><img src=x onerror=alert(1)>&\"'"

@@ -3,11 +3,11 @@
 import io
 
 import pytest
+from rich.console import Console
+
 from podberth.demo.live import Terminal
 from podberth.demo.picture import Picture
 from podberth.demo.recording import NodeCard, PodCard, Step
-from rich.console import Console
-
 from tests.unit.demo.conftest import Told
 
 

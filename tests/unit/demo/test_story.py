@@ -1,10 +1,10 @@
 """The story on the embedded API server: real scheduler, real HTTP, and nothing told that did not happen."""
 
 import pytest
+
 from podberth.demo.acts import ACTS
 from podberth.demo.cast import Setting, others
 from podberth.demo.recording import Act
-
 from tests.unit.demo.conftest import Told
 
 SPREAD = ("db-0", "db-1", "db-2")

@@ -1,6 +1,7 @@
 """Decisions in words, in tables."""
 
 import pytest
+
 from podberth.demo import words
 from podberth.demo.witness import Candidate, Refusal, SeenDecision
 

@@ -6,7 +6,6 @@ from typing import Any
 from podberth.engine.instructions import Instruction, PreBindWrite
 from podberth.engine.stimuli import PreBindWritten
 from podberth.framework.binding import Create, ObjectKey, Patch
-
 from tests.builders import Object
 from tests.storage import BOUND
 

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from podberth.engine.instructions import Bind, Failed, Instruction, PreBindWrite, RunCall
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.stimuli import CallEnded, CallFailed, Cycle, Gone, PreBindWriteFailed, Put, Stimulus
@@ -13,7 +14,6 @@ from podberth.framework.binding import AssumedPod, Hold
 from podberth.framework.events import ANY
 from podberth.framework.status import Reject, Unschedulable
 from podberth.state.validate import validate
-
 from tests.builders import configuration, profile
 
 from .conftest import Harness, node, pod

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from podberth.engine.instructions import Bind, Failed, Misbehaved, PatchCondition, RecordFailure
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Bound
 from podberth.framework.binding import AssumedPod, BindResult, Hold, Patch, Wait
 from podberth.framework.events import ClusterEvent
 from podberth.framework.status import LONGEST_TEXT, Narrow, Reject, Unschedulable
-
 from tests.messages import without_place
 
 from .conftest import Harness, node, pod

@@ -5,6 +5,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+
 from podberth.engine.binding_table import ANSWERS, ASKING, ENDS, LIVE, TABLE, Action, Event, State
 from podberth.engine.instructions import (
     Bind,
@@ -37,7 +38,6 @@ from podberth.framework.plugin import Plugin
 from podberth.framework.status import Reject, Unschedulable
 from podberth.model.pod_group import NATIVE
 from podberth.state.validate import validate
-
 from tests.builders import configuration, profile
 
 from .conftest import Harness, node, pod

@@ -4,11 +4,11 @@ Found by the storm (seed 358). kube-scheduler 1.37 takes the pod out of `reserve
 """
 
 import pytest
+
 from podberth.engine.instructions import Bind, Instruction, PreBindWrite, UnreserveWrite
 from podberth.engine.stimuli import Gone
 from podberth.framework.binding import Patch
 from podberth.plugins.dynamic_resources.reserved import NOTHING
-
 from tests.builders import node, pod
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+
 from podberth.engine.instructions import Bind, Failed, Instruction, PostFilterWrite, PreBindWrite
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import PreBindWriteFailed
 from podberth.framework.binding import Create, Delete, ObjectKey, Patch
 from podberth.model.devices import FINALIZER, DeviceID
-
 from tests.builders import Object, node, pod
 from tests.devices import (
     allocated,

@@ -5,12 +5,12 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from podberth.engine.instructions import Bind, Instruction, PostFilterWrite, PreBindWrite, Verified
 from podberth.engine.stimuli import Bound, PreBindWriteFailed
 from podberth.framework.binding import Patch
 from podberth.model.devices import FINALIZER
 from podberth.state.validate import validate
-
 from tests.builders import Object, node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice
 

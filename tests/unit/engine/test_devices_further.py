@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+
 from podberth.engine.instructions import Failed, PreBindWrite
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.profiles import build
 from podberth.model.pod import Pod
 from podberth.whatif.explain import explain
-
 from tests.builders import node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, resource_slice
 from tests.registered import registry

@@ -1,12 +1,12 @@
 """A pod that does not get to its node: its claims are reserved for it no longer. Devices that are late are given up."""
 
 import pytest
+
 from podberth.engine.instructions import Bind, Failed, PostFilterWrite, PreBindWrite, RecordEvent, UnreserveWrite
 from podberth.engine.stimuli import PostFilterWriteFailed, PreBindWriteFailed, TakenOut, TakingOut
 from podberth.framework.binding import Delete, Patch
 from podberth.model.devices import DeviceID
 from podberth.plugins.dynamic_resources.reservation import RESERVED_OVER
-
 from tests.builders import node, pod
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

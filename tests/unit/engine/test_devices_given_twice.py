@@ -4,11 +4,11 @@ After another leader: nothing is given before it is seen what that one gave.
 """
 
 import pytest
+
 from podberth.engine.instructions import Bind, DeviceGivenTwice, Failed, Instruction, PreBindWrite, Withdraw
 from podberth.engine.orphaned_claims import MOST_BEGUN
 from podberth.engine.stimuli import Bound, Compared
 from podberth.framework.binding import Patch
-
 from tests.builders import node, pod
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from podberth.engine.instructions import Bind, Failed, PatchCondition, RecordFailure
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Unwritten

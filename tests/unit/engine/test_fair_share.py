@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from podberth.engine.instructions import Bind, Failed
 from podberth.engine.queue.fair_share import FREE, PAID_OFF, SHARE, FairShare
 from podberth.engine.queue.queued import Place
@@ -10,7 +11,6 @@ from podberth.framework.config import decode
 from podberth.framework.plugin import OWN_STATE, Plugin
 from podberth.framework.profiles import build
 from podberth.state.validate import validate
-
 from tests.builders import configuration, profile
 from tests.messages import without_place
 from tests.registered import registry

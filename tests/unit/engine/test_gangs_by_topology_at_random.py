@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from podberth.engine.stimuli import Tick
 from podberth.framework.plugin import NODE, Plugin
-
 from tests.builders import Object
 
 from .conftest import CONFIG, pod

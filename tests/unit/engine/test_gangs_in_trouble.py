@@ -4,13 +4,13 @@ The first pod has its claim written and waits for the second one, whose write ha
 """
 
 import pytest
+
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import Instruction, PostFilterWrite, PreBindWrite, UnreserveWrite
 from podberth.engine.stimuli import Follows, Gone, PreBindWritten
 from podberth.framework.binding import Patch
 from podberth.model.devices import FINALIZER
 from podberth.model.pod_group import NATIVE
-
 from tests.builders import Object
 from tests.devices import claim, claiming, device, device_class, resource_slice
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
 from podberth.engine.binding_table import State
 from podberth.engine.queue.group_entry import in_order
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.stimuli import Follows
 from podberth.engine.story import Stories
 from podberth.model.pod_group import NATIVE
-
 from tests.builders import Object
 
 from .conftest import Harness, node, pod

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import pytest
+
 from podberth.engine.instructions import Instruction, PatchCondition
 from podberth.engine.stimuli import Follows
 from podberth.framework.filters import FilterPlugins
 from podberth.model.pod_group import NATIVE
-
 from tests.builders import Object
 from tests.unit.work import calls
 

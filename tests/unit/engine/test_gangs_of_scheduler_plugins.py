@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import PatchCondition, PreBindWrite
 from podberth.engine.stimuli import Follows, PreBindWriteFailed
 from podberth.model.devices import FINALIZER
 from podberth.model.pod_group import COSCHEDULING, LABEL
-
 from tests.builders import Object
 from tests.devices import claim, claiming, device, device_class, resource_slice
 

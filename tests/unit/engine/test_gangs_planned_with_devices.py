@@ -3,7 +3,6 @@
 from podberth.engine.stimuli import Follows
 from podberth.model.pod_group import NATIVE
 from podberth.state.validate import validate
-
 from tests.builders import Object
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from podberth.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
 from podberth.engine.stimuli import Follows, VictimStays
 from podberth.model.pod_group import NATIVE
@@ -11,7 +12,6 @@ from podberth.state import row_counts
 from podberth.state.cluster import Cluster
 from podberth.state.rebuild import Rebuild
 from podberth.state.validate import validate
-
 from tests.builders import Object
 
 from .conftest import Harness, node, pod

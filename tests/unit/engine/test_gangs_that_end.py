@@ -4,6 +4,7 @@ import itertools
 from typing import Any
 
 import pytest
+
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import Bind, Failed, Instruction
 from podberth.engine.pod_groups.gathering import AT_ONCE

@@ -7,13 +7,13 @@ Upstream's open bugs are cases here: kubernetes/kubernetes#140053 (those that wr
 from collections.abc import Iterator
 
 import pytest
+
 from podberth.engine.instructions import Bind, Failed, Instruction, PostFilterWrite, PreBindWrite, UnreserveWrite
 from podberth.engine.stimuli import Follows, Gone, PreBindWriteFailed
 from podberth.framework.binding import Patch
 from podberth.model.devices import FINALIZER
 from podberth.model.pod_group import NATIVE
 from podberth.plugins.dynamic_resources.reserved import NOTHING
-
 from tests.builders import Object, node
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
+
 from podberth.engine.instructions import Failed, Instruction, Misbehaved, PostFilterWrite
 from podberth.engine.stimuli import Follows, PostFilterWriteFailed
 from podberth.framework.binding import Write
@@ -20,7 +21,6 @@ from podberth.kit import (
 )
 from podberth.model.pod_group import NATIVE
 from podberth.state.validate import validate
-
 from tests.builders import configuration
 
 from .conftest import Harness, node

@@ -1,12 +1,12 @@
 """Gangs whose pods have claims: devices are promised in the group's cycle, and written before anybody is bound."""
 
 import pytest
+
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import Instruction, PreBindWrite
 from podberth.engine.stimuli import Follows, PreBindWriteFailed
 from podberth.model.devices import FINALIZER
 from podberth.model.pod_group import NATIVE
-
 from tests.builders import Object, node
 from tests.devices import claim, claiming, device, device_class, resource_slice
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from podberth.engine.instructions import Bind, Failed, PatchCondition, RecordFailure
 from podberth.engine.stimuli import Put
 from podberth.framework.status import LONGEST_TEXT

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import Bind, Failed, Instruction, PatchCondition, Withdraw
 from podberth.engine.last_look import LastLook
@@ -11,7 +12,6 @@ from podberth.engine.stimuli import BindFailed, BindWithdrawn, Unwritten
 from podberth.framework.binding import Hold
 from podberth.framework.plugin import PODS_HERE
 from podberth.framework.status import Rejections
-
 from tests.builders import configuration, profile
 from tests.unit.work import lines
 

@@ -6,6 +6,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import numpy as np
+
 from podberth.engine.instructions import Failed
 from podberth.framework.decision import Decision, Rejected, fit_error
 from podberth.framework.status import Reason

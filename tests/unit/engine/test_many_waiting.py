@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from podberth.engine.instructions import Bind, ClearNomination, Failed, Instruction
 from podberth.engine.queue import scheduling_queue as pending_work_module
 from podberth.engine.queue import unschedulable
@@ -18,7 +19,6 @@ from podberth.framework.profiles import build
 from podberth.framework.status import Unschedulable
 from podberth.state.nominations import Nominations
 from podberth.state.validate import validate
-
 from tests.builders import configuration, profile
 from tests.registered import registry
 from tests.unit.work import calls, lines

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from podberth.engine.instructions import AskExtenders, Bind, Failed
 from podberth.engine.no_fits import NoFit
 from podberth.engine.queue import scheduling_queue as pending_work_module
@@ -19,7 +20,6 @@ from podberth.model import wire
 from podberth.plugins.default_preemption.importance import Ranking
 from podberth.state.rebuild import rebuilt
 from podberth.state.validate import validate
-
 from tests.builders import namespace
 from tests.registered import registry
 

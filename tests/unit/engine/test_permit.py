@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from podberth.engine.instructions import Bind, CancelCall, Failed, Preempt, RunCall
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Broke, CallEnded, CallFailed

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+
 from podberth.engine import placement_conflicts
 from podberth.engine.instructions import Instruction, RecordConflict
 from podberth.engine.placement_conflicts import AFTER
 from podberth.kube.writes import meta_time
-
 from tests.unit.work import lines
 
 from .conftest import Harness, node, pod

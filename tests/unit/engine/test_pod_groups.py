@@ -1,13 +1,13 @@
 """What the engine keeps of pod groups: objects, members, and whether the groups of scheduler-plugins count."""
 
 import pytest
+
 from podberth.engine.instructions import Bind
 from podberth.engine.stimuli import Follows
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model.pod_group import COSCHEDULING, COSCHEDULING_KIND, LABEL, NATIVE, GroupKey
 from podberth.state.pod_groups import GroupState
-
 from tests.builders import Object
 from tests.registered import registry
 

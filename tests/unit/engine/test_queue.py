@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, Bind, Failed
 from podberth.engine.queue.queued import Place
@@ -14,7 +15,6 @@ from podberth.framework.events import ClusterEvent
 from podberth.framework.extenders import NodesAnswer
 from podberth.framework.profiles import build
 from podberth.framework.status import Unschedulable
-
 from tests.builders import configuration
 from tests.registered import registry
 

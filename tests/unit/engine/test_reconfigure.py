@@ -2,7 +2,6 @@
 
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
-
 from tests.builders import configuration, profile
 from tests.registered import registry
 from tests.unit.engine.conftest import Harness, node, pod

@@ -5,10 +5,10 @@ import tracemalloc
 from typing import Any
 
 import pytest
+
 from podberth.engine import story as story_module
 from podberth.engine.story import AT_ONCE, FIRST, LONGEST, Stories, Story
 from podberth.engine.story_entries import LONGEST_TEXT, Failed, Left, Queued
-
 from tests.unit.work import lines
 
 from .conftest import Harness, node, pod

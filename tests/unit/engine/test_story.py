@@ -5,6 +5,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, PreBindWrite, Preempt
 from podberth.engine.queue.places import FLUSH_AFTER
@@ -16,7 +17,6 @@ from podberth.framework.config import decode
 from podberth.framework.plugin import Plugin
 from podberth.framework.profiles import build
 from podberth.framework.status import Reject, Unschedulable
-
 from tests.builders import configuration, profile
 from tests.messages import without_place
 from tests.registered import registry

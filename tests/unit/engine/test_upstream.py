@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from podberth.framework.kept_results import OnNodeResults
 from podberth.state.nodes import Nodes
 

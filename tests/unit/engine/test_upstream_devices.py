@@ -5,7 +5,6 @@ Those that need a gang are met as far as one pod at a time goes: pods of a group
 
 from podberth.engine.instructions import Bind, Failed, PreBindWrite
 from podberth.model.devices import FINALIZER, DeviceID
-
 from tests.builders import Object, node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, resource_slice
 

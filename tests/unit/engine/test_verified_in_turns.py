@@ -1,6 +1,7 @@
 """A cluster that is made anew for a verification takes its turns."""
 
 import pytest
+
 from podberth.engine.instructions import Verified
 from podberth.framework import verify
 from podberth.state.rebuild import rebuilt

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
 from podberth.engine.instructions import (
     Bind,
     Failed,
@@ -16,7 +17,6 @@ from podberth.engine.instructions import (
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import PreBindWriteFailed, PreBindWritten
 from podberth.framework.binding import ObjectKey
-
 from tests.builders import Object, node, pod
 from tests.storage import SELECTED, claim, storage_class, using, volume
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+
 from podberth.framework.config import ConfigError, ProfileConfig, decode, default_configuration
 from podberth.framework.durations import seconds
 from podberth.framework.profiles import build
 from podberth.plugins.registry import IN_TREE
 from podberth.plugins.topology_placement_generator import TopologyPlacementGenerator
-
 from tests.builders import Object, configuration
 
 A: Object = {"schedulerName": "a"}

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from podberth.framework.declaration import declaration_of, problems_of
 from podberth.framework.events import ClusterEvent
 from podberth.framework.explaining import Explainer

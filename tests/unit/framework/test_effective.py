@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.effective import effective
 from podberth.framework.plugin import POINTS
 from podberth.framework.profiles import build
 from podberth.plugins.registry import IN_TREE
-
 from tests.builders import Object, configuration, profile
 
 PACK = profile(

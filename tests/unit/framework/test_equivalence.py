@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+
 from podberth.framework import equivalence
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
-
 from tests.builders import Object, node, pod
 from tests.registered import registry
 from tests.unit.plugins.small import a_pod, cluster

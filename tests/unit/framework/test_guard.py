@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from podberth.framework.foreign import Foreign
 from podberth.framework.guard import Guard
 from podberth.framework.plugin import Plugin

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.profile import Profile
 from podberth.framework.profiles import build
 from podberth.plugins.registry import IN_TREE
-
 from tests.builders import Object, configuration, node_selector, profile
 
 FILTERS = ["NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"]

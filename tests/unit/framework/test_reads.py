@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Failed, Instruction
 from podberth.engine.stimuli import Cycle, Put, Refreshed, Tick
@@ -19,7 +20,6 @@ from podberth.plugins.registry import IN_TREE
 from podberth.state.cluster import Cluster
 from podberth.state.validate import validate
 from podberth.state.view import some_rows
-
 from tests.builders import Object, configuration, node, pod, profile
 
 KEY = "example.com/tier"

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.credentials import Credentials
-
 from tests.unit.kube.kubeconfigs import Authority
 
 Answer = Callable[[Any], Awaitable[web.StreamResponse]]

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+
 from podberth.kube import evictions, live_pod, writes
 from podberth.kube.answers import of_an_api_server, read_answer
 from podberth.kube.errors import Unreachable
 from podberth.kube.flow import LEASE, STATUS
 from podberth.kube.writes import PodRef
-
 from tests.unit.kube.conftest import ScriptedServer
 from tests.unit.kube.wirekit import DONE, stored
 

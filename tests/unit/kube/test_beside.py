@@ -7,6 +7,7 @@ import threading
 from itertools import pairwise
 
 import pytest
+
 from podberth.kube.beside import LARGE_BYTES, beside, decoded
 
 

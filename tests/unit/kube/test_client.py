@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+
 from podberth.kube import client as client_module
 from podberth.kube.connection import Connection
 from podberth.kube.credentials import RETRY_SECONDS, Credential, Credentials
 from podberth.kube.errors import ApiError, ConfigError, Unreachable
 from podberth.kube.flow import BIND, EVICT, LANES, LEASE, STATUS
-
 from tests.unit.kube.conftest import ScriptedServer
 from tests.unit.kube.wirekit import DONE, listing, status, stored
 

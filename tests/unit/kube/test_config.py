@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
+
 from podberth.kube import config
 from podberth.kube.errors import ConfigError
-
 from tests.unit.kube.kubeconfigs import Authority, kubeconfig
 
 

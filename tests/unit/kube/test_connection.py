@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+
 from podberth.kube import config
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection, Tls, goes_direct
 from podberth.kube.errors import Unreachable
-
 from tests.unit.kube.kubeconfigs import Authority, kubeconfig
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+
 from podberth.kube.errors import Unreachable
 from podberth.kube.exchange import Exchange
 from podberth.kube.line import Line
 from podberth.kube.streaming import DirectStream
-
 from tests.certificates import Authority
 from tests.unit.kube.conftest import ScriptedServer, until
 from tests.unit.kube.test_reflector import Cluster, reflecting

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+
 from podberth.kube.cross_check import (
     ASKED_BURST,
     AT_ONCE,
@@ -21,7 +22,6 @@ from podberth.kube.cross_check import (
 )
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.listwatch import FetchPage, ListWatch, Pause
-
 from tests.unit.kube.test_listwatch import feed, watching
 from tests.unit.kube.wirekit import Thing, bookmark, event, listing, thing
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import aiohttp
 import pytest
+
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.errors import Unreachable, described

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from podberth.kube import evictions
 from podberth.kube.evictions import PastEviction, past_evictions, seconds
 from podberth.kube.writes import meta_time

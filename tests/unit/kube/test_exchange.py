@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+
 from podberth.kube import exchange
 from podberth.kube.errors import Unreachable
 from podberth.kube.exchange import CONNECTING, Exchange
 from podberth.kube.line import STRETCHING_BYTES, Response
-
 from tests.unit.kube.conftest import until
 from tests.unit.kube.test_streaming import Raw
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from podberth.kube.backoff import Backoff
 from podberth.kube.flow import API, BIND, CONFIRM, EVICT, STATUS, WATCH, Bucket, Gate, Lane, Places, Throttle
 

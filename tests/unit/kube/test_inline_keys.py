@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from podberth.kube import settings
 
+from podberth.kube import settings
 from tests.unit.kube.kubeconfigs import Authority, kubeconfig
 
 CONNECTS = """

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.lease import Elector, LeaseLostError, LoopDeadError, Term, own_identity
 

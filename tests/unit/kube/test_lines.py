@@ -6,6 +6,7 @@ import time
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from podberth.kube.lines import LineSplitter
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+
 from podberth.kube.authorities import KEY, NAME, NAMESPACE
 from podberth.kube.reviews import ALL_BURST, KEEP_MOST, KEEP_SECONDS, PEER_BURST, PEERS_MOST, Reviews
-
 from tests.certificates import Authority, der
 from tests.unit.kube.conftest import ScriptedServer
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from cryptography.x509.oid import NameOID, ObjectIdentifier
-from podberth.kube.users import CREDENTIAL_ID, UID, NobodyError, User, certified
 
+from podberth.kube.users import CREDENTIAL_ID, UID, NobodyError, User, certified
 from tests.certificates import Authority, der
 
 CN, O, OU, U = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, ObjectIdentifier(UID)  # noqa: E741

@@ -12,13 +12,13 @@ import pytest
 from aiohttp import web
 from hypothesis import example, given
 from hypothesis import strategies as st
+
 from podberth.apiserver import protobuf
 from podberth.kube import evictions, writes
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import BIND
 from podberth.kube.protobuf import MEDIA_TYPE
 from podberth.kube.writes import PodRef
-
 from tests.unit.kube.conftest import ScriptedServer
 from tests.unit.kube.wirekit import DONE, stored
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import msgspec
+
 from podberth.kube.wire import Partial
 
 

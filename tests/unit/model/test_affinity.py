@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from podberth.model import wire
 from podberth.model.affinity import AffinityTerm, parse_affinity_term
-
 from tests.builders import term
 
 

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import msgspec
+
 from podberth.model.annotated import AnnotationsRead
 from podberth.model.kinds import Decoder
-
 from tests.builders import pod
 
 WISH: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}

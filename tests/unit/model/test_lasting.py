@@ -1,6 +1,7 @@
 """How long a pod runs, as far as anybody has said so."""
 
 import pytest
+
 from podberth.model.kinds import Decoder
 from podberth.model.lasting import Lasting, duration, expected_text, lasting, since_epoch
 from podberth.model.wire import encode

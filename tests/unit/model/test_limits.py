@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+
 from podberth.model.kinds import Decoder
 from podberth.model.limits import Limits
 from podberth.model.pod import Pod
 from podberth.model.storage import PersistentVolumeClaim
 from podberth.model.wire import encode
-
 from tests.builders import pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

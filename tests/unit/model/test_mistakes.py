@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+
 from podberth.model.mistakes import kind_of, misfit
 
 

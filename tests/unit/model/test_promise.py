@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import pytest
+
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.model.promise import ANNOTATION, MOST_BYTES, MOST_TERMS, parse_promise
 from podberth.model.shape import required
-
 from tests import builders
 from tests.builders import node_selector
 

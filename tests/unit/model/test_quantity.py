@@ -1,6 +1,7 @@
 """Quantities as apimachinery's `resource.ParseQuantity`, `Value` and `MilliValue` read them."""
 
 import pytest
+
 from podberth.model.quantity import BOUND, QuantityError, is_absurd, milli_units, parse_nano, show, units
 
 # text, Value(), MilliValue(); from apimachinery v0.37.0

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from podberth.model import resources, wire
 from podberth.model.kinds import Decoder
 from podberth.model.quantity import parse_nano
@@ -20,7 +21,6 @@ from podberth.model.resources import (
     scoring_requests,
 )
 from podberth.model.shape import PodShape
-
 from tests.builders import container, node, pod
 
 MI = 1 << 20

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from podberth.model import wire
 from podberth.model.selectors import (
     EVERYTHING,
@@ -17,7 +18,6 @@ from podberth.model.selectors import (
     parse_node_selector_term,
     parse_requirement,
 )
-
 from tests.builders import node_selector, node_term, requirement, selector
 
 MAX = 2**63 - 1

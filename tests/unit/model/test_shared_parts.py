@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from podberth.model import pod as pods
 from podberth.model import shape_parse as shapes
 from podberth.model.containers import FIELDS as OF_SPEC
@@ -13,7 +14,6 @@ from podberth.model.kinds import Decoder
 from podberth.model.shape import PodShape
 from podberth.model.terms import FIELDS as OF_TERMS
 from podberth.model.wire import encode
-
 from tests.builders import pod
 
 FIELDS = sorted(OF_SPEC | OF_TERMS)

@@ -1,6 +1,7 @@
 """Which tolerations cover which taints (core/v1 ToleratesTaint)."""
 
 import pytest
+
 from podberth.model.taints import Taint, Toleration, intolerable_preferences, tolerates, untolerated
 
 GPU = Taint("gpu", "a", "NoSchedule")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+
 from podberth.framework.config import convert
 from podberth.framework.status import Narrow, Reject
 from podberth.model import wire
@@ -13,7 +14,6 @@ from podberth.plugins.registry import IN_TREE
 from podberth.state.cluster import Cluster
 from podberth.state.validate import validate
 from podberth.whatif.world import World
-
 from tests.builders import Object
 
 _decoder = Decoder()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
 from podberth.model import wire
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.kinds import Decoder
@@ -16,7 +17,6 @@ from podberth.plugins.dynamic_resources.search import Search
 from podberth.plugins.dynamic_resources.selecting import Programs
 from podberth.state.devices import Devices
 from podberth.state.search_steps import CappedSearch, SearchCapError, SearchSteps
-
 from tests.builders import Object, node
 from tests.devices import (
     allocated,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.engine.changes import waiting_pod_changes
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.decision import fit_error
@@ -19,7 +20,6 @@ from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.plugins.registry import IN_TREE
 from podberth.whatif.world import World
-
 from tests.builders import (
     PREFERRED,
     REQUIRED,

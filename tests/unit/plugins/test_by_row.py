@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from podberth.plugins.node_resources import amounts
 
+from podberth.plugins.node_resources import amounts
 from tests.builders import node, pod
 from tests.unit.plugins.small import a_pod, cluster, plugin
 

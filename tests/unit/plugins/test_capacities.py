@@ -1,6 +1,7 @@
 """What a request takes of a capacity: the cases of upstream's own test of it (consumable_capacity_test.go)."""
 
 import pytest
+
 from podberth.model.devices import Capacity, CapacityRange
 from podberth.model.notation import Quantity, parse_quantity
 from podberth.plugins.dynamic_resources.capacities import CapacityError, taken

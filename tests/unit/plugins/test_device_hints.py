@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+
 from podberth.framework.events import ClusterEvent
 from podberth.model import wire
 from podberth.model.devices import ResourceClaim
 from podberth.model.kinds import Decoder
 from podberth.plugins.dynamic_resources.claims import readiness
-
 from tests.builders import Object, pod
 from tests.devices import allocated, claim, claiming, result
 from tests.unit.plugins.small import a_pod, plugin

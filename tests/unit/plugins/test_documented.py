@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from podberth.framework.config import decode
 from podberth.framework.decision import fit_error
 from podberth.framework.declaration import KNOWN

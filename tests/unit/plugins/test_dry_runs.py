@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.model.pod import Pod
 from podberth.model.selectors import LabelSelector
 from podberth.plugins.default_preemption import dry_run, select_victims
@@ -13,7 +14,6 @@ from podberth.plugins.default_preemption.importance import Ranking
 from podberth.plugins.default_preemption.plugin import DefaultPreemption
 from podberth.state.cluster import Cluster
 from podberth.state.validate import validate
-
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import (
     NODES,

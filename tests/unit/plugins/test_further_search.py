@@ -6,12 +6,12 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from podberth.model.devices import ResourceClaim
 from podberth.plugins.dynamic_resources.pools import pools_of
 from podberth.plugins.dynamic_resources.requested import AllocationError, wanted
 from podberth.plugins.dynamic_resources.search import Search
 from podberth.plugins.dynamic_resources.selecting import Programs
-
 from tests.builders import Object
 from tests.devices import asks, claim, device, first_of, request, resource_slice
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.profiles import build
 from podberth.plugins import registry as room
 from podberth.plugins.registry import registry
-
 from tests.builders import configuration, profile
 from tests.packages import EXAMPLE, ROOT, install_example
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.plugins.pod_topology_spread import domains
 from podberth.state.cluster import Cluster
-
 from tests.builders import Object, node, pod
 from tests.unit.plugins.small import a_node, a_pod, cluster, plugin
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from podberth.framework.status import PluginError
 
+from podberth.framework.status import PluginError
 from tests.builders import Object, node, node_selector, node_term, pod
 from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, pre_filter, rejected, scored
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from podberth.whatif.cases import answer
 
+from podberth.whatif.cases import answer
 from tests.builders import Object, node, pod
 
 RESTARTS = "RestartAllContainersOnContainerExits"

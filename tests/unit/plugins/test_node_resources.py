@@ -1,9 +1,9 @@
 """What fits, and how full a node should be: NodeResourcesFit and NodeResourcesBalancedAllocation."""
 
 import pytest
+
 from podberth.framework.config import convert
 from podberth.whatif.cases import answer
-
 from tests.builders import Object, container, node, pod
 from tests.devices import allocated, claim, device, device_class, resource_slice, result
 from tests.unit.plugins.small import a_node, a_pod, plugin, rejected, scored

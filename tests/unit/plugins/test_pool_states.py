@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.framework.status import PluginError
@@ -21,7 +22,6 @@ from podberth.plugins.registry import IN_TREE
 from podberth.state.rowlog import FEW
 from podberth.state.search_steps import SearchSteps
 from podberth.whatif.world import World
-
 from tests.builders import Object, node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice
 from tests.unit.whatif.story import world

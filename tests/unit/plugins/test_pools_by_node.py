@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode
 from podberth.state.promised_devices import Change
 from podberth.whatif.world import World
-
 from tests.builders import node
 from tests.devices import device, resource_slice, taint_rule
 from tests.unit.whatif.story import world

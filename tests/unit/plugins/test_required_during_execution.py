@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from podberth.model.promise import ANNOTATION
 
+from podberth.model.promise import ANNOTATION
 from tests.builders import Object, node, node_selector, pod
 from tests.unit.plugins.small import a_node, a_pod, plugin, rejected
 

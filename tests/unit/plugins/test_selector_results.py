@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.cel.owned import Owned
 from podberth.model.devices import DeviceTraits
 from podberth.plugins.dynamic_resources.selector_results import SelectorResults

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.events import ClusterEvent
 from podberth.framework.profiles import build
 from podberth.plugins.registry import IN_TREE
-
 from tests.builders import Object, configuration, node, pod, profile
 from tests.unit.plugins.small import a_node, a_pod, normalized, plugin, rejected, scored
 

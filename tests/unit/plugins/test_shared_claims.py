@@ -1,12 +1,12 @@
 """Claims that several pods of a group use: whether what one of them was promised is what the API shows."""
 
 import pytest
+
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.notation import parse_quantity
 from podberth.plugins.dynamic_resources.reserved import ReservedClaim
 from podberth.plugins.dynamic_resources.sharing import is_other
 from podberth.whatif.world import World
-
 from tests.devices import claim, request
 
 RESULT = {"request": "r", "driver": "gpu.test", "pool": "a", "device": "d0", "shareID": "s"}

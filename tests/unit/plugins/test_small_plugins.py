@@ -1,8 +1,8 @@
 """The plugins that fit on a page: ports, images, names, cordons, gates, order."""
 
 import pytest
-from podberth.framework.events import ClusterEvent
 
+from podberth.framework.events import ClusterEvent
 from tests.builders import Object, node, pod
 from tests.unit.plugins.small import a_node, a_pod, plugin, pre_filter, rejected, scored
 

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.events import ClusterEvent
 from podberth.framework.profiles import build
 from podberth.framework.status import PluginError
-
 from tests.builders import Object, configuration, node, pod, profile
 from tests.registered import registry
 from tests.storage import BETA_CLASS, BOUND, capacity, claim, csi_driver, csi_node, storage_class, using, volume

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from podberth.framework.events import ClusterEvent
 
+from podberth.framework.events import ClusterEvent
 from tests.builders import Object, node, pod
 from tests.storage import attachment, claim, csi_driver, csi_node, storage_class, using, volume
 from tests.unit.plugins.small import a_pod, cluster, plugin, rejected

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from podberth.framework.events import ClusterEvent
 
+from podberth.framework.events import ClusterEvent
 from tests.builders import Object, node, pod
 from tests.storage import claim, using
 from tests.unit.plugins.small import a_pod, cluster, plugin, pre_filter, rejected

@@ -1,9 +1,9 @@
 """VolumeZone: zones and regions that bound volumes are labelled with."""
 
 import pytest
+
 from podberth.framework.events import ClusterEvent
 from podberth.model.storage import PersistentVolume
-
 from tests.builders import Object, node, pod
 from tests.storage import BETA_CLASS, claim, storage_class, using, volume
 from tests.unit.plugins.small import a_pod, cluster, plugin, pre_filter, rejected

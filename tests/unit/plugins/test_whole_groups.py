@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
 from podberth.state.cluster import Cluster
 from podberth.state.validate import validate
-
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import a_budget, a_framework, answer, decoder
 

@@ -6,12 +6,12 @@ import random
 from typing import Any
 
 import pytest
+
 from podberth.model.selectors import LabelSelector
 from podberth.policy.analyse import analyse
 from podberth.policy.findings import Finding
 from podberth.policy.options import selector
 from podberth.policy.story import passes
-
 from tests.unit.policy.build import NAME, QOS, Object, has, needs, policies, policy, rule
 
 

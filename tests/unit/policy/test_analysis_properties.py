@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+
 from podberth.policy import objects
 from podberth.policy.analyse import analyse
 from podberth.policy.evaluate import evaluate
@@ -15,7 +16,6 @@ from podberth.policy.merge import merge
 from podberth.policy.objects import Snapshot
 from podberth.policy.spec import Policies, Rule
 from podberth.policy.story import passes
-
 from tests.unit.policy.build import QOS, Object, config_map, pod, policies, policy
 
 HASH = "pod-template-hash"

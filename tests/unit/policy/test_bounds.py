@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from podberth.model.selectors import Requirement
 from podberth.policy import withheld
 from podberth.policy.bounds import MOST, Place, bound, price
@@ -20,7 +21,6 @@ from podberth.policy.spec import (
     Predicate,
     Rule,
 )
-
 from tests.unit.policy.build import needs, policies, policy, rule
 
 OBJECT_BYTES = 3 << 19

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from podberth.policy import options
 from podberth.policy.cases import CaseError, answer
-
 from tests.unit.policy.build import Object, config_map, pod, policy, rule
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from podberth.cli.main import run
 
+from podberth.cli.main import run
 from tests.unit.policy.build import NAME, QOS, Object, config_map, has, needs, pod, policy, rule
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "policies"

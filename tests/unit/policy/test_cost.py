@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import strategies as st
+
+from bench.hostile_policies import SHAPES, Object, one, policy, rejects, rule, values, writers
 from podberth.cli.main import run
 from podberth.policy.analyse import TOO_COMPLEX, analyse
 from podberth.policy.findings import Report
 from podberth.policy.parse import parse
 from podberth.policy.space import weigh
 from podberth.policy.spec import Policies
-
-from bench.hostile_policies import SHAPES, Object, one, policy, rejects, rule, values, writers
 
 MEGABYTE = 2**20
 TOTAL = 100_000

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from podberth.model.selectors import LabelSelector, Requirement
 from podberth.policy.evaluate import evaluate
 from podberth.policy.options import Options
 from podberth.policy.parse import parse
 from podberth.policy.spec import Policies, Predicate
-
 from tests.unit.policy.build import Object, config_map, policies, policy, rule
 
 

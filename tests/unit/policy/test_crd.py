@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from podberth.policy import spec
 from podberth.policy.parse import OPERATORS
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from podberth.model.selectors import LabelSelector
 from podberth.policy import options, story, verdict
 from podberth.policy.analyse import analyse
@@ -22,7 +23,6 @@ from podberth.policy.powers import Reserved
 from podberth.policy.spec import Rule
 from podberth.policy.verdict import Effect, Verdict
 from podberth.policy.words import cut
-
 from tests.unit.policy.build import QOS, Object, config_map, has, needs, pod, policies, policy, rule
 
 MIRROR = {"kubernetes.io/config.mirror": "x"}

@@ -6,12 +6,12 @@ import copy
 from typing import Any
 
 import pytest
+
 from podberth.apiserver.patch import json_patch
 from podberth.policy import options
 from podberth.policy.evaluate import Operation, evaluate
 from podberth.policy.guard import Known
 from podberth.policy.verdict import Verdict
-
 from tests.unit.policy.build import NAME, QOS, Object, config_map, has, needs, pod, policies, policy, rule
 
 EVERYONE = policy("all", rule(set_labels={"seen": "yes"}))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from podberth.policy.cases import CaseError
 from podberth.policy.expect import check
 from podberth.policy.guard import Known
 from podberth.policy.impact import Effects, Kind, Rejection, impact
 from podberth.policy.options import NO_OPTIONS
-
 from tests.unit.policy.build import NAME, Object, config_map, has, pod, policies, policy, rule
 
 LABELS = policy("labels", rule(set_labels={"seen": "yes"}))

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from podberth.policy.cases import CaseError, answer
 
+from podberth.policy.cases import CaseError, answer
 from tests.unit.policy.build import NAME, QOS, needs, policy, rule
 
 FIELDS = ["apiVersion", "kind", "metadata", "spec", "status", "labels", "annotations", "namespace", "name"]

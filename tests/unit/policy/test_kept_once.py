@@ -4,14 +4,14 @@ import json
 from typing import Any
 
 import pytest
+
+from bench.hostile_policies import one, policy, required, rule, sorts
 from podberth.model.selectors import Requirement
 from podberth.policy import analyse as analysing
 from podberth.policy.analyse import analyse
 from podberth.policy.parse import parse
 from podberth.policy.questions import Questions
 from podberth.policy.spec import Policies, Policy
-
-from bench.hostile_policies import one, policy, required, rule, sorts
 
 
 def test_examples_that_are_equal_are_one_object() -> None:

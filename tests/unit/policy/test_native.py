@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from podberth.model.selectors import Requirement
 from podberth.policy import keys, options
 from podberth.policy.evaluate import evaluate
@@ -18,7 +19,6 @@ from podberth.policy.native.requests import of_what_comes
 from podberth.policy.patch import pointer
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Mode
-
 from tests.unit.policy.build import NAME, QOS, has, needs, pod, policies, policy, rule
 from tests.unit.policy.test_cli import Shell, shell
 

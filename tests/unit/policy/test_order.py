@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.policy.evaluate import evaluate
 from podberth.policy.parse import parse
 from podberth.policy.spec import Policies
-
 from tests.unit.policy.build import Object, policy
 from tests.unit.policy.test_analysis_properties import UNIVERSE, a_rule
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from podberth.policy.keys import is_reserved
 from podberth.policy.parse import PolicyError, parse
-
 from tests.unit.policy.build import NAME, QOS, Object, has, needs, policy, rule
 
 GOOD = policy("good", rule(has(a="1"), needs("n", "In", "any text: {}"), set_labels={"team": "x"}, name="one"))

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from podberth.apiserver.patch import json_patch
 from podberth.policy.patch import Patch, pointer
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from podberth.policy import powers, withheld
 from podberth.policy.analyse import analyse
 from podberth.policy.evaluate import evaluate
 from podberth.policy.options import parse as options
 from podberth.policy.powers import Reserved
-
 from tests.unit.policy.build import Object, config_map, has, policies, policy, rule
 
 ROLE = "eks.amazonaws.com/role-arn"

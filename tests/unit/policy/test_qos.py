@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from podberth.model.quantity import QuantityError
 from podberth.policy.qos import Resources, compute, qos_class
 from podberth.policy.qos import _resources as resources

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.policy.solver import ExhaustedError, Solver, TooComplexError
 
 LITERALS = 20

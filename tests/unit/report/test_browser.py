@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+
 from podberth.framework.changes import Uncordon
 from podberth.model.pod_group import NATIVE
 from podberth.report.pages import (
@@ -22,7 +23,6 @@ from podberth.whatif.gangs.capacity import DomainGangs, GangCapacity
 from podberth.whatif.outcome import Blocked, Placed, Preempted, Waiting, WorkloadOutcome
 from podberth.whatif.pending import Cause, Pending, SharedChange
 from podberth.whatif.removable import Kept, Movable, Removals
-
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened
 from tests.builders import node, pod

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
 from podberth.report.pages import explanation_page
 from podberth.report.rendering import breakable
 from podberth.whatif.explanation import SideEffects
-
 from tests.builders import node, pod
 from tests.unit.whatif.story import BIG, DB, WEB, explained
 

@@ -2,13 +2,13 @@
 
 import pytest
 from msgspec.structs import replace
+
 from podberth.report.chart import Line, line_chart
 from podberth.report.simulation_page import outcome_page, study_page
 from podberth.whatif.outcome import Blocked, Others, Outcome, Placed, Preempted, Waiting, WorkloadOutcome
 from podberth.whatif.quality import Quality
 from podberth.whatif.replay import Compaction, Point, Regret, Run
 from podberth.whatif.study import ProfileStudy, Study
-
 from tests.unit.report.test_page import Checked
 
 EVIL = "<script>alert(1)</script>"

@@ -4,10 +4,10 @@ import re
 
 import pytest
 from msgspec.structs import replace
+
 from podberth.report.pages import capacity_page, explanation_page
 from podberth.whatif.capacity import NodeRoom
 from podberth.whatif.explanation import Explanation
-
 from tests.unit.report.test_browser import CAPACITY
 from tests.unit.whatif.story import BIG, WEB, explained
 

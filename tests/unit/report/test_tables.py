@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+
 from podberth.cli.output import as_table
 from podberth.report.tables import ExplanationTable, console_for
 from podberth.report.wording import folded
 from podberth.whatif.explanation import Explanation
-from rich.console import Console
-
 from tests.builders import namespace, node, pod
 from tests.storage import storage_class, using
 from tests.unit.whatif.story import BIG, DB, WEB, explained

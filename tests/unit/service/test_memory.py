@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from podberth.controller.eviction import launch
 from podberth.engine.eviction.settings import Settings
 from podberth.kube.connection import Connection

@@ -8,6 +8,8 @@ import signal
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.errors import Unreachable
@@ -16,7 +18,6 @@ from podberth.service.run import LOST, only, run_service, until_told
 from podberth.telemetry.certificate import Certificate
 from podberth.telemetry.listening import ServingError, listen
 from podberth.telemetry.serving import Address, Endpoints
-from structlog.testing import capture_logs
 
 SOMEWHERE = Client(Connection(host="http://127.0.0.1:1"))
 

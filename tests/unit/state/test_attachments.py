@@ -3,12 +3,12 @@
 from collections import Counter
 
 import pytest
+
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.state.attachments import Attachments
 from podberth.state.cluster import Cluster
 from podberth.state.without_pods import WithoutPods
-
 from tests.builders import Object, node, pod
 from tests.storage import claim, csi_node, using, volume
 from tests.unit.work import calls

@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+
 from podberth.state.rowlog import ChangeLog
 
 

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+
 from podberth.model import wire
 from podberth.model.devices import DeviceID
 from podberth.model.kinds import Decoder
 from podberth.state.cluster import Cluster
 from podberth.state.validate_devices import validate_devices
-
 from tests.builders import Object
 from tests.devices import allocated, claim, device, resource_slice, result
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.model.containers import ANY_IP
 from podberth.state.ports import HostPorts
 

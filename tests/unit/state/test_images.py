@@ -3,11 +3,11 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.node import MOST_IMAGES
 from podberth.state.images import Images
-
 from tests.builders import node
 
 

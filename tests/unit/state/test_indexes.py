@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.model.affinity import AffinityTerm
 from podberth.model.conditions import Condition, Kind, conditions_of
 from podberth.model.namespaced import SelectingObject

@@ -1,12 +1,12 @@
 """Columns of label keys: whoever may create a pod may name any number of keys."""
 
 import pytest
+
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.state.cluster import Cluster
 from podberth.state.validate import validate
-
 from tests.builders import node, pod
 
 HOST = "kubernetes.io/hostname"

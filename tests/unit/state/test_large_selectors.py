@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
@@ -11,7 +12,6 @@ from podberth.model.selectors import Requirement
 from podberth.plugins.pod_topology_spread.default_selector import default_selector
 from podberth.state.cluster import Cluster
 from podberth.state.selector_index import SelectorIndex
-
 from tests.builders import pod
 from tests.unit.work import calls
 

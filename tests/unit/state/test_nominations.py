@@ -1,11 +1,11 @@
 """Nominations that do not count for a while: those of the group that is being tried."""
 
 import pytest
+
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod, empty_like
 from podberth.state.nominations import Nominations
-
 from tests import builders
 from tests.unit.work import lines
 

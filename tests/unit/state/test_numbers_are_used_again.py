@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+
 from podberth.model.kinds import Decoder
 from podberth.model.wire import encode
 from podberth.state import term_sets
 from podberth.state.cluster import Cluster
 from podberth.state.validate import validate
-
 from tests.builders import namespace, node, pod, term
 from tests.unit.work import lines
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.framework.config import default_configuration
 from podberth.framework.decision import fit_error
 from podberth.framework.profiles import build
@@ -12,7 +13,6 @@ from podberth.model.kinds import Decoder
 from podberth.model.node import MOST_RESOURCES
 from podberth.state.cluster import Cluster
 from podberth.state.validate import validate
-
 from tests.builders import node, pod
 from tests.registered import registry
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from podberth.state.nodes import Nodes
 from podberth.state.per_node import ALL_ROWS, Bounded, PerNode
 

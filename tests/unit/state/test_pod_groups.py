@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
@@ -12,7 +13,6 @@ from podberth.model.pod_group import COSCHEDULING, COSCHEDULING_KIND, LABEL, NAT
 from podberth.state.cluster import Cluster
 from podberth.state.pod_groups import GroupState
 from podberth.state.validate import validate
-
 from tests import builders
 
 TRAIN = GroupKey("default", "train")

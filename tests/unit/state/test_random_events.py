@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
 from podberth.model import wire
 from podberth.model.affinity import AffinityTerm, WeightedTerm, WeightedTerms
 from podberth.model.kinds import Decoder
@@ -29,7 +30,6 @@ from podberth.state import (
 from podberth.state.cluster import Cluster
 from podberth.state.rebuild import rebuilt
 from podberth.state.validate import validate
-
 from tests.builders import label, namespace, node, pod, term
 
 NODES = st.sampled_from([f"n{i}" for i in range(5)])

@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.state.row_counts import REMEMBERED, RowCounts
 from podberth.state.weights import Weights
 

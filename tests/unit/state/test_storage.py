@@ -7,13 +7,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from msgspec.structs import replace
+
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.storage import ClaimRef, PersistentVolume
 from podberth.state.assumed import OutOfSyncError
 from podberth.state.cluster import Cluster
 from podberth.state.validate import validate
-
 from tests.builders import Object, node, pod
 from tests.storage import MIGRATED, attachment, capacity, claim, csi_driver, csi_node, storage_class, using, volume
 

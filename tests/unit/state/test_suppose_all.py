@@ -3,9 +3,9 @@
 import msgspec
 import numpy as np
 import pytest
+
 from podberth.model.kinds import Decoder
 from podberth.state.nodes import Nodes
-
 from tests.builders import node, pod
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.model import wire
 from podberth.model.affinity import AffinityTerm
 from podberth.model.conditions import Condition
@@ -18,7 +19,6 @@ from podberth.state.rebuild import rebuilt
 from podberth.state.row_counts import RowCounts
 from podberth.state.sums import ByTopology, Selected
 from podberth.state.validate import validate
-
 from tests.builders import label, namespace, node, pod, term
 from tests.unit.work import calls
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from podberth.model import wire
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.kinds import Decoder
 from podberth.state.cluster import Cluster
 from podberth.state.validate_devices import validate_devices
-
 from tests.devices import allocated, claim, device, device_class, resource_slice, result
 
 SHARE = "aab78489-45b3-4f83-8fce-2a5fcbbb4574"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
@@ -14,7 +15,6 @@ from podberth.state.cluster import Cluster
 from podberth.state.column import Column
 from podberth.state.nodes import Nodes
 from podberth.state.view import ViewError, row_with, some_rows
-
 from tests.builders import node, pod
 
 KEYS = ("kubernetes.io/hostname", "disk", "nobody-has-it")

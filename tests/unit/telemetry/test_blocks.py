@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+
 from podberth.telemetry.blocks import BEAT, SLOWEST, Blocks
 
 

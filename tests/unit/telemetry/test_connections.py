@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from podberth.telemetry.connections import FEWEST, Connection, Connections, Limits, Stage, peer_of
 
 LIMITS = Limits(most=6, of_peer=4, kept=2, ask=10.0, idle=60.0, answer=30.0)

@@ -1,8 +1,9 @@
 """Instruments, and the page that Prometheus gets of them."""
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from podberth.telemetry.exposition import page
 from podberth.telemetry.instruments import Asked, Counter, Family, Histogram, exponential, read
-from prometheus_client.parser import text_string_to_metric_families
 
 SECONDS = Family("a_seconds", "histogram", "How long.", ("what",), exponential(0.001, 2, 3))
 TOTAL = Family("b_total", "counter", "How often.", ("what",))

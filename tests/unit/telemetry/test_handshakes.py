@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+
 from podberth.telemetry import handshakes
 from podberth.telemetry.certificate import Certificate
 from podberth.telemetry.connections import Limits
 from podberth.telemetry.handshakes import Arrival, Handshakes
 from podberth.telemetry.listening import listen
 from podberth.telemetry.port import Port
-
 from tests.certificates import showing
 from tests.unit.telemetry import hostile
 from tests.unit.telemetry.test_port import until

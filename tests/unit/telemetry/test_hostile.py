@@ -8,9 +8,9 @@ import re
 import socket
 
 import pytest
-from podberth.telemetry.serving import Gate
 from structlog.testing import capture_logs
 
+from podberth.telemetry.serving import Gate
 from tests.unit.telemetry import hostile
 from tests.unit.telemetry.test_serving import Asking, everybody, serving
 

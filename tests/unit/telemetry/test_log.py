@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+
 from podberth.telemetry import log
 from podberth.telemetry.log_writer import MOST_CHARACTERS, LogWriter
 

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
+
 from podberth.telemetry import port
 from podberth.telemetry.certificate import Certificate
 from podberth.telemetry.connections import Limits, Stage
 from podberth.telemetry.instruments import read
 from podberth.telemetry.listening import ServingError, listen
 from podberth.telemetry.port import ACCEPT_AGAIN_SECONDS, Port, instruments
-from structlog.testing import capture_logs
-
 from tests.unit.telemetry import hostile
 
 LIMITS = Limits(most=8, of_peer=4, kept=2, ask=10.0, idle=60.0, answer=30.0)

@@ -1,6 +1,7 @@
 """Quantiles in constant memory."""
 
 import pytest
+
 from podberth.telemetry.quantiles import Quantiles
 
 

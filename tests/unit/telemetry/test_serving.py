@@ -13,12 +13,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+
 from podberth.telemetry import heartbeat
 from podberth.telemetry.certificate import Certificate, CertificateError, self_signed
 from podberth.telemetry.health import Checks, answer
 from podberth.telemetry.listening import ServingError
 from podberth.telemetry.serving import Address, Endpoints, Gate, Serving
-
 from tests.certificates import Authority, showing
 
 

@@ -6,9 +6,10 @@ import asyncio
 import gc
 
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.service.run import run_service
 from podberth.telemetry.unhandled import MOST_TEXT
-from structlog.testing import capture_logs
 
 # As uvloop 0.22 says it.
 CUT = RuntimeError("unable to perform operation on <TCPTransport closed=True reading=False 0x1>; the handler is closed")

@@ -6,6 +6,7 @@ import json
 
 import pytest
 import yaml
+
 from podberth import __version__
 from podberth.telemetry.zpages import About, zpage
 

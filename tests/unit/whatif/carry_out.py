@@ -4,12 +4,12 @@ from copy import deepcopy
 from typing import Any
 
 import msgspec
+
 from podberth.framework import changes, storage_changes
 from podberth.framework.changes import Change
 from podberth.model import wire
 from podberth.model.affinity import parse_affinity_term
 from podberth.model.selectors import parse_node_selector_term
-
 from tests.builders import REQUIRED
 from tests.storage import SELECTED, claim, storage_class
 

@@ -16,7 +16,6 @@ from podberth.whatif.gangs.explain import explain_group
 from podberth.whatif.gangs.gang import gang_of
 from podberth.whatif.simulation import Simulation
 from podberth.whatif.world import World
-
 from tests.builders import Object, configuration, pod, profile
 from tests.unit.whatif.story import framework, world
 

@@ -14,7 +14,6 @@ from podberth.whatif.explain import explain
 from podberth.whatif.explanation import Explanation
 from podberth.whatif.world import World
 from podberth.whatif.written import Written, of_cluster
-
 from tests.builders import namespace, node, pod
 
 Object = dict[str, Any]

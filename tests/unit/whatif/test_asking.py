@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from podberth.framework import changes
 from podberth.framework.changes import Change, Request
 from podberth.framework.config import decode
@@ -18,7 +19,6 @@ from podberth.whatif.explain import explain
 from podberth.whatif.explanation import Explanation
 from podberth.whatif.plugins import EXPLAINERS, explainer_of
 from podberth.whatif.plugins.node_unschedulable import NodeUnschedulableExplainer
-
 from tests.builders import configuration, namespace, node, pod, profile
 from tests.messages import without_place
 from tests.unit.whatif.story import why, world

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from podberth.whatif.arrivals import Batch
 from podberth.whatif.capacity import Capacity, capacity
 from podberth.whatif.documents import Document
 from podberth.whatif.manifest import workloads
 from podberth.whatif.room import room
-
 from tests.builders import namespace, node, pod
 from tests.storage import volume
 from tests.unit.whatif.story import framework, world

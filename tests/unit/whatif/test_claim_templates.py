@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from podberth.whatif import claim_templates
 from podberth.whatif.claim_templates import Templated
 from podberth.whatif.smallest import smallest
-
 from tests.builders import Object, node, pod
 from tests.devices import (
     allocated,

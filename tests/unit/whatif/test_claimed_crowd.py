@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
@@ -17,7 +18,6 @@ from podberth.whatif.documents import Document
 from podberth.whatif.manifest import workloads
 from podberth.whatif.outcome import Outcome
 from podberth.whatif.plan import plan
-
 from tests import storage
 from tests.builders import Object, configuration, namespace, node, pod, profile
 from tests.devices import claim, claim_template, device, device_class, request, resource_slice, templated

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+
 from podberth.state.validate import validate
 from podberth.whatif import capacity as counting
 from podberth.whatif.arrivals import Batch
 from podberth.whatif.capacity import Capacity
 from podberth.whatif.claimed_room import claimed_room
 from podberth.whatif.simulation import Simulation
-
 from tests import storage
 from tests.builders import Object, node, pod
 from tests.devices import (

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from podberth.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, PatchError, apply_patch, json_patch
 from podberth.framework.spelling import near_names
 from podberth.report.wording import besides, folded
-
 from tests.builders import namespace, node, pod
 from tests.unit.whatif.story import explained, framework, world
 

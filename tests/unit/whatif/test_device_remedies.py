@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from podberth.apiserver.patch import json_patch
 from podberth.framework.changes import AddNode, Change, Request
 from podberth.framework.device_changes import (
@@ -22,7 +23,6 @@ from podberth.framework.device_changes import (
     UseDeviceClass,
 )
 from podberth.whatif.explanation import FITS, Explanation
-
 from tests.builders import Object, node, pod
 from tests.devices import (
     allocated,

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+
 from podberth.whatif.documents import ObjectError, parse, read, readable
 
 NODE = '{"kind": "Node", "metadata": {"name": "n"}}'

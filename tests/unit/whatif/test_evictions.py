@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from podberth.cli.main import run
 
+from podberth.cli.main import run
 from tests.builders import Object, node, pod
 from tests.storage import claim, using, volume
 from tests.unit.engine.eviction.conftest import disk, keeping

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+
 from podberth.framework.config import decode, default_configuration
 from podberth.framework.plugin import ANYTHING, Plugin, PostFilterResult
 from podberth.framework.profile import Profile
@@ -12,7 +13,6 @@ from podberth.framework.status import Unschedulable
 from podberth.model.pod import Pod
 from podberth.plugins.registry import IN_TREE
 from podberth.whatif.explain import explain
-
 from tests.builders import configuration, container, namespace, node, pod, profile
 from tests.unit.whatif.story import BIG, CLUSTER, DB, WEB, explained, framework, why, world
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from podberth.framework.changes import OnPod, Ungate
 from podberth.whatif.gangs.answer import GroupExplanation
 from podberth.whatif.gangs.changes import AddNodes, LeaveDomain, LowerMinCount
 from podberth.whatif.gangs.endings import cheapest
-
 from tests.builders import Object, node, pod
 from tests.unit.whatif.carry_out import carried_out
 from tests.unit.whatif.gangs import (

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model.pod_group import NATIVE, GroupKey
@@ -12,7 +13,6 @@ from podberth.state.validate import validate
 from podberth.whatif.gangs import attempt
 from podberth.whatif.gangs.attempt import attempted
 from podberth.whatif.gangs.gang import gang_of
-
 from tests.builders import Object, configuration, namespace, node, pod, profile
 from tests.unit.cli.conftest import Berth, berth
 from tests.unit.whatif.gangs import group, members

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+
 from podberth.engine.instructions import SetGroupCondition
 from podberth.whatif.gangs.reserved import kept_from
-
 from tests.builders import Object, namespace, node, pod
 from tests.unit.cli.conftest import Berth, berth
 from tests.unit.engine.test_gangs_reserving import busy, waiting

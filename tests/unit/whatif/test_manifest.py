@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+
 from podberth.whatif.admission import Admission
 from podberth.whatif.documents import Document, ObjectError
 from podberth.whatif.manifest import completed, pods

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.whatif.arrivals import Batch
 from podberth.whatif.documents import read
 from podberth.whatif.explain import explain
@@ -19,7 +20,6 @@ from podberth.whatif.mask import Masks
 from podberth.whatif.plan import plan
 from podberth.whatif.plugins import inter_pod_affinity, node_affinity
 from podberth.whatif.smallest import smallest
-
 from tests.builders import namespace, node, pod
 from tests.storage import claim, csi_node, storage_class, using, volume
 from tests.unit.whatif.story import DUMP, framework, world

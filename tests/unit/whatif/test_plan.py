@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
@@ -16,7 +17,6 @@ from podberth.whatif.manifest import workloads
 from podberth.whatif.outcome import Outcome
 from podberth.whatif.plan import plan
 from podberth.whatif.world import World
-
 from tests.builders import node, pod
 from tests.registered import registry
 from tests.storage import claim, volume

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
@@ -26,7 +27,6 @@ from podberth.whatif.manifest import workloads
 from podberth.whatif.placing import Placing
 from podberth.whatif.plan import plan
 from podberth.whatif.simulation import UndecidedError
-
 from tests.builders import Object, configuration, namespace, node, pod, profile
 from tests.messages import without_place
 from tests.unit.whatif.gangs import group, member, members

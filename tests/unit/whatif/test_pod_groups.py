@@ -1,13 +1,13 @@
 """Pod groups in dumps: both kinds are read, kept in the smallest dump, and masked so that members still find theirs."""
 
 import msgspec
+
 from podberth.model.pod_group import COSCHEDULING, LABEL, GroupKey
 from podberth.state.validate import validate
 from podberth.whatif.documents import read
 from podberth.whatif.mask import Masks
 from podberth.whatif.smallest import smallest
 from podberth.whatif.world import World
-
 from tests.builders import Object, node, pod
 
 

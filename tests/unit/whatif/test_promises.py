@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
+
 from podberth.cli.main import run
 from podberth.engine.eviction.settings import Settings
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.whatif.promises import Plan, plan
 from podberth.whatif.world import World
-
 from tests.builders import Object, node, pod
 from tests.registered import registry
 from tests.unit.engine.eviction.conftest import CONFIG, OWNER, disk, keeping

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+
 from podberth.model.pod import Pod
 from podberth.whatif.quality import Mix, quality, stranded
 from podberth.whatif.world import World
-
 from tests.builders import node, pod
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+
 from podberth.framework.config import SchedulerConfiguration, decode, default_configuration
 from podberth.framework.profiles import build
 from podberth.model.pod import Pod
@@ -13,7 +14,6 @@ from podberth.plugins.registry import IN_TREE
 from podberth.state.validate import validate
 from podberth.whatif.crowd.ahead import ahead
 from podberth.whatif.simulation import Simulation
-
 from tests.builders import namespace, node, pod
 from tests.unit.whatif.story import world
 

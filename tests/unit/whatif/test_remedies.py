@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from podberth.framework.changes import DropRequirement
 from podberth.model.pod import Pod
 from podberth.whatif.trial import applied, edited
-
 from tests.builders import namespace, node, pod
 from tests.unit.whatif.carry_out import carried_out
 from tests.unit.whatif.story import BIG, DB, explained, framework, world

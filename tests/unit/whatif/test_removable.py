@@ -4,12 +4,12 @@ from random import Random
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from podberth.state.validate import validate
 from podberth.whatif.drain import Drain
 from podberth.whatif.plan import plan, settled
 from podberth.whatif.removable import BARE, GROUPED, Removals, removals
 from podberth.whatif.world import World
-
 from tests.builders import Object, node, pod
 from tests.storage import claim, using, volume
 from tests.unit.whatif.test_plan import framework, owned

@@ -1,6 +1,7 @@
 """A trace of a few pods, played in every way; and what is refused of a trace's files."""
 
 import pytest
+
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
 from podberth.report.simulation_page import study_page
@@ -10,7 +11,6 @@ from podberth.whatif.documents import ObjectError
 from podberth.whatif.profiles import TRACE_PROFILES
 from podberth.whatif.study import Recorded, beside, study
 from podberth.whatif.trace import Trace, read
-
 from tests.registered import registry
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\na,8000,8192,2,T4\nb,8000,8192,2,T4\nc,8000,8192,2,G2\n"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
+
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model.pod import Pod
@@ -23,7 +24,6 @@ from podberth.whatif.shadow.answer import Compared
 from podberth.whatif.shadow.record import Change
 from podberth.whatif.shadow.shadow import SETTLE_SECONDS, Shadow
 from podberth.whatif.world import World
-
 from tests.builders import Object, configuration, namespace, node, pod, profile
 from tests.storage import claim, using
 from tests.unit.whatif.story import framework

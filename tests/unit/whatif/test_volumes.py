@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from podberth.whatif.explanation import Explanation
 
+from podberth.whatif.explanation import Explanation
 from tests.builders import namespace, node, pod
 from tests.storage import attachment, capacity, claim, csi_driver, csi_node, storage_class, using, volume
 from tests.unit.whatif.carry_out import carried_out

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
+
 from podberth.whatif.documents import Document, ObjectError, read
 from podberth.whatif.world import World
-
 from tests.builders import node, pod
 
 Object = dict[str, Any]

@@ -1,6 +1,7 @@
 """Rates and quantiles."""
 
 import pytest
+
 from podberth.workloads.driver import Timing
 from podberth.workloads.figures import Figures, figures, quantile
 

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+
 from podberth.workloads.template import Template, TemplateError, check, merged
 
 WORDS = {"run": "r1", "pool": "p1"}

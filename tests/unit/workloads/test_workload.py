@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from podberth.workloads.workload import CreatePods, Mode, WorkloadError, read
 
 SHIPPED = sorted((Path(__file__).parents[3] / "bench" / "workloads").glob("*.yaml"))

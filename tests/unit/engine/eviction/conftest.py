@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from podberth.engine.eviction.evictor import Evictor
 from podberth.engine.eviction.messages import (
     Answered,
@@ -29,7 +30,6 @@ from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.promise import ANNOTATION
 from podberth.state.validate import validate
-
 from tests import builders
 from tests.builders import Object
 from tests.registered import registry

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
 from podberth.engine.eviction.messages import Evict, Look, Read
 from podberth.state.validate import validate
-
 from tests.builders import Object
 from tests.unit.engine.eviction.conftest import GRACE, OWNER, Harness, disk, keeping
 

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from podberth.engine.eviction.conflicted import Conflicted, rank, related
 from podberth.engine.eviction.followed import Broken, Followed
 from podberth.engine.eviction.observed import Observed
@@ -12,7 +13,6 @@ from podberth.engine.placement_conflicts import Conflict
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.model.wire import encode
-
 from tests import builders
 
 ZONE = "topology.kubernetes.io/zone"

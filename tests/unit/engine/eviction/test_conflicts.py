@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from podberth.kube.writes import meta_time
 from podberth.state.validate import validate
-
 from tests import builders
 from tests.builders import Object
 

@@ -12,12 +12,12 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.engine.eviction import evictor, notices, promises, tokens
 from podberth.engine.eviction.messages import Read, RecordPodEvent
 from podberth.engine.eviction.wording import breach
 from podberth.model.promise import NodeRequirement
 from podberth.model.selectors import Requirement
-
 from tests.builders import Object
 from tests.unit.engine.eviction.conftest import DISKS, GRACE, Harness, disk, keeping
 

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+
 from podberth.controller.eviction.history import restored
 from podberth.controller.eviction.writer import Writer
 from podberth.engine.eviction.evictor import Evictor
@@ -38,7 +39,6 @@ from podberth.kube.machine import Machine
 from podberth.kube.writes import meta_time
 from podberth.model import wire
 from podberth.model.kinds import Decoder
-
 from tests.builders import Object
 from tests.registered import registry
 from tests.unit.engine.eviction.conftest import CONFIG, EPOCH, OWNER, disk, keeping

@@ -3,11 +3,11 @@
 import json
 
 import pytest
+
 from podberth.engine.eviction.followed import Stage
 from podberth.engine.eviction.messages import NotRead, RecordPodEvent, Restored, Turn
 from podberth.engine.stimuli import Gone
 from podberth.model.promise import ANNOTATION
-
 from tests.builders import Object, namespace, node_selector
 from tests.unit.engine.eviction.conftest import GRACE, Harness, disk, keeping
 

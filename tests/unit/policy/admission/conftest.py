@@ -9,10 +9,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+
 from podberth.apiserver import ApiServer
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
-
 from tests.builders import definition
 
 NAMESPACE = "berth"

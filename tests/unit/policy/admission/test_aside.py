@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from podberth.policy.admission import aside as module
 from podberth.policy.admission import worker
 from podberth.policy.admission.aside import Aside, WorkError
@@ -17,7 +18,6 @@ from podberth.policy.admission.jobs import Desk, Review, parsed
 from podberth.policy.admission.judging import KnownPolicies, Owned, Question, Ruling, Terms
 from podberth.policy.admission.owners import Owners
 from podberth.policy.admission.reviewer import Reviewer
-
 from tests.unit.policy.admission.builders import Fixed, Object, config_map, encoded, pod, policy, review, rule, without
 from tests.unit.policy.admission.conftest import until
 from tests.unit.policy.admission.test_neighbours import costly

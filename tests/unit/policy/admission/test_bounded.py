@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.policy.admission.aside import Aside
 from podberth.policy.admission.cache import PolicyCache
 from podberth.policy.admission.group import Group, Stored
@@ -18,7 +19,6 @@ from podberth.policy.admission.owners import Owners
 from podberth.policy.admission.reviewer import Reviewer
 from podberth.policy.bounds import MOST, bound, price
 from podberth.policy.parse import parse
-
 from tests.unit.policy.admission.builders import Object, config_map, policy, review, rule
 from tests.unit.policy.admission.conftest import POLICIES, Api, until
 from tests.unit.policy.admission.test_reviewer import Cluster, asked

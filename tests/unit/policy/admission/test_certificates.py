@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
+
 from podberth.policy.admission import certificates
 from podberth.policy.admission.certificates import CertificateError, Material, advance
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from podberth.kube.client import MERGE_PATCH
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import API, Lane

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.policy.admission.lanes import MOST_IDLE, Lanes, OverloadedError
 
 FOREVER = float("inf")

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
+
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.flow import WATCH, Lane
 from podberth.policy.admission.aside import Aside
 from podberth.policy.admission.cache import PolicyCache
 from podberth.policy.admission.judging import Terms
-from structlog.testing import capture_logs
-
 from tests.unit.policy.admission.builders import policy, rule, without
 from tests.unit.policy.admission.conftest import POLICIES, Api, until
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+
 from podberth.kube.errors import ApiError
 from podberth.policy.admission import jobs
 from podberth.policy.admission.lanes import OverloadedError
@@ -18,7 +19,6 @@ from podberth.policy.admission.review import Bytes, Hint
 from podberth.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
 from podberth.policy.admission.server import BODIES_EACH
 from podberth.policy.options import Pass
-
 from tests.unit.policy.admission.builders import Object, applied, config_map, encoded, pod, policy, review, rule
 from tests.unit.policy.admission.conftest import until
 from tests.unit.policy.admission.test_reviewer import (

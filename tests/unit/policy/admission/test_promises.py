@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from podberth.model.promise import ANNOTATION
 from podberth.policy.options import Pass
-
 from tests.unit.policy.admission.builders import Object, config_map, pod, review
 from tests.unit.policy.admission.test_reviewer import asked, reviewer
 

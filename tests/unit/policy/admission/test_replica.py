@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from podberth.kube import listwatch
 from podberth.policy.admission.replica import Replica
 from podberth.policy.admission.settings import Settings
-
 from tests.controlplane.cluster import free_port
 from tests.unit.policy.admission.builders import policy, rule, without
 from tests.unit.policy.admission.conftest import CRD, CRDS, NAMESPACE, POLICIES, Api, until

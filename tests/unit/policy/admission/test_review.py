@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from podberth.policy.admission.reviewer import Reviewer
 
+from podberth.policy.admission.reviewer import Reviewer
 from tests.unit.policy.admission.builders import UID, config_map, encoded, pod, policy, review, rule
 from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, ROUTE, asked, response_of, reviewer
 

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
+
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.policy.admission.aside import Aside
 from podberth.policy.admission.judging import Terms
 from podberth.policy.admission.owners import Owners
 from podberth.policy.admission.reviewer import Reviewer, ReviewReply
 from podberth.policy.options import Pass
-
 from tests.unit.policy.admission.builders import (
     UID,
     Fixed,

@@ -6,11 +6,11 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+
 from podberth.kube.client import Client
 from podberth.policy.admission.certificates import CertificateError
 from podberth.policy.admission.secret import OURS, ROTATE, SharedSecret
 from podberth.policy.admission.tls import ServingTls
-
 from tests.unit.policy.admission.conftest import NAMESPACE, Api, until
 
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+
 from podberth.policy.admission.bodies import LIMIT
 from podberth.policy.admission.certificates import CertificateError, Material, advance
 from podberth.policy.admission.metrics import Metrics
@@ -20,7 +21,6 @@ from podberth.policy.admission.reviewer import Reviewer, ReviewReply
 from podberth.policy.admission.server import AdmissionServer
 from podberth.policy.admission.tls import ServingTls
 from podberth.policy.options import Pass
-
 from tests.unit.policy.admission.builders import config_map, encoded, pod, policy, review, rule
 from tests.unit.policy.admission.conftest import until
 from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, ROUTE, reviewer

@@ -7,7 +7,6 @@ import contextlib
 import json
 
 from podberth.policy.admission.server import LIMITS
-
 from tests.unit.policy.admission.builders import config_map, encoded, review
 from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, reviewer
 from tests.unit.policy.admission.test_server import Site, post

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from podberth.policy.admission.settings import Settings
 from podberth.policy.admission.webhooks import MUTATING, VALIDATING, desired, repaired
 from podberth.policy.settings import SettingsError

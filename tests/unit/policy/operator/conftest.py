@@ -11,7 +11,6 @@ from podberth.kube.client import MERGE_PATCH
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import API, Lane
 from podberth.policy.operator.judge import Stored, read
-
 from tests.unit.policy import build
 
 Object = dict[str, Any]

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+
 from podberth.kube.errors import ApiError
 from podberth.kube.flow import API, Lane
 from podberth.kube.resources import OWNERS
@@ -14,7 +15,6 @@ from podberth.policy import guard
 from podberth.policy.operator.audit import Audit, Result, Total, report
 from podberth.policy.operator.kinds import DEFAULT_KINDS, KindError, resource
 from podberth.policy.spec import Policies
-
 from tests.unit.policy.build import needs, policies, policy, rule
 
 FORBID = policy("forbid", rule(needs("bad", "Exists"), reject=True), mode="observe", namespace="team")

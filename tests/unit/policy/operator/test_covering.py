@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+
 from podberth.kube.client import Client
 from podberth.kube.errors import Unreachable
 from podberth.policy.operator.covering import NAME_LABEL, OF_POLICIES, Covering

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+
 from podberth.kube.errors import ApiError
 from podberth.kube.machine import Machine
 from podberth.policy.bounds import MOST
@@ -20,7 +21,6 @@ from podberth.policy.operator.natives import KINDS, PAUSE_SECONDS, Natives
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import change
 from podberth.policy.operator.ways import Switch
-
 from tests.unit.policy.build import has, rule
 from tests.unit.policy.operator.conftest import Clock, Object, stored_object
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+
 from podberth.policy.findings import Finding, Report
 from podberth.policy.operator import judge
 from podberth.policy.operator.judge import MESSAGE_LENGTH, Condition, Stored
 from podberth.policy.spec import Policies
-
 from tests.unit.policy.build import NAME, has, needs, rule
 from tests.unit.policy.operator.conftest import stored, stored_object
 

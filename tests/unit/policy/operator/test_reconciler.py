@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.policy.operator import counting, reading
 from podberth.policy.operator import reconciler as module
@@ -16,7 +17,6 @@ from podberth.policy.operator.reconciler import Reconciler
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.status import Counts
 from podberth.policy.operator.turns import CREDIT, WRITES, Turns
-
 from tests.unit.policy.build import NAME, rule
 from tests.unit.policy.operator.conftest import Clock, Server, stored_object
 

@@ -9,7 +9,6 @@ from podberth.policy.operator import status
 from podberth.policy.operator.judge import NOTHING_TOLD, Condition, Stored, conditions, read
 from podberth.policy.operator.status import Change, Counts, change
 from podberth.policy.operator.ways import Enforcement
-
 from tests.unit.policy.build import rule
 from tests.unit.policy.operator.conftest import stored_object
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+
 from podberth.apiserver import ApiServer
 from podberth.kube.connection import Connection
 from podberth.kube.credentials import Credential, Credentials
@@ -19,7 +20,6 @@ from podberth.policy.operator import watch as module
 from podberth.policy.operator.replica import Operator
 from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.watch import Kopf, Watch
-
 from tests.unit.policy.admission.conftest import CRD as PLAIN_CRD
 from tests.unit.policy.admission.conftest import CRDS, POLICIES, Api, until
 from tests.unit.policy.build import policy, rule

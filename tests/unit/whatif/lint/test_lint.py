@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from podberth.framework.config import ConfigError, decode
 from podberth.plugins.registry import IN_TREE
 from podberth.whatif.lint.checks import lint
 from podberth.whatif.lint.finding import Finding
 from podberth.whatif.lint.settings import between_files
 from podberth.whatif.world import World
-
 from tests.builders import Object, configuration, pod, profile
 
 ALL = [{"name": "*"}]
