@@ -77,9 +77,9 @@ def test_a_line_that_was_cut_off_counts_for_nothing(tmp_path: Path) -> None:
 
 def test_each_state_of_the_code_has_results_of_its_own(tmp_path: Path) -> None:
     """Code and the storm's own modules count; its tests, which change no run, do not."""
-    (tmp_path / "scheduler" / "engine").mkdir(parents=True)
+    (tmp_path / "scheduler" / "podberth" / "engine").mkdir(parents=True)
     (tmp_path / "tests" / "storm").mkdir(parents=True)
-    code, test = tmp_path / "scheduler" / "engine" / "queue.py", tmp_path / "tests" / "storm" / "test_storm.py"
+    code, test = tmp_path / "scheduler/podberth/engine/queue.py", tmp_path / "tests" / "storm" / "test_storm.py"
     code.write_text("before")
     before = state(tmp_path)
     test.write_text("a test")
