@@ -184,6 +184,23 @@ CASES: list[tuple[str, list[Object], dict[str, list[str]]]] = [
         },
     ),
     (
+        "each request alone would have its devices",
+        [*on("n", SMALL, device("d1"), device("d2")), claim("c", request("a", count=2), request("b", count=2))],
+        {
+            "ask for 1 device instead of 2 in request a of claim default/c": [],
+            "ask for 1 device instead of 2 in request b of claim default/c": [],
+        },
+    ),
+    (
+        "one request has just what it needs, another has not",
+        [
+            LARGE,
+            *on("n", SMALL, device("d1", large=False, model="T4")),
+            claim("c", request("a", "gpu", f'{MODEL} == "L4"'), request("b", "large")),
+        ],
+        {"ask for class gpu instead of large in request b of claim default/c": []},
+    ),
+    (
         "what the claim was given is elsewhere",
         [
             node("n", "8"),

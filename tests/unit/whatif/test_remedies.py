@@ -109,6 +109,15 @@ def test_offers(incoming: Object, objects: list[Object], want: str) -> None:
     assert want in offered(incoming, *objects)
 
 
+def test_two_pods_leave_where_one_is_not_enough() -> None:
+    """Those that make enough room together, and no two that do not."""
+    there = [pod(f"small-{i}", "250m", on="n") for i in range(4)] + [
+        pod(f"large-{i}", "1500m", on="n") for i in range(2)
+    ]
+    found = offered(pod("p", "3"), node("n", "4"), *there)
+    assert any("large-0" in text and "large-1" in text for text in found), found
+
+
 def test_the_story() -> None:
     """The cheapest changes come first, and equal ones of other nodes or pods are told together."""
     assert [remedy.text for remedy in explained(BIG).remedies] == [

@@ -63,8 +63,7 @@ class SpreadFollowing(Following):
             if not count.domains.everywhere:
                 part = np.where(seen.labelled, part, 0)
             total = part if total is None else total + part
-        found = rounded(total)
-        return found if counted is None else np.where(counted, found, 0)
+        return rounded(total)  # `normalize` gives nothing to nodes that are not counted
 
     def _seen(self, kinds: Kinds, counted: Bools | None) -> "list[_Seen]":
         """Return how each soft constraint sees the kinds, which often stay the same. `counted`: which count, if not
