@@ -90,7 +90,7 @@ def parse_shape(
 
 
 def _steps(shape: PodShape) -> int:
-    """At 5,000 nodes and 50,000 pods: a term takes 15 to 60, whichever it is (`bench.whole`)."""
+    """At 5,000 nodes and 50,000 pods: a term takes 15 to 60, whichever it is."""
     pods = len(shape.affinity_terms) + len(shape.anti_affinity_terms) + len(shape.preferred_pod_terms)
     nodes = 0 if shape.required_node_affinity is None else len(shape.required_node_affinity.terms)
     others = len(shape.spread) + len(shape.claims) + len(shape.volumes.claims)
