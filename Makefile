@@ -105,7 +105,7 @@ replay: $(STAMP) ## kube-scheduler's decisions on 2,000 mixed pods, each put to 
 manifests: $(STAMP) ## Write manifests/ from the chart
 	@helm=$$($(BIN)/python -m tests.chart.build helm) && $(BIN)/python manifests/make.py "$$helm"
 
-schemas: $(STAMP) ## Write scheduler/podberth/whatif/judging/schemas.json from the OpenAPI documents of the supported versions
+schemas: $(STAMP) ## Write scheduler/podberth/explain/judging/schemas.json from the OpenAPI documents of the supported versions
 	@$(BIN)/python -m tests.controlplane.schemas
 
 chart-versions: $(STAMP) ## Check the chart's objects by kubeconform for Kubernetes 1.32 to 1.37

@@ -17,7 +17,7 @@ from bench.goals import goals, lines
 from bench.null_server import NullServer
 from bench.run import Row, Runner
 from bench.table import tables
-from podberth.workloads.workload import Workload, WorkloadError, read
+from podberth.testing.workloads.workload import Workload, WorkloadError, read
 from tests.controlplane.build import NULL_SERVER, binaries
 from tests.controlplane.cluster import POD_GROUPS, Cluster, ControlPlane
 from tests.controlplane.once import BuildError, UnreachableError

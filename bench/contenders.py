@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.binder import READY
-from podberth.workloads.workload import Mode, Workload
+from podberth.testing.workloads.workload import Mode, Workload
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.process import Process

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from podberth.workloads import objects
-from podberth.workloads.template import Template
+from podberth.testing.workloads import objects
+from podberth.testing.workloads.template import Template
 
 APPS = 200
 """Of ten, one spreads over zones and one avoids its own kind's nodes."""

@@ -20,8 +20,8 @@ from bench.__main__ import load
 from bench.goals import Goal, Goals, goals
 from bench.page import DOCS, provenance, replace_between
 from bench.rehearsal import Rehearsal
-from podberth.workloads.figures import quantile
-from podberth.workloads.workload import Workload, WorkloadError
+from podberth.testing.workloads.figures import quantile
+from podberth.testing.workloads.workload import Workload, WorkloadError
 
 PAGE = DOCS / "scale.md"
 SIZES = (1_000, 5_000, 15_000)

@@ -12,10 +12,10 @@ import statistics
 import time
 from typing import Any
 
-from podberth.engine.eviction.evictor import Evictor
-from podberth.engine.eviction.messages import Answered, Evict, Look, Read, WasRead
-from podberth.engine.eviction.settings import Settings
 from podberth.engine.stimuli import Put
+from podberth.evictor.evictor import Evictor
+from podberth.evictor.messages import Answered, Evict, Look, Read, WasRead
+from podberth.evictor.settings import Settings
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.model import wire

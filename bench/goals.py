@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from bench.run import Row
-from podberth.workloads.workload import Mode
+from podberth.testing.workloads.workload import Mode
 
 FILE = Path(__file__).with_name("goals.yaml")
 Struct = TypeVar("Struct", bound=msgspec.Struct)

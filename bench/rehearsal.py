@@ -20,16 +20,16 @@ from podberth.apiserver.patch import strategic
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Instruction, PreBindWrite, Preempt
 from podberth.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Stimulus, Tick
+from podberth.explain import claim_templates
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model.kinds import Decoder, Modelled
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE, NATIVE_KIND
 from podberth.plugins.registry import registry
-from podberth.whatif import claim_templates
-from podberth.workloads import objects
-from podberth.workloads.template import merged
-from podberth.workloads.workload import (
+from podberth.testing.workloads import objects
+from podberth.testing.workloads.template import merged
+from podberth.testing.workloads.workload import (
     Barrier,
     Churn,
     CreateNamespaces,

@@ -10,11 +10,11 @@ import msgspec
 from podberth.apiserver.patch import merge
 from podberth.engine.instructions import PreBindWrite
 from podberth.engine.stimuli import Gone, PreBindWritten, Put, Stimulus
+from podberth.explain import claim_templates
+from podberth.explain.claim_templates import Templated, templated
 from podberth.framework.binding import Create, ObjectKey, Patch
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
-from podberth.whatif import claim_templates
-from podberth.whatif.claim_templates import Templated, templated
 
 KIND = "ResourceClaim"
 Document = dict[str, Any]

@@ -14,10 +14,10 @@ from podberth.kube.client import Client
 from podberth.kube.config import from_kubeconfig
 from podberth.kube.loop import loop_factory
 from podberth.kube.resources import EVENTS
-from podberth.workloads.driver import Driver
-from podberth.workloads.figures import Figures, figures
-from podberth.workloads.workload import Mode, Workload
-from podberth.workloads.writes import count
+from podberth.testing.workloads.driver import Driver
+from podberth.testing.workloads.figures import Figures, figures
+from podberth.testing.workloads.workload import Mode, Workload
+from podberth.testing.workloads.writes import count
 from tests.controlplane.cluster import Cluster
 from tests.controlplane.process import Process
 

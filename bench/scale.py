@@ -25,8 +25,8 @@ from podberth.framework.config import ProfileConfig, SchedulerConfiguration
 from podberth.framework.profiles import build
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import registry
-from podberth.workloads import objects
-from podberth.workloads.figures import quantile
+from podberth.testing.workloads import objects
+from podberth.testing.workloads.figures import quantile
 
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
 SIZES = (

@@ -14,20 +14,20 @@ import sys
 import structlog
 
 from bench.telling import heap, tell_when_asked
+from podberth.app.comparer import Comparer
+from podberth.app.reload import Reloader
+from podberth.app.rivals import Rivals
+from podberth.app.scheduler import Scheduler
+from podberth.app.vitals import endpoints
+from podberth.cache.validate import validate
 from podberth.cli.inputs import configuration
 from podberth.cli.services import log_at
-from podberth.controller.comparer import Comparer
-from podberth.controller.reload import Reloader
-from podberth.controller.rivals import Rivals
-from podberth.controller.scheduler import Scheduler
-from podberth.controller.vitals import endpoints
 from podberth.framework.profiles import build
 from podberth.kube.client import Client
 from podberth.kube.config import connect
 from podberth.plugins.registry import registry
+from podberth.service import collector
 from podberth.service.run import run_service, until_told
-from podberth.state.validate import validate
-from podberth.telemetry import collector
 
 SIZES, COLUMNS = "sizes", "columns"
 """The events of both lines."""
@@ -66,7 +66,7 @@ def sizes(scheduler: Scheduler) -> dict[str, int]:
 
 
 async def schedule(config: str, kubeconfig: str) -> None:
-    """As `podberth.controller.launch.schedule`, without a port, and with two signals more."""
+    """As `podberth.app.launch.schedule`, without a port, and with two signals more."""
     settings = configuration(config)
     frameworks = build(settings, registry())
     limits = settings.client_connection

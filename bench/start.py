@@ -21,9 +21,9 @@ from bench.contenders import BerthContender, KubeScheduler
 from podberth.kube.client import Client
 from podberth.kube.config import from_kubeconfig
 from podberth.kube.loop import loop_factory
-from podberth.workloads.bindings import Bindings
-from podberth.workloads.driver import Driver
-from podberth.workloads.workload import Mode, Workload
+from podberth.testing.workloads.bindings import Bindings
+from podberth.testing.workloads.driver import Driver
+from podberth.testing.workloads.workload import Mode, Workload
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import DiedError, Process
 

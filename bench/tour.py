@@ -14,6 +14,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.attempts import Attempts
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.engine import Engine
@@ -32,7 +33,6 @@ from podberth.plugins.default_binder import DefaultBinder
 from podberth.plugins.node_resources.fit import NodeResourcesFit
 from podberth.plugins.registry import registry
 from podberth.plugins.taint_toleration import TaintToleration
-from podberth.state.cluster import Cluster
 
 ROOT = Path(__file__).parents[1]
 ALLOCATABLE = {"cpu": "2", "memory": "4Gi", "pods": "110"}

@@ -19,14 +19,14 @@ import msgspec
 
 from bench.contenders import CONTENDERS
 from bench.page import DOCS, provenance, replace_between
+from podberth.explain.profiles import TRACE_PROFILES
+from podberth.explain.replay import saturating
+from podberth.explain.report.simulation_page import study_page
+from podberth.explain.report.simulation_tables import figures, footnote
+from podberth.explain.study import Recorded, Study, beside, study
+from podberth.explain.trace import NODES_FILE, PODS_FILE, Trace, read
 from podberth.framework.profiles import build
 from podberth.plugins.registry import registry
-from podberth.report.simulation_page import study_page
-from podberth.report.simulation_tables import figures, footnote
-from podberth.whatif.profiles import TRACE_PROFILES
-from podberth.whatif.replay import saturating
-from podberth.whatif.study import Recorded, Study, beside, study
-from podberth.whatif.trace import NODES_FILE, PODS_FILE, Trace, read
 from tests.controlplane.api import Object
 from tests.controlplane.build import binaries
 from tests.controlplane.cluster import Cluster, ControlPlane

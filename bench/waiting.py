@@ -22,13 +22,13 @@ from xml.sax.saxutils import escape
 
 from msgspec.structs import replace
 
+from podberth.explain.simulation import Simulation
+from podberth.explain.trace import GPU, NODES_FILE, PODS_FILE, Arrival, Trace, read
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model.kinds import Decoder
 from podberth.model.wire import encode
 from podberth.plugins.registry import registry
-from podberth.whatif.simulation import Simulation
-from podberth.whatif.trace import GPU, NODES_FILE, PODS_FILE, Arrival, Trace, read
 
 EPOCH = 1_767_225_600.0
 NAME = "waiting"

@@ -40,7 +40,7 @@ from podberth.kube.resources import EVENTS, NAMESPACES, NODES, PODS
 from podberth.kube.wire import list_page, partial
 from podberth.kube.writes import PodRef
 from podberth.model.kinds import Decoder
-from podberth.workloads.writes import create_all, delete_labelled
+from podberth.testing.workloads.writes import create_all, delete_labelled
 from tests.builders import node, pod
 from tests.controlplane.cluster import ControlPlane
 

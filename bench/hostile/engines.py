@@ -34,8 +34,8 @@ from podberth.model.pod_group import NATIVE
 from podberth.plugins.annotation_affinity import AnnotationAffinity
 from podberth.plugins.dynamic_resources.selecting import EVALUATING
 from podberth.plugins.registry import registry
-from podberth.telemetry import collector
-from podberth.workloads.figures import quantile
+from podberth.service import collector
+from podberth.testing.workloads.figures import quantile
 
 API = 10.0
 """Milliseconds that an API server and its watch take of a pod's way from creation to binding."""

@@ -29,10 +29,10 @@ from podberth.kube.config import from_kubeconfig
 from podberth.kube.errors import ApiError
 from podberth.kube.loop import loop_factory
 from podberth.kube.resources import NAMESPACES, NODES, PODS
-from podberth.workloads.bindings import Bindings
-from podberth.workloads.figures import quantile
-from podberth.workloads.objects import LABEL
-from podberth.workloads.writes import create_all, delete_labelled
+from podberth.testing.workloads.bindings import Bindings
+from podberth.testing.workloads.figures import quantile
+from podberth.testing.workloads.objects import LABEL
+from podberth.testing.workloads.writes import create_all, delete_labelled
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.process import DiedError, Process
 

@@ -22,7 +22,7 @@ from podberth.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Sti
 from podberth.kube.beside import LARGE_BYTES
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
-from podberth.telemetry import collector
+from podberth.service import collector
 
 T = TypeVar("T")
 

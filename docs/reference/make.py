@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from podberth.controller import families
-from podberth.controller.eviction import vitals as evictor
+from podberth.app import families
+from podberth.app.evictor import vitals as evictor
 from podberth.policy.operator import vitals as operator
-from podberth.telemetry import complaints, heartbeat, port, process
-from podberth.telemetry.instruments import Family
+from podberth.service import complaints, heartbeat, port, process
+from podberth.service.instruments import Family
 
 PAGE = Path(__file__).parents[1] / "metrics.md"
 HEAD = """\

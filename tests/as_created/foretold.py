@@ -17,14 +17,14 @@ from podberth.cli.arriving import Asked
 from podberth.cli.given import given
 from podberth.cli.main import run
 from podberth.engine.choice import Choice
+from podberth.explain.admission import Admission
+from podberth.explain.arrivals import Batch
+from podberth.explain.explain import explain
+from podberth.explain.explanation import Remedy
+from podberth.explain.outcome import Outcome
+from podberth.explain.plan import plan
+from podberth.explain.written import of_cluster
 from podberth.model.pod import Pod
-from podberth.whatif.admission import Admission
-from podberth.whatif.arrivals import Batch
-from podberth.whatif.explain import explain
-from podberth.whatif.explanation import Remedy
-from podberth.whatif.outcome import Outcome
-from podberth.whatif.plan import plan
-from podberth.whatif.written import of_cluster
 from tests.controlplane.api import Object
 
 _SEEDS = 60

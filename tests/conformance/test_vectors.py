@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from podberth.whatif.cases import answer
+from podberth.explain.cases import answer
 from tests.conformance.comparison import described
 from tests.conformance.vectors import FAMILIES, Vector, family, own
 

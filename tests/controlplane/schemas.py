@@ -1,6 +1,6 @@
 """What the API server accepts, as one small file: the types of the supported versions' OpenAPI documents.
 
-`podberth/whatif/judging/schema.py` reads the file. A field is kept when any version has it, and required when all of
+`podberth/explain/judging/schema.py` reads the file. A field is kept when any version has it, and required when all of
 them require it. The documents do not say which texts an enum allows, so these come from the markers in k8s.io/api.
 """
 
@@ -18,7 +18,7 @@ from tests.controlplane.once import UnreachableError
 
 VERSIONS = ("1.32.0", "1.37.0")
 """The oldest and the newest that are supported: fields of the API are added, and stay."""
-FILE = Path(__file__).parents[2] / "scheduler" / "podberth" / "whatif" / "judging" / "schemas.json"
+FILE = Path(__file__).parents[2] / "scheduler" / "podberth" / "explain" / "judging" / "schemas.json"
 _REF = "#/components/schemas/"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"

@@ -6,6 +6,8 @@ import json
 from typing import Any
 from unittest.mock import patch
 
+from podberth.explain import cases
+from podberth.explain.world import World
 from podberth.framework.config import decode, default_configuration
 from podberth.framework.decision import Decision
 from podberth.framework.profiles import build
@@ -16,8 +18,6 @@ from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources import plugin as devices
 from podberth.plugins.dynamic_resources.allocation import EXTENDED_SUFFIX
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
-from podberth.whatif import cases
-from podberth.whatif.world import World
 from tests.conformance.comparison import Case
 from tests.registered import registry
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Ints
+from podberth.cache.validate import validate
 from podberth.engine.binding_table import State
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import (
@@ -51,9 +54,6 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE, GroupKey
 from podberth.plugins.default_preemption.plugin import DefaultPreemption
 from podberth.plugins.topology_placement_generator import TopologyPlacementGenerator
-from podberth.state.cluster import Cluster
-from podberth.state.column import Ints
-from podberth.state.validate import validate
 from tests.differential.generate.dice import Object
 from tests.registered import registry
 

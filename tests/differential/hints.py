@@ -14,12 +14,12 @@ from podberth.engine.changes import EventObject
 from podberth.engine.queue import queueing_hints
 from podberth.engine.queue.headroom import Room
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.explain.world import World
 from podberth.framework.events import ClusterEvent
 from podberth.framework.runtime import Framework
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.storage import StorageKind
-from podberth.whatif.world import World
 from tests.conformance.comparison import Case
 from tests.differential.answers import framework_of
 from tests.differential.client import Oracle

@@ -16,10 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from podberth.explain.world import World
 from podberth.model.devices import DeviceClass
 from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources.extended import extended_claim
-from podberth.whatif.world import World
 from tests.conformance.comparison import Case
 from tests.differential.fuzz import seeds_of
 from tests.differential.generate.dice import Dice

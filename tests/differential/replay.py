@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
+from podberth.explain import cases
+from podberth.explain.world import World
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
-from podberth.whatif import cases
-from podberth.whatif.world import World
 from tests.conformance.comparison import Case, described
 from tests.differential import groups, groups_here, hints, verdict
 

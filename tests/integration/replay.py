@@ -16,9 +16,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from podberth.explain.standing import given_away
+from podberth.explain.world import World
 from podberth.framework.decision import fit_error
-from podberth.whatif.standing import given_away
-from podberth.whatif.world import World
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster
 from tests.differential.answers import framework_of

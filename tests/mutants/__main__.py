@@ -27,14 +27,14 @@ NOTICED = HERE / "noticed.txt"
 ANSWERS = (
     "tests/conformance/test_vectors.py",
     *(f"tests/differential/test_{name}.py" for name in ("found", "recorded", "tables")),
-    *(f"tests/unit/{name}" for name in ("plugins", "framework", "whatif", "engine/test_*.py")),
+    *(f"tests/unit/{name}" for name in ("plugins", "framework", "explain", "engine/test_*.py")),
 )
-ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "plugins": (("plugins", "whatif/plugins", "whatif/crowd"), ANSWERS),
+PACKAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "plugins": (("plugins", "explain/plugins", "explain/crowd"), ANSWERS),
     "policy": (("policy/*.py", "policy/native"), ("tests/unit/policy/test_*.py",)),
     "framework": (("framework",), ANSWERS),
     "queue": (("engine/queue", "engine/nominator.py"), ("tests/unit/engine/test_*.py",)),
-    "cache": (("state",), (*ANSWERS, "tests/unit/state")),
+    "cache": (("cache",), (*ANSWERS, "tests/unit/cache")),
 }
 """What is changed, and the tests that should notice."""
 
@@ -77,7 +77,7 @@ def noticed() -> dict[str, str]:
 def main(argv: Sequence[str]) -> int:
     """The exit code: 1 if a mutant survives that is not in the list of equivalent ones."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("rooms", nargs="*", metavar="room", help=f"of {', '.join(ROOMS)}; all without")
+    parser.add_argument("rooms", nargs="*", metavar="room", help=f"of {', '.join(PACKAGES)}; all without")
     parser.add_argument("--files", default="*.py", help="only files of this name, such as weights.py")
     parser.add_argument("--sample", type=int, help="only so many of each room, chosen by --seed")
     parser.add_argument("--seed", type=int, default=1)
@@ -85,15 +85,15 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--tests", nargs="+", help="these tests instead of the room's")
     parser.add_argument("--record", action="store_true", help=f"write which tests notice them, into {NOTICED.name}")
     given = parser.parse_args(argv)
-    unknown = [room for room in given.rooms if room not in ROOMS]
+    unknown = [room for room in given.rooms if room not in PACKAGES]
     if unknown:
-        parser.error(f'"{unknown[0]}" is no room: expected {", ".join(ROOMS)}')
-    return max([_room(room, given) for room in given.rooms or ROOMS])
+        parser.error(f'"{unknown[0]}" is no room: expected {", ".join(PACKAGES)}')
+    return max([_room(room, given) for room in given.rooms or PACKAGES])
 
 
 def _room(room: str, given: argparse.Namespace) -> int:
     cannot, known, began = equivalent(), noticed(), time.monotonic()
-    places, tests = ROOMS[room]
+    places, tests = PACKAGES[room]
     found = [
         mutant
         for file in files(SOURCE, places, given.files)

@@ -24,7 +24,7 @@ from tests.controlplane import build
 from tests.differential import recorded, replay
 from tests.differential.client import Oracle
 from tests.differential.fuzz import seeds_of
-from tests.mutants.__main__ import ROOMS, SOURCE, files, sample
+from tests.mutants.__main__ import PACKAGES, SOURCE, files, sample
 from tests.mutants.mutations import Mutant, compiled, mutants, replaced
 from tests.mutants.session import Functions, Lines, in_child
 
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked, dice = Asked(pool), random.Random(1)
     found = [
         mutant
-        for file in files(SOURCE, ROOMS["plugins"][0], "*.py")
+        for file in files(SOURCE, PACKAGES["plugins"][0], "*.py")
         for mutant in mutants(str(file.relative_to(SOURCE)), file.read_text())
     ]
     if given.mutants:

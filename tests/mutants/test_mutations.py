@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import EQUIVALENT, ROOMS, ROOT, SOURCE, equivalent, files, sample
+from tests.mutants.__main__ import EQUIVALENT, PACKAGES, ROOT, SOURCE, equivalent, files, sample
 from tests.mutants.mutations import compiled, mutants
 
 
@@ -99,10 +99,10 @@ def test_equivalent_ones_are_there() -> None:
     assert [reason for reason in equivalent().values() if not reason.endswith(".")] == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", PACKAGES)
 def test_rooms_are_there(room: str) -> None:
     """With code and with tests."""
-    places, tests = ROOMS[room]
+    places, tests = PACKAGES[room]
     for place in places:
         assert list(files(SOURCE, [place], "*.py"))
     for place in tests:

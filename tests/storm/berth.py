@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
-from podberth.controller.candidacy import lease_annotations
-from podberth.controller.comparer import Comparer
-from podberth.controller.reload import Loaded, Reloader
-from podberth.controller.scheduler import Scheduler
+from podberth.app.candidacy import lease_annotations
+from podberth.app.comparer import Comparer
+from podberth.app.reload import Loaded, Reloader
+from podberth.app.scheduler import Scheduler
 from podberth.engine.instructions import Bind
 from podberth.framework.config import decode
 from podberth.framework.profiles import build

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from podberth.controller.eviction.launch import lead
-from podberth.controller.eviction.vitals import Post
-from podberth.engine.eviction.settings import Settings
+from podberth.app.evictor.launch import lead
+from podberth.app.evictor.vitals import Post
+from podberth.evictor.settings import Settings
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.kube.machine import Machine

@@ -20,10 +20,10 @@ import msgspec
 
 from podberth.apiserver import protobuf
 from podberth.apiserver.storage import Change
-from podberth.controller.comparer import differences
+from podberth.app.comparer import differences
+from podberth.cache.validate import validate
 from podberth.kube.flow import Places
 from podberth.model.kinds import Decoder
-from podberth.state.validate import validate
 from tests.storm.actors import DISK, RIVAL, cpu_of, ended, node_of, promised, room_of
 from tests.storm.asked import OURS, Asked, Entry
 from tests.storm.berth import LEASE, Berth

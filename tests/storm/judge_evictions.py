@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from podberth.apiserver.storage import Change
-from podberth.engine.eviction.followed import Stage
+from podberth.evictor.followed import Stage
 from tests.storm.actors import DISK, cpu_of, ended, node_of, promised, room_of
 from tests.storm.asked import Asked, Entry
 from tests.storm.budgets import covers, healthy

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from podberth.cache.kept_room import KeptRoom
 from podberth.model.pod_group import GroupKey
-from podberth.state.kept_room import KeptRoom
 from tests.storm.actors import cpu_of, ended, node_of, room_of
 from tests.storm.berth import Berth
 from tests.storm.casting_groups import AFTER_SECONDS, FOR_SECONDS

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from podberth.controller import objects
+from podberth.app import objects
+from podberth.cache.allocated_devices import AllocatedDevices
 from podberth.engine.engine import Engine
 from podberth.engine.queue import queueing_hints
 from podberth.framework.binding import Patch
 from podberth.plugins.dynamic_resources import reservation
-from podberth.state.allocated_devices import AllocatedDevices
 from tests.storm.mutants import mutant, was
 from tests.storm.mutants_services import MUTANTS, named
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from unittest.mock import patch
 
+from podberth.cache.pod_groups import PodGroups
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.pod_groups import cycle, trying
 from podberth.engine.pod_groups.ending import Endings
@@ -12,7 +13,6 @@ from podberth.engine.pod_groups.gathering import Gathering
 from podberth.engine.pod_groups.results import GroupAttempt
 from podberth.engine.pod_groups.turns import Turns
 from podberth.model.pod_group import GroupKey
-from podberth.state.pod_groups import PodGroups
 from tests.storm.mutants import mutant
 from tests.storm.mutants_devices import MUTANTS, named
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
+from podberth.cache.kept_room import KeptRoom
 from podberth.engine.pod_groups.reservations import Reservations
 from podberth.framework.binding import Patch
 from podberth.model.pod_group import PodGroup
 from podberth.plugins.dynamic_resources import plugin, reservation
 from podberth.plugins.topology_placement_generator import TopologyPlacementGenerator
-from podberth.state.kept_room import KeptRoom
 from tests.storm.mutants import mutant, was
 from tests.storm.mutants_gangs import MUTANTS, named
 

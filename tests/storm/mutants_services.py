@@ -8,10 +8,10 @@ from unittest.mock import patch
 
 import msgspec
 
-from podberth.controller.eviction.watcher import Watcher
-from podberth.engine.eviction.evictor import Evictor
-from podberth.engine.eviction.followed import Broken
-from podberth.engine.eviction.owners import Owners
+from podberth.app.evictor.watcher import Watcher
+from podberth.evictor.evictor import Evictor
+from podberth.evictor.followed import Broken
+from podberth.evictor.owners import Owners
 from podberth.kube import evictions, writes
 from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client

@@ -19,7 +19,7 @@ from podberth.kube.errors import ConfigError as ConnectionConfigError
 from podberth.model.annotated import AnnotationError, affinity_of
 from podberth.plugins.registry import registry
 from podberth.policy.parse import PolicyError, parse
-from podberth.workloads.workload import WorkloadError, read
+from podberth.testing.workloads.workload import WorkloadError, read
 from tests.builders import configuration, profile
 
 ROOT = Path(__file__).parents[2] / "scheduler" / "podberth"

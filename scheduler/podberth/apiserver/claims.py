@@ -6,7 +6,14 @@ came: whether there are such devices, and to whom else they were given, the API 
 
 from __future__ import annotations
 
-from podberth.apiserver.status import FieldError, JsonObject, duplicate, forbidden_field, invalid_value, required
+from podberth.apiserver.status import (
+    FieldError,
+    JsonObject,
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    required,
+)
 
 MOST_USERS = 256
 _FIELD = "status.reservedFor"

@@ -10,7 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from podberth.apiserver import quantity, strategy
-from podberth.apiserver.podresources import HUGE_PAGES, aggregated, at_pod_level, containers, is_set, overcommitted
+from podberth.apiserver.podresources import (
+    HUGE_PAGES,
+    aggregated,
+    at_pod_level,
+    containers,
+    is_set,
+    overcommitted,
+)
 from podberth.apiserver.quantity import nano
 from podberth.apiserver.status import JsonObject
 

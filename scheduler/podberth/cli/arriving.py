@@ -2,18 +2,18 @@
 
 from podberth.cli.errors import about, complain
 from podberth.cli.inputs import named
+from podberth.explain import manifest
+from podberth.explain.already import rolled_out, still_to_come
+from podberth.explain.arrivals import Batch, batches, refuse_twins
+from podberth.explain.controllers import KINDS
+from podberth.explain.documents import Document
+from podberth.explain.gangs.workloads import groups_made, in_groups
+from podberth.explain.manifest import Workload
+from podberth.explain.report.wording import count
+from podberth.explain.world import World
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Modelled
 from podberth.model.namespaced import Namespace, SelectingObject
-from podberth.report.wording import count
-from podberth.whatif import manifest
-from podberth.whatif.already import rolled_out, still_to_come
-from podberth.whatif.arrivals import Batch, batches, refuse_twins
-from podberth.whatif.controllers import KINDS
-from podberth.whatif.documents import Document
-from podberth.whatif.gangs.workloads import groups_made, in_groups
-from podberth.whatif.manifest import Workload
-from podberth.whatif.world import World
 
 _PROBLEMS = 8
 

@@ -18,11 +18,11 @@ from podberth.kube.client import Client
 from podberth.kube.config import connect
 from podberth.kube.connection import Connection
 from podberth.kube.resources import NODES
-from podberth.workloads.driver import Driver
-from podberth.workloads.figures import Figures, figures
-from podberth.workloads.objects import LABEL
-from podberth.workloads.workload import Mode, Workload, WorkloadError, read
-from podberth.workloads.writes import names
+from podberth.testing.workloads.driver import Driver
+from podberth.testing.workloads.figures import Figures, figures
+from podberth.testing.workloads.objects import LABEL
+from podberth.testing.workloads.workload import Mode, Workload, WorkloadError, read
+from podberth.testing.workloads.writes import names
 
 app = typer.Typer(add_completion=False)
 

@@ -22,13 +22,13 @@ from podberth.cli.options import (
 )
 from podberth.cli.output import PageOutput, as_data, as_table
 from podberth.cli.subject import Group, Owner, PodName, called, chosen, in_file, namespace_of
-from podberth.report.wording import some
-from podberth.whatif import manifest
-from podberth.whatif.arrivals import Batch, quota_notes
-from podberth.whatif.capacity import MOST, capacity
-from podberth.whatif.documents import ObjectError
-from podberth.whatif.manifest import Workload
-from podberth.whatif.unheld import note
+from podberth.explain import manifest
+from podberth.explain.arrivals import Batch, quota_notes
+from podberth.explain.capacity import MOST, capacity
+from podberth.explain.documents import ObjectError
+from podberth.explain.manifest import Workload
+from podberth.explain.report.wording import some
+from podberth.explain.unheld import note
 
 app = typer.Typer(add_completion=False)
 _LISTED = 8
@@ -95,11 +95,11 @@ def _capacity(
         case PageOutput.JSON | PageOutput.YAML:
             as_data(answer, output)
         case PageOutput.HTML:
-            from podberth.report.pages import capacity_page
+            from podberth.explain.report.pages import capacity_page
 
             sys.stdout.write(capacity_page(answer))
         case PageOutput.TABLE:
-            from podberth.report.capacity_table import CapacityTable
+            from podberth.explain.report.capacity_table import CapacityTable
 
             as_table(CapacityTable(answer, everything))
     return 0 if answer.fits >= at_least else FOUND

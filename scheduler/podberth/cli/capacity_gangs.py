@@ -8,15 +8,15 @@ import msgspec
 from podberth.cli.group import add_groups
 from podberth.cli.output import PageOutput, as_data, as_table
 from podberth.cli.subject import Group, Owner, PodName
+from podberth.explain import manifest
+from podberth.explain.arrivals import Batch
+from podberth.explain.documents import Document, ObjectError, plain
+from podberth.explain.gangs.capacity import GangCapacity, gang_capacity
+from podberth.explain.gangs.workloads import groups_made, in_groups
+from podberth.explain.manifest import Workload
+from podberth.explain.world import World
 from podberth.framework.runtime import Framework
 from podberth.model.pod_group import POD_GROUP_KINDS
-from podberth.whatif import manifest
-from podberth.whatif.arrivals import Batch
-from podberth.whatif.documents import Document, ObjectError, plain
-from podberth.whatif.gangs.capacity import GangCapacity, gang_capacity
-from podberth.whatif.gangs.workloads import groups_made, in_groups
-from podberth.whatif.manifest import Workload
-from podberth.whatif.world import World
 
 
 def about_gangs(held: Sequence[Document], asked: PodName | Owner | Group | None) -> bool:
@@ -82,10 +82,10 @@ def print_gangs(answer: GangCapacity, output: PageOutput, *, everything: bool) -
         case PageOutput.JSON | PageOutput.YAML:
             as_data(answer, output)
         case PageOutput.HTML:
-            from podberth.report.pages import gang_capacity_page
+            from podberth.explain.report.pages import gang_capacity_page
 
             sys.stdout.write(gang_capacity_page(answer))
         case PageOutput.TABLE:
-            from podberth.report.gang_capacity_table import GangCapacityTable
+            from podberth.explain.report.gang_capacity_table import GangCapacityTable
 
             as_table(GangCapacityTable(answer, everything))

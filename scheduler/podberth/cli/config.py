@@ -9,11 +9,11 @@ from podberth.cli import config_output as out
 from podberth.cli.errors import FOUND, InputError, about
 from podberth.cli.inputs import configuration, named, world
 from podberth.cli.output import DataOutput, Output, as_data
+from podberth.explain.lint.checks import lint as checked
+from podberth.explain.lint.finding import Finding
+from podberth.explain.lint.settings import between_files
 from podberth.framework.effective import effective
 from podberth.plugins.registry import registry
-from podberth.whatif.lint.checks import lint as checked
-from podberth.whatif.lint.finding import Finding
-from podberth.whatif.lint.settings import between_files
 
 app = typer.Typer(
     add_completion=False,

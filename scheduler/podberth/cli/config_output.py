@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 
-from podberth.report.wording import count, printable
-from podberth.whatif.lint.finding import Example, Finding
+from podberth.explain.lint.finding import Example, Finding
+from podberth.explain.report.wording import count, printable
 
 _WIDTH = 100
 

@@ -40,14 +40,14 @@ def demo(
         _writable(out)
     from rich.console import Console
 
-    from podberth.demo.live import Terminal
-    from podberth.demo.mirror import LateError
-    from podberth.demo.recording import Recording, page_data
-    from podberth.demo.run import Options, elsewhere, embedded
+    from podberth.explain.report.demo_page import demo_page
     from podberth.kube.config import connect
     from podberth.kube.loop import loop_factory
-    from podberth.report.demo_page import demo_page
-    from podberth.telemetry import log
+    from podberth.service import log
+    from podberth.testing.demo.live import Terminal
+    from podberth.testing.demo.mirror import LateError
+    from podberth.testing.demo.recording import Recording, page_data
+    from podberth.testing.demo.run import Options, elsewhere, embedded
 
     log.configure("error")
     console = Console(highlight=False, emoji=False)

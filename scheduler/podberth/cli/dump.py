@@ -12,11 +12,11 @@ from podberth.cli.errors import Faults, InputError, about, complain
 from podberth.cli.inputs import documents, named
 from podberth.cli.options import Context, Kubeconfig, RequestTimeout
 from podberth.cli.output import as_json, private
-from podberth.whatif.documents import plain
-from podberth.whatif.explanation import API_VERSION
-from podberth.whatif.mask import Masks
-from podberth.whatif.smallest import smallest
-from podberth.whatif.world import DUMP
+from podberth.explain.documents import plain
+from podberth.explain.explanation import API_VERSION
+from podberth.explain.mask import Masks
+from podberth.explain.smallest import smallest
+from podberth.explain.world import DUMP
 
 app = typer.Typer(add_completion=False)
 

@@ -130,7 +130,7 @@ def _given(error: BaseException) -> str:
 
 def complain(lines: list[str]) -> None:
     """Print problems on stderr, one line each, after the name `berth`."""
-    from podberth.report.wording import printable
+    from podberth.explain.report.wording import printable
 
     try:
         for line in lines:
@@ -180,13 +180,13 @@ def _usage_error() -> type[Exception]:
 
 def _rooms_errors() -> tuple[type[Exception], ...]:
     """The rooms' own exceptions. Asked only when something went wrong, so that a good start imports none of them."""
+    from podberth.explain import documents
+    from podberth.explain.simulation import UndecidedError
     from podberth.framework import config
     from podberth.framework.status import PluginError
     from podberth.kube import errors as kube
     from podberth.policy import settings
-    from podberth.telemetry import listening
-    from podberth.whatif import documents
-    from podberth.whatif.simulation import UndecidedError
+    from podberth.service import listening
 
     undecided = (PluginError, UndecidedError)
     cluster = (kube.ConfigError, kube.ApiError, kube.Unreachable)

@@ -7,7 +7,7 @@ from podberth.cli.declared import Option
 from podberth.cli.output import Output, as_data, as_table
 
 if TYPE_CHECKING:
-    from podberth.whatif.promises import Plan
+    from podberth.explain.promises import Plan
 
 _OPTIONS = {"changed_share": "max-changed", "changed_window": "window"}
 _PROBLEMS = 8
@@ -91,7 +91,7 @@ def evictor(
     from podberth.cli.errors import FOUND, InputError, complain
     from podberth.cli.given import unfetched
     from podberth.cli.inputs import profiles, world
-    from podberth.engine.eviction.settings import OWNER_BACKOFF_MOST, Settings
+    from podberth.evictor.settings import OWNER_BACKOFF_MOST, Settings
     from podberth.framework.profiles import annotated
     from podberth.kube.config import connect
     from podberth.model.kinds import Decoder
@@ -126,7 +126,7 @@ def evictor(
     path = kubeconfig or settings.client_connection.kubeconfig or None
     if dry_run:
         from podberth.cli.history import past
-        from podberth.whatif.promises import plan
+        from podberth.explain.promises import plan
 
         decoder = Decoder(annotated(frameworks), limits=settings.limits)
         timeout = request_timeout or "30s"
@@ -141,7 +141,7 @@ def evictor(
         made = plan(there.cluster, frameworks, careful, known)
         _print(made, output)
         return FOUND if made.evictions else 0
-    from podberth.controller.eviction.launch import keep_promises
+    from podberth.app.evictor.launch import keep_promises
     from podberth.service.run import run_service
 
     connection = connect(path, context)
@@ -155,6 +155,6 @@ def _print(made: "Plan", output: Output) -> None:
     if output is not Output.TABLE:
         as_data(made, output)
         return
-    from podberth.report.plan import PlanTable
+    from podberth.explain.report.plan import PlanTable
 
     as_table(PlanTable(made))

@@ -25,17 +25,17 @@ from podberth.cli.output import PageOutput, as_data, as_table
 from podberth.cli.pods import from_cluster, from_file
 from podberth.cli.subject import Group, Owner, PodName, subject
 from podberth.cli.which import home, waiting, why_none
-from podberth.engine.eviction.settings import Settings
+from podberth.evictor.settings import Settings
+from podberth.explain.explain import explain as explained
+from podberth.explain.explanation import FITS, Explanation
+from podberth.explain.gangs.reserved import kept_from
+from podberth.explain.pending import Pending, pending
+from podberth.explain.promises import wanted_by
+from podberth.explain.races import Races
+from podberth.explain.running import running, seen_by
+from podberth.explain.unheld import note, unheld
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
-from podberth.whatif.explain import explain as explained
-from podberth.whatif.explanation import FITS, Explanation
-from podberth.whatif.gangs.reserved import kept_from
-from podberth.whatif.pending import Pending, pending
-from podberth.whatif.promises import wanted_by
-from podberth.whatif.races import Races
-from podberth.whatif.running import running, seen_by
-from podberth.whatif.unheld import note, unheld
 
 app = typer.Typer(add_completion=False)
 
@@ -222,11 +222,11 @@ def _print(answer: Explanation, output: PageOutput, *, everything: bool) -> None
         case PageOutput.JSON | PageOutput.YAML:
             as_data(answer, output)
         case PageOutput.HTML:
-            from podberth.report.pages import explanation_page
+            from podberth.explain.report.pages import explanation_page
 
             sys.stdout.write(explanation_page(answer))
         case PageOutput.TABLE:
-            from podberth.report.tables import ExplanationTable
+            from podberth.explain.report.tables import ExplanationTable
 
             as_table(ExplanationTable(answer, everything))
 
@@ -237,10 +237,10 @@ def print_pending(answer: Pending, output: PageOutput, *, everything: bool) -> N
         case PageOutput.JSON | PageOutput.YAML:
             as_data(answer, output)
         case PageOutput.HTML:
-            from podberth.report.pages import pending_page
+            from podberth.explain.report.pages import pending_page
 
             sys.stdout.write(pending_page(answer))
         case PageOutput.TABLE:
-            from podberth.report.pending_table import PendingTable
+            from podberth.explain.report.pending_table import PendingTable
 
             as_table(PendingTable(answer, everything))

@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from podberth.cli import live
 from podberth.cli.errors import InputError, complain
+from podberth.explain.shadow.record import Change as Seen
 from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
@@ -17,7 +18,6 @@ from podberth.kube.errors import ApiError
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import DEVICES, GROUPS, NODES, PODS, SCHEDULING, Resource
 from podberth.kube.wire import Partial, partial
-from podberth.whatif.shadow.record import Change as Seen
 
 FOLLOWED = (*SCHEDULING, *DEVICES, *GROUPS)
 """The kinds that are listed and watched."""

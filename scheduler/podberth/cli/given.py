@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from podberth.cli.errors import Faults, complain
 from podberth.cli.inputs import documents, judged, named, profiles, world
+from podberth.explain.documents import Document, plain
+from podberth.explain.judging.schema import shown
+from podberth.explain.world import World
 from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
@@ -15,9 +18,6 @@ from podberth.framework.status import shown as as_shown
 from podberth.model.kinds import Decoder
 from podberth.model.limits import LIMITS
 from podberth.plugins.taint_toleration import TaintToleration
-from podberth.whatif.documents import Document, plain
-from podberth.whatif.judging.schema import shown
-from podberth.whatif.world import World
 
 _PROBLEMS = 8
 

@@ -9,20 +9,20 @@ from podberth.cli.errors import FOUND, InputError, about
 from podberth.cli.inputs import named
 from podberth.cli.output import PageOutput, as_data, as_table
 from podberth.cli.subject import Group
+from podberth.explain import manifest
+from podberth.explain.arrivals import Batch
+from podberth.explain.documents import Document, ObjectError
+from podberth.explain.gangs.answer import GOOD, UNSCHEDULABLE, GroupExplanation
+from podberth.explain.gangs.attempt import attempted
+from podberth.explain.gangs.explain import explain_group, in_short
+from podberth.explain.gangs.gang import Gang, gang_of
+from podberth.explain.unheld import lack
+from podberth.explain.world import MADE_WITH, World
+from podberth.explain.written import Written, of_cluster
 from podberth.framework.runtime import Framework
 from podberth.framework.spelling import near_names
 from podberth.model.pod import Pod
 from podberth.model.pod_group import COSCHEDULING, NATIVE, POD_GROUP_KINDS, GroupKey, PodGroup
-from podberth.whatif import manifest
-from podberth.whatif.arrivals import Batch
-from podberth.whatif.documents import Document, ObjectError
-from podberth.whatif.gangs.answer import GOOD, UNSCHEDULABLE, GroupExplanation
-from podberth.whatif.gangs.attempt import attempted
-from podberth.whatif.gangs.explain import explain_group, in_short
-from podberth.whatif.gangs.gang import Gang, gang_of
-from podberth.whatif.unheld import lack
-from podberth.whatif.world import MADE_WITH, World
-from podberth.whatif.written import Written, of_cluster
 
 MEMBERS = 10_000
 """Pods of one workload of a file that are looked at as members."""
@@ -163,11 +163,11 @@ def _print(answer: GroupExplanation, output: PageOutput, *, everything: bool) ->
         case PageOutput.JSON | PageOutput.YAML:
             as_data(answer, output)
         case PageOutput.HTML:
-            from podberth.report.pages import group_page
+            from podberth.explain.report.pages import group_page
 
             sys.stdout.write(group_page(answer))
         case PageOutput.TABLE:
-            from podberth.report.group_table import GroupTable
+            from podberth.explain.report.group_table import GroupTable
 
             as_table(GroupTable(answer, everything))
 

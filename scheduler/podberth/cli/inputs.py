@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from podberth.cli.errors import Faults, InputError, about, complain
+from podberth.explain.documents import Document, ObjectError, parse, readable
 from podberth.framework.config import SchedulerConfiguration, decode, default_configuration
-from podberth.whatif.documents import Document, ObjectError, parse, readable
 
 if TYPE_CHECKING:
+    from podberth.explain.world import World
     from podberth.framework.runtime import Framework
     from podberth.model.kinds import Decoder
-    from podberth.whatif.world import World
 
 STDIN = "-"
 GZIP = b"\x1f\x8b"
@@ -169,7 +169,7 @@ def judged(path: str, *, comparing: bool = False) -> list[Document]:
 
     Raises InputError with a line for everything that it would refuse.
     """
-    from podberth.whatif.judging import judge  # dumps are not judged
+    from podberth.explain.judging import judge  # dumps are not judged
 
     faults = Faults()
     held = documents_of(path, faults)
@@ -187,7 +187,7 @@ def world(paths: list[str], decoder: "Decoder | None" = None) -> "World":
 
     Raises InputError.
     """
-    from podberth.whatif.world import World  # `berth run` reads a configuration only
+    from podberth.explain.world import World  # `berth run` reads a configuration only
 
     found = World(decoder)
     found.dump = True
@@ -229,7 +229,7 @@ def profiles(
     with about(named(path) if path else "configuration"):
         frameworks = build(settings, registry())
     if wanted is not None and wanted not in frameworks:
-        from podberth.whatif.judging.schema import shown
+        from podberth.explain.judging.schema import shown
 
         raise InputError(f"--scheduler: {shown(wanted)}: expected one of the profiles {', '.join(frameworks)}")
     return settings, frameworks

@@ -9,6 +9,8 @@ import msgspec
 from podberth.cli.errors import InputError, complain
 from podberth.cli.options import NO_LIMIT, seconds
 from podberth.cli.output import progress
+from podberth.explain.documents import Document, ObjectError
+from podberth.explain.world import World
 from podberth.kube.client import Client
 from podberth.kube.config import connect
 from podberth.kube.connection import Connection
@@ -17,8 +19,6 @@ from podberth.kube.evictions import PastEviction, read_past_evictions
 from podberth.kube.resources import DEVICES, GROUPS, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, WATCHED, Resource
 from podberth.kube.wire import list_page
 from podberth.model.kinds import KINDS, Decoder
-from podberth.whatif.documents import Document, ObjectError
-from podberth.whatif.world import World
 
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", False, "RuntimeClass")

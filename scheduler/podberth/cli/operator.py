@@ -122,7 +122,7 @@ def operator(
 
 
 def _print(found: dict[str, Any], output: Output) -> None:
-    from podberth.report.wording import printable
+    from podberth.explain.report.wording import printable
 
     if output is not Output.TABLE:
         as_data(found, output)

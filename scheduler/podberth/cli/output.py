@@ -83,7 +83,7 @@ def as_data(answer: Any, output: Output | PageOutput | DataOutput) -> None:
 
 def as_json(raw: bytes) -> None:
     """Print a JSON text, and the end of a line, with nothing in it that a terminal obeys."""
-    from podberth.report.wording import escaped
+    from podberth.explain.report.wording import escaped
 
     sys.stdout.write(f"{escaped(raw.decode())}\n")
 
@@ -92,7 +92,7 @@ def yaml_of(document: Any, width: int = 80) -> str:
     """A document as YAML, in which what is there twice is written twice."""
     import yaml
 
-    from podberth.report.wording import visible
+    from podberth.explain.report.wording import visible
 
     class Plain(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:
@@ -117,7 +117,7 @@ def yaml_of(document: Any, width: int = 80) -> str:
 
 def as_table(table: "RenderableType") -> None:
     """Print what rich draws, as wide as the terminal, and without blanks at the ends of lines."""
-    from podberth.report.tables import Visible, console_for
+    from podberth.explain.report.tables import Visible, console_for
 
     console = console_for(sys.stdout)
     with console.capture() as captured:

@@ -8,16 +8,16 @@ from msgspec.structs import replace
 from podberth.cli.errors import InputError, about
 from podberth.cli.inputs import STDIN, named
 from podberth.cli.subject import Group, Owner, PodName, called, chosen, namespace_of, place_of, unknown
+from podberth.explain import manifest
+from podberth.explain.arrivals import Batch, quota_notes
+from podberth.explain.controllers import KINDS, path_of
+from podberth.explain.documents import Document, ObjectError
+from podberth.explain.manifest import Workload
+from podberth.explain.world import World
+from podberth.explain.written import Written, of_cluster
 from podberth.framework.spelling import near_names
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
-from podberth.whatif import manifest
-from podberth.whatif.arrivals import Batch, quota_notes
-from podberth.whatif.controllers import KINDS, path_of
-from podberth.whatif.documents import Document, ObjectError
-from podberth.whatif.manifest import Workload
-from podberth.whatif.world import World
-from podberth.whatif.written import Written, of_cluster
 
 _LISTED = 8
 

@@ -27,6 +27,7 @@ from podberth.cli.policy_inputs import (
     run_tests,
     test_files,
 )
+from podberth.explain.report.wording import printable
 from podberth.model.mistakes import misfit
 from podberth.model.selectors import Requirement
 from podberth.policy import cases, impact, options, withheld
@@ -36,7 +37,6 @@ from podberth.policy.guard import Known
 from podberth.policy.objects import namespace as namespace_in
 from podberth.policy.parse import PolicyError, parse
 from podberth.policy.spec import Policies, Policy
-from podberth.report.wording import printable
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Try MetadataPolicies on objects, and find mistakes in them."

@@ -10,12 +10,12 @@ from podberth.cli import options, services
 from podberth.cli.errors import FOUND, InputError
 from podberth.cli.output import DataOutput, as_data, yaml_of
 from podberth.cli.policy_inputs import read_policies
+from podberth.explain.report.wording import printable
 from podberth.policy import keys
 from podberth.policy.exempt import NAMESPACES
 from podberth.policy.native.compile import Compiled, compile_namespace
 from podberth.policy.powers import Reserved
 from podberth.policy.spec import Policies
-from podberth.report.wording import printable
 
 LONGEST_RELEASE = 53
 """Characters, as Helm has it."""

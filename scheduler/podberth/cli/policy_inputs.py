@@ -8,13 +8,13 @@ import msgspec
 
 from podberth.cli.errors import Faults, InputError, about
 from podberth.cli.inputs import STDIN, content, documents_of, named
+from podberth.explain import documents
+from podberth.explain.judging.schema import shown
 from podberth.model.selectors import LabelSelector
 from podberth.policy import cases, exempt, expect, objects, options
 from podberth.policy.objects import ShapeError, check
 from podberth.policy.parse import PolicyError, parse
 from podberth.policy.spec import KIND, Policies, Policy
-from podberth.whatif import documents
-from podberth.whatif.judging.schema import shown
 
 _ENDINGS = (".yaml", ".yml", ".json")
 

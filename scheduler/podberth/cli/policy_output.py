@@ -8,10 +8,10 @@ import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from podberth.explain.report.tables import console_for
+from podberth.explain.report.wording import count, printable
 from podberth.policy.findings import Finding
 from podberth.policy.impact import Impact
-from podberth.report.tables import console_for
-from podberth.report.wording import count, printable
 
 _NAMES = 6
 _EXAMPLE = 1000

@@ -12,10 +12,10 @@ from typing import BinaryIO, cast
 from podberth.cli.errors import InputError, complain
 from podberth.cli.inputs import GZIP, MOST_LINES, STDIN, named, opened, standard_input
 from podberth.cli.output import private, replaceable
-from podberth.whatif.documents import ObjectError
-from podberth.whatif.mask import Masks
-from podberth.whatif.shadow.record import Change, Recording, first_line, line_of, masked, objects_of, read_first
-from podberth.whatif.shadow.record import read_line as change_of
+from podberth.explain.documents import ObjectError
+from podberth.explain.mask import Masks
+from podberth.explain.shadow.record import Change, Recording, first_line, line_of, masked, objects_of, read_first
+from podberth.explain.shadow.record import read_line as change_of
 
 _LONGEST = 16 << 20
 """Bytes of a line. An object of the API has a tenth of that."""

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from podberth.cli.errors import FOUND, InputError
 from podberth.cli.options import labels
 from podberth.cli.output import PageOutput, as_data, as_table
+from podberth.explain.plan import settled
+from podberth.explain.removable import removals
+from podberth.explain.world import World
 from podberth.framework.runtime import Framework
 from podberth.model.node import Node
-from podberth.whatif.plan import settled
-from podberth.whatif.removable import removals
-from podberth.whatif.world import World
 
 
 def chosen_by(selector: str | None) -> Callable[[Node], bool]:
@@ -33,11 +33,11 @@ def print_removable(
         case PageOutput.JSON | PageOutput.YAML:
             as_data(found, output)
         case PageOutput.HTML:
-            from podberth.report.pages import removable_page
+            from podberth.explain.report.pages import removable_page
 
             sys.stdout.write(removable_page(found))
         case PageOutput.TABLE:
-            from podberth.report.removable_table import RemovableTable
+            from podberth.explain.report.removable_table import RemovableTable
 
             as_table(RemovableTable(found))
     return 0 if found.removable else FOUND

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from podberth.cli.declared import Option
 from podberth.cli.errors import misused
-from podberth.telemetry import log
+from podberth.service import log
 
 if TYPE_CHECKING:
-    from podberth.telemetry.serving import Address
+    from podberth.service.serving import Address
 
 Exempt = Annotated[
     list[str] | None,
@@ -106,9 +106,9 @@ def address(component: str, options: Mapping[str, Any]) -> "Address | None":
         raise misused(missing, "want a certificate and its key, or neither")
     if port == 0:
         return None
-    from podberth.telemetry.certificate import Certificate, CertificateError
-    from podberth.telemetry.serving import Address
-    from podberth.telemetry.zpages import About
+    from podberth.service.certificate import Certificate, CertificateError
+    from podberth.service.serving import Address
+    from podberth.service.zpages import About
 
     option = "--tls-cert-file"
     try:

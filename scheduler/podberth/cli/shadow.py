@@ -16,13 +16,13 @@ from podberth.cli.given import unfetched
 from podberth.cli.inputs import profiles
 from podberth.cli.options import ConfigFile, Context, Kubeconfig, RequestTimeout, SchedulerName, seconds
 from podberth.cli.output import Output, as_json, replaceable, yaml_of
+from podberth.explain.judging.schema import shown
+from podberth.explain.shadow.answer import Compared, Summary
+from podberth.explain.shadow.record import Change
+from podberth.explain.shadow.shadow import Shadow
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Decoder
-from podberth.whatif.judging.schema import shown
-from podberth.whatif.shadow.answer import Compared, Summary
-from podberth.whatif.shadow.record import Change
-from podberth.whatif.shadow.shadow import Shadow
 
 app = typer.Typer(add_completion=False)
 DEFAULT = "default-scheduler"
@@ -193,8 +193,8 @@ def _print(answers: Iterable[Compared | Summary], output: Output) -> None:
             case Output.YAML:
                 sys.stdout.write(f"---\n{yaml_of(msgspec.to_builtins(each))}")
             case Output.TABLE:
-                from podberth.report.shadow_text import line, summary
-                from podberth.report.wording import visible
+                from podberth.explain.report.shadow_text import line, summary
+                from podberth.explain.report.wording import visible
 
                 told = [line(each)] if isinstance(each, Compared) else summary(each)
                 sys.stdout.writelines(f"{visible(text)}\n" for text in told)

@@ -26,19 +26,19 @@ from podberth.cli.options import (
 )
 from podberth.cli.output import PageOutput, as_data, as_table, progress
 from podberth.cli.removable import chosen_by, print_removable
+from podberth.explain.documents import ObjectError
+from podberth.explain.judging.schema import shown
+from podberth.explain.outcome import Outcome
+from podberth.explain.plan import plan
+from podberth.explain.profiles import TRACE_PROFILES
+from podberth.explain.study import Recorded, Study, study
+from podberth.explain.study import beside as recorded
+from podberth.explain.trace import NODES_FILE, PODS_FILE, read
+from podberth.explain.unheld import note
+from podberth.explain.world import World
 from podberth.framework.spelling import near_names
 from podberth.model.mistakes import misfit
 from podberth.model.pod import Pod
-from podberth.whatif.documents import ObjectError
-from podberth.whatif.judging.schema import shown
-from podberth.whatif.outcome import Outcome
-from podberth.whatif.plan import plan
-from podberth.whatif.profiles import TRACE_PROFILES
-from podberth.whatif.study import Recorded, Study, study
-from podberth.whatif.study import beside as recorded
-from podberth.whatif.trace import NODES_FILE, PODS_FILE, read
-from podberth.whatif.unheld import note
-from podberth.whatif.world import World
 
 app = typer.Typer(add_completion=False)
 
@@ -225,11 +225,11 @@ def _print(answer: Outcome | Study, output: PageOutput, *, only_mine: bool = Tru
         case PageOutput.JSON | PageOutput.YAML:
             as_data(answer, output)
         case PageOutput.HTML:
-            from podberth.report.simulation_page import outcome_page, study_page
+            from podberth.explain.report.simulation_page import outcome_page, study_page
 
             page = study_page(answer) if isinstance(answer, Study) else outcome_page(answer, only_mine=only_mine)
             sys.stdout.write(page)
         case PageOutput.TABLE:
-            from podberth.report.simulation_tables import OutcomeTable, StudyTable
+            from podberth.explain.report.simulation_tables import OutcomeTable, StudyTable
 
             as_table(StudyTable(answer) if isinstance(answer, Study) else OutcomeTable(answer, only_mine))

@@ -15,11 +15,11 @@ from podberth.cli.options import RequestTimeout, seconds
 from podberth.cli.output import Output, as_data
 from podberth.cli.subject import place_of, pod_named
 from podberth.engine.timeline import Timeline
+from podberth.explain.report.timeline import lines
 from podberth.kube.client import Client
 from podberth.kube.config import serving_port
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.report.timeline import lines
 
 app = typer.Typer(add_completion=False)
 SERVER = "https://localhost:10259"
@@ -97,7 +97,7 @@ def story(
     if output is not Output.TABLE:
         as_data(msgspec.json.decode(raw), output)
     else:
-        from podberth.report.wording import visible
+        from podberth.explain.report.wording import visible
 
         sys.stdout.writelines(f"{visible(line)}\n" for line in lines(told, points=points))
     return 0

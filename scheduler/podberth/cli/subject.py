@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from podberth.cli.errors import InputError
+from podberth.explain.judging.schema import shown
+from podberth.explain.manifest import Workload
 from podberth.model.pod_group import COSCHEDULING, NATIVE
-from podberth.whatif.judging.schema import shown
-from podberth.whatif.manifest import Workload
 
 POD = "a pod's name, or NAMESPACE/NAME"
 _ANY = f"{POD}, or KIND/NAME of what has pods, such as deploy/web, job/x or podgroup/train"

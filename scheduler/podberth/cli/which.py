@@ -6,10 +6,10 @@ from itertools import chain
 from podberth.cli.errors import InputError
 from podberth.cli.options import labels
 from podberth.cli.subject import Owner
+from podberth.explain.report.wording import some
+from podberth.explain.world import World
 from podberth.framework.spelling import near_names
 from podberth.model.pod import Pod
-from podberth.report.wording import some
-from podberth.whatif.world import World
 
 _LISTED = 8
 _MADE_BY = {"Deployment": "ReplicaSet", "CronJob": "Job"}

@@ -1,4 +1,4 @@
 """The scheduler without its I/O: stimuli in, instructions out, the clock handed in.
 
-Next stage: `podberth.controller` feeds it from watches and carries its instructions out.
+Next stage: `podberth.app` feeds it from watches and carries its instructions out.
 """

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
 from podberth.engine.extender_calls import ExtenderCall, ExtenderCalls
 from podberth.engine.instructions import AskExtenders, Misbehaved, Verified
 from podberth.engine.keeping_away import away_from
@@ -19,8 +21,6 @@ from podberth.framework.sampling import Rotation
 from podberth.framework.status import PluginError
 from podberth.framework.verify import Verifier
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
 
 CallAnswer = tuple[ExtenderCall, NodesAnswer | VictimsAnswer]
 """A call to extenders, and their answer."""

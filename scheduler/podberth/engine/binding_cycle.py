@@ -10,6 +10,7 @@ from collections.abc import Container
 from itertools import islice
 from typing import Any
 
+from podberth.cache.cluster import Cluster
 from podberth.engine import instructions, story_entries, story_writer
 from podberth.engine.binding_record import BindingCycle, event_of
 from podberth.engine.binding_table import ASKING, CALLING, MAY_BE_BOUND, TABLE, Action, Event, State
@@ -41,7 +42,6 @@ from podberth.framework.waiting_pods import WaitingPods, timeout_text
 from podberth.model.devices import CLAIM
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
-from podberth.state.cluster import Cluster
 
 TIMED = (State.WAITING_ON_PERMIT, State.PRE_BIND_WAITING, State.GROUP_GATHERING)
 IDLE = frozenset((*TIMED, State.GROUP_DECIDING, *CALLING))

@@ -4,6 +4,7 @@ The API server takes both writes, since each is to another claim. Nobody waits f
 shows the second allocation, however late that is.
 """
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import DeviceGivenTwice
@@ -12,7 +13,6 @@ from podberth.engine.outbox import Outbox
 from podberth.engine.stimuli import Bound, OfBindingCycle
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
 
 
 class DeviceConflicts(Observer):

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.attempts import Attempts
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import Event
@@ -60,7 +61,6 @@ from podberth.framework.sampling import Rotation
 from podberth.framework.verify import Verifier
 from podberth.model.devices import EVERY_CLAIM
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
 
 
 class Engine:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
 from podberth.engine.instructions import AskExtenders
 from podberth.engine.queue.queued import QueuedPod
 from podberth.framework.config import Extender
@@ -29,8 +31,6 @@ from podberth.framework.runtime import Framework
 from podberth.framework.sampling import Rotation
 from podberth.model.pod import Pod
 from podberth.plugins.default_preemption.candidates import Candidate, pick
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
 
 
 class ExtenderCall(Struct):

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
+from podberth.cache.kept_room import KeptRoom
 from podberth.framework.decision import Decision, Rejected
 from podberth.framework.status import Unresolvable
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
-from podberth.state.kept_room import KeptRoom
 
 
 class Away:

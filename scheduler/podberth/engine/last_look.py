@@ -7,11 +7,11 @@ asked again then, on what is known now.
 
 from collections.abc import Mapping, Sequence
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.view import row_with
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
-from podberth.state.view import row_with
 
 _STEPS = 10_000
 """What all pods that are about to be bound to a node may cost together, in one turn."""

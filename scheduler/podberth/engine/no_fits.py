@@ -5,13 +5,13 @@ message, the plugins that rejected it, what preemption said) holds for all other
 All of it holds until the first change of the cluster: no attempt to tell which changes matter is made here.
 """
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.queue.unschedulable import alike
 from podberth.framework.attempt_record import AttemptRecord, points
 from podberth.framework.decision import Decision, fit_error
 from podberth.framework.plugin import PostFilterResult
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
 
 MOST = 512
 """Attempts that are kept. Each is a message and a few names."""

@@ -7,6 +7,7 @@ from collections import Counter, deque
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.instructions import ClearNomination
 from podberth.engine.outbox import Outbox
 from podberth.engine.queue import queueing_hints
@@ -14,7 +15,6 @@ from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.story_writer import StoryWriter
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
 
 _EACH = 8
 """Up to this many pods that were nominated for one node, others are asked about each; beyond, about all at once."""

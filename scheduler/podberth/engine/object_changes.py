@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.changes import device_changes, node_changes, storage_changes
 from podberth.engine.nominator import Nominator
@@ -32,7 +33,6 @@ from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.pod_group import POD_GROUP_KINDS, GroupKey, PodGroup, api_of_kind
 from podberth.model.storage import STORAGE_KINDS
-from podberth.state.cluster import Cluster
 
 
 class ObjectChanges:

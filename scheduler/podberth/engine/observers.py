@@ -5,11 +5,11 @@ The engine tells each observer what has happened, once the columns and the queue
 
 from collections.abc import Mapping
 
+from podberth.cache.cluster import Placement
 from podberth.engine.stimuli import Gone, OfBindingCycle
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
-from podberth.state.cluster import Placement
 
 
 class Observer:

@@ -8,6 +8,7 @@ was refused and nobody has changed the claim, no event tells that it has nothing
 from collections.abc import Iterable
 from heapq import nlargest
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.instructions import UnreserveWrite
 from podberth.engine.observers import Observer
 from podberth.engine.outbox import Outbox
@@ -18,7 +19,6 @@ from podberth.model.devices import CLAIM, ClaimKey, ResourceClaim
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources.reservation import freed, moved_on
-from podberth.state.cluster import Cluster
 
 MOST_BEGUN = 256
 """So many claims are written at once when another leader begins: those that were changed last."""

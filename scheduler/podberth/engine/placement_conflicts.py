@@ -15,6 +15,8 @@ from itertools import chain, islice
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster, Placement
+from podberth.cache.sums import Selected
 from podberth.engine.instructions import RecordConflict
 from podberth.engine.observers import Observer
 from podberth.engine.outbox import Outbox
@@ -25,8 +27,6 @@ from podberth.model.pod import Pod
 from podberth.model.spread import SpreadConstraint
 from podberth.plugins.inter_pod_affinity import InterPodAffinity
 from podberth.plugins.pod_topology_spread.plugin import PodTopologySpread
-from podberth.state.cluster import Cluster, Placement
-from podberth.state.sums import Selected
 
 ANTI_AFFINITY, TOPOLOGY_SPREAD = "anti_affinity", "topology_spread"
 CONSTRAINTS = (ANTI_AFFINITY, TOPOLOGY_SPREAD)

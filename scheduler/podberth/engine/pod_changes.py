@@ -5,6 +5,7 @@ Mirrors the handlers of pods in kube-scheduler `eventhandlers.go`.
 
 from collections.abc import Sequence
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import Event
 from podberth.engine.changes import placed_pod_changes, waiting_pod_changes
@@ -19,7 +20,6 @@ from podberth.engine.stimuli import Gone
 from podberth.engine.story_writer import StoryWriter
 from podberth.framework.events import ClusterEvent
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
 
 
 class PodChanges:

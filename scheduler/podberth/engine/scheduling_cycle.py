@@ -6,6 +6,7 @@ Mirrors kube-scheduler `schedule_one.go` (ScheduleOne, schedulingCycle, handleSc
 
 from typing import Any
 
+from podberth.cache.cluster import Cluster
 from podberth.engine import story_writer
 from podberth.engine.attempts import Attempts, CallAnswer
 from podberth.engine.binding_cycle import BindingCycles
@@ -26,7 +27,6 @@ from podberth.framework.extenders import EXTENDER, NodesQuestion, interested
 from podberth.framework.plugin import PostFilterResult
 from podberth.framework.status import PluginError
 from podberth.model.pod_group import GroupKey
-from podberth.state.cluster import Cluster
 
 
 class SchedulingCycles:

@@ -7,6 +7,7 @@ from collections import deque
 
 from msgspec.structs import replace
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.instructions import Preempt
 from podberth.engine.nominator import Nominator
@@ -14,7 +15,6 @@ from podberth.engine.outbox import Outbox
 from podberth.engine.story_writer import StoryWriter
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
-from podberth.state.cluster import Cluster
 
 _AT_ONCE = 32
 """How many victims are told to go in one turn."""

@@ -11,13 +11,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.binding import LONGEST_HOLD, AssumedPod, BindResult, Call, Hold, Versions, Wait, Write
 from podberth.framework.guard import Guard, spelled
 from podberth.framework.status import SUCCESS, UNSCHEDULABLE, Narrow, PluginError, Reason, Reject, shown
 from podberth.framework.waiting_pods import WaitingPods
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
 
 FROM_RESERVE = ("reserve", "permit", "pre_bind", "bind", "post_bind")
 ASYNC_POINTS = FROM_RESERVE[1:]

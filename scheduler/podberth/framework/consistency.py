@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.view import some_rows
 from podberth.framework.decision import Rows
 from podberth.framework.foreign import declared
 from podberth.framework.guard import Guard
 from podberth.framework.kept_results import every_row, passing
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
-from podberth.state.view import some_rows
 
 
 def contradictions(plugin: Any, pod: Pod, cluster: Cluster, rows: Rows, guard: Guard) -> list[str]:

@@ -6,10 +6,10 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
+from podberth.cache.column import Bools, Ints
 from podberth.framework.kept_results import every_row
 from podberth.framework.status import Reason, printable
 from podberth.model.pod import Pod
-from podberth.state.column import Bools, Ints
 
 Rows = NDArray[np.intp]
 

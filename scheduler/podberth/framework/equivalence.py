@@ -13,6 +13,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Ints
+from podberth.cache.nodes import Nodes
+from podberth.cache.per_node import ALL_ROWS, PerNode, Recurring
 from podberth.framework.foreign import Foreign, declared
 from podberth.framework.kept_results import (
     NO_FLAGS,
@@ -27,10 +31,6 @@ from podberth.framework.kept_results import (
 )
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Ints
-from podberth.state.nodes import Nodes
-from podberth.state.per_node import ALL_ROWS, PerNode, Recurring
 
 NOWHERE = -(1 << 62)
 """The total of rows that do not pass."""

@@ -5,12 +5,12 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.changes import Fix
 from podberth.framework.status import Reason
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.selectors import LabelSelector, Requirement
-from podberth.state.cluster import Cluster
 
 Detail = tuple[str, dict[str, Any]]
 """A reason with its numbers: for people, and as data that JSON can hold."""

@@ -1,7 +1,7 @@
 """HTTP extenders without the HTTP: which pods they want to be asked about, and what their answers mean.
 
 Mirrors kube-scheduler `extender.go`, `schedule_one.go` (findNodesThatPassExtenders, prioritizeNodes) and
-`scheduler.go` (buildExtenders). The calls themselves are the shell's (`podberth.controller.extenders`).
+`scheduler.go` (buildExtenders). The calls themselves are the shell's (`podberth.app.extenders`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,13 +10,13 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
 from podberth.framework.config import Extender, PluginConfig, ProfileConfig, SchedulerConfiguration
 from podberth.framework.decision import Decision, PluginScores, Rejected
 from podberth.framework.normalize import MAX_SCORE
 from podberth.framework.status import Reason
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
 
 EXTENDER = "Extender"
 """The plugin name under which a pod waits that extenders rejected. Any change may help it."""

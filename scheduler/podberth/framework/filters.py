@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
+from podberth.cache.view import row_with, some_rows
 from podberth.framework.decision import Rejected
 from podberth.framework.foreign import declared
 from podberth.framework.guard import Guard
@@ -18,9 +21,6 @@ from podberth.framework.spare import Spare
 from podberth.framework.status import PluginError, Reason, Rejections
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
-from podberth.state.view import row_with, some_rows
 
 
 class FilterPlugins:

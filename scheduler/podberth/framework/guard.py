@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from msgspec import MsgspecError
 
+from podberth.cache.search_steps import SearchCapError
 from podberth.framework.status import PluginError, shown
 from podberth.model.mistakes import misfit
-from podberth.state.search_steps import SearchCapError
 
 
 class Overdue(BaseException):

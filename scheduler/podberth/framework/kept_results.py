@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Ints
+from podberth.cache.nodes import Nodes
+from podberth.cache.per_node import PerNode
+from podberth.cache.view import some_rows
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Ints
-from podberth.state.nodes import Nodes
-from podberth.state.per_node import PerNode
-from podberth.state.view import some_rows
 
 ONE_BY_ONE = 16
 """For at most this many rows, plugins that can be asked row by row are: that is cheaper than NumPy's fixed costs."""

@@ -7,11 +7,11 @@ costs more the more nodes there are.
 from collections.abc import Iterable
 from typing import Any
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.foreign import declared
 from podberth.framework.kept_results import Ask
 from podberth.framework.status import Narrow
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
 
 
 class NamedNode:

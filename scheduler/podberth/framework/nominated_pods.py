@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Ints
+from podberth.cache.nodes import Nodes
+from podberth.cache.per_node import Bounded
 from podberth.framework.decision import Rows
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Ints
-from podberth.state.nodes import Nodes
-from podberth.state.per_node import Bounded
 
 _KINDS = 16
 """For so many sets of things that are counted, the amounts are kept."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from podberth.state.column import Ints
+from podberth.cache.column import Ints
 
 MAX_SCORE = 100
 

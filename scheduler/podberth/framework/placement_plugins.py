@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.guard import Guard
 from podberth.framework.normalize import MAX_SCORE
 from podberth.framework.placement import Assignment, Placement, Running
 from podberth.framework.profile import Profile
 from podberth.framework.status import PluginError, shown
 from podberth.model.pod_group import PodGroup
-from podberth.state.cluster import Cluster
 
 
 class PlacementPlugins:

@@ -12,6 +12,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Ints
+from podberth.cache.nodes import Nodes
 from podberth.framework.binding import AssumedPod, Write
 from podberth.framework.binding_plugins import TIME_LIMIT
 from podberth.framework.decision import Decision, Rejected, Rows
@@ -29,9 +32,6 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
 from podberth.model.shape import PodShape
 from podberth.model.storage import StorageKind
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Ints
-from podberth.state.nodes import Nodes
 
 POINTS = (
     "pre_enqueue",

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
 from podberth.framework.attempt_record import AGAIN
 from podberth.framework.binding import Write
 from podberth.framework.binding_plugins import BindingPlugins, PluginsByPoint, by_point, for_shape
@@ -29,8 +31,6 @@ from podberth.framework.waiting_pods import WaitingPods
 from podberth.model.limits import TOO_LARGE
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
 
 
 class Framework:

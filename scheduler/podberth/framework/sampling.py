@@ -7,8 +7,8 @@ at once, so a sample saves scoring only. It exists for configurations that ask f
 import numpy as np
 from msgspec import Struct
 
+from podberth.cache.column import Bools
 from podberth.framework.decision import Rows
-from podberth.state.column import Bools
 
 ALL_NODES = 0
 """No percentage, or 0: kube-scheduler then derives one from the size of the cluster; here all nodes are scored."""

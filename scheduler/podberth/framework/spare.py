@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Ints
 from podberth.framework.decision import Rows
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Ints
 
 
 class Spare:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
+from podberth.cache.nodes import Nodes
 from podberth.model.selectors import Requirement
-from podberth.state.nodes import Nodes
 
 VALUES = 2000
 """Values of one label that are compared."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from podberth.state.column import Bools
+from podberth.cache.column import Bools
 
 SUCCESS = "Success"
 UNSCHEDULABLE = "Unschedulable"

@@ -11,6 +11,10 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
+from podberth.cache.nodes import Nodes
+from podberth.cache.rebuild import Rebuild, differing, rebuilt
 from podberth.framework.consistency import contradictions
 from podberth.framework.decision import Decision, Rows, fit_error
 from podberth.framework.foreign import Foreign
@@ -18,10 +22,6 @@ from podberth.framework.runtime import Framework
 from podberth.framework.sampling import Rotation
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
-from podberth.state.nodes import Nodes
-from podberth.state.rebuild import Rebuild, differing, rebuilt
 
 MOST_NODES = 10
 """Nodes that a summary names, and that a dump describes."""

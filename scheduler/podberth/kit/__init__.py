@@ -3,6 +3,9 @@
 `podberth.kit.testing` proves a plugin in a few lines.
 """
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Ints
+from podberth.cache.nodes import Nodes
 from podberth.framework import changes
 from podberth.framework.binding import AssumedPod, BindResult, Hold, Patch, Wait
 from podberth.framework.changes import Fix
@@ -38,9 +41,6 @@ from podberth.framework.waiting_pods import WaitingPod, WaitingPods
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Ints
-from podberth.state.nodes import Nodes
 
 __all__ = [
     "ANY",

@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import (
     Bind,
@@ -46,6 +47,8 @@ from podberth.engine.stimuli import (
     Stimulus,
     Tick,
 )
+from podberth.explain.asking import Asking
+from podberth.explain.judging.schema import Misfit, fitting, meant, schemas
 from podberth.framework.binding import next_version
 from podberth.framework.config import decode
 from podberth.framework.consistency import contradictions
@@ -59,9 +62,6 @@ from podberth.framework.status import PluginError
 from podberth.kit.blocking import watched
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import IN_TREE
-from podberth.state.validate import validate
-from podberth.whatif.asking import Asking
-from podberth.whatif.judging.schema import Misfit, fitting, meant, schemas
 
 Object = dict[str, Any]
 """An object of the API, as JSON has it."""

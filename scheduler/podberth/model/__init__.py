@@ -1,4 +1,4 @@
 """The few fields of the Kubernetes API that a scheduling decision reads, parsed once.
 
-Next stage: `podberth.state` keeps these objects as columns.
+Next stage: `podberth.cache` keeps these objects as columns.
 """

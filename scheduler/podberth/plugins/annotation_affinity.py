@@ -9,13 +9,13 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import NO_POINTS, SKIPPABLE, Plugin
 from podberth.framework.status import Reject, Unresolvable
 from podberth.model.annotated import MODES
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
 
 
 class AnnotationAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

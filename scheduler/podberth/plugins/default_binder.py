@@ -1,8 +1,8 @@
 """Upstream: plugins/defaultbinder."""
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.binding import AssumedPod, BindResult
 from podberth.framework.plugin import Plugin
-from podberth.state.cluster import Cluster
 
 
 class DefaultBinder(Plugin):

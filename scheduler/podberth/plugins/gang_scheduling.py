@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
 from podberth.framework import feature_gates
 from podberth.framework.events import ClusterEvent
 from podberth.framework.feature_gates import FeatureGates
@@ -20,7 +21,6 @@ from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
 
 _NOT_ENOUGH = Unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
 _COMPOSITE_GROUPS = "CompositePodGroup"

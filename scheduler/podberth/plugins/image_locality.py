@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Ints, at
+from podberth.cache.images import Images
+from podberth.cache.nodes import Nodes
+from podberth.cache.per_node import Recurring
 from podberth.framework.normalize import MAX_SCORE
 from podberth.framework.plugin import NODE, OTHER_NODES, Plugin
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
-from podberth.state.column import Ints, at
-from podberth.state.images import Images
-from podberth.state.nodes import Nodes
-from podberth.state.per_node import Recurring
 
 _MIN_THRESHOLD = 23 << 20
 _MAX_CONTAINER_THRESHOLD = 1000 << 20

@@ -6,6 +6,10 @@ from typing import Any, TypeVar
 import numpy as np
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Ints, at
+from podberth.cache.existing_term_sums import ExistingTermSums
+from podberth.cache.sums import ByTopology, Selected, summed
 from podberth.framework.events import ClusterEvent
 from podberth.framework.normalize import MIN_MAX
 from podberth.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
@@ -15,10 +19,6 @@ from podberth.model.node import Node
 from podberth.model.once import Once
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Ints, at
-from podberth.state.existing_term_sums import ExistingTermSums
-from podberth.state.sums import ByTopology, Selected, summed
 
 _WITHOUT_FAULTS = ("pre_filter",)
 

@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Column, Ints, at
+from podberth.cache.nodes import Nodes
 from podberth.framework.events import ClusterEvent
 from podberth.framework.normalize import MAXIMUM
 from podberth.framework.plugin import NODE, Plugin
@@ -24,9 +27,6 @@ from podberth.model.selectors import (
 )
 from podberth.model.shape import PodShape
 from podberth.model.terms import parse_preferred_node_terms
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Column, Ints, at
-from podberth.state.nodes import Nodes
 
 
 class NodeAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

@@ -4,13 +4,13 @@ from collections.abc import Collection, Hashable
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import NO_POINTS, NODE, SKIPPABLE, Plugin
 from podberth.framework.status import Rejections, Unresolvable
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
 
 
 class NodeDeclaredFeatures(Plugin):

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import NODE, Plugin
 from podberth.framework.status import Narrow, Rejections, Unresolvable
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
 
 
 class NodeName(Plugin):

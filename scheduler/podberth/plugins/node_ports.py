@@ -4,16 +4,16 @@ from collections.abc import Collection, Hashable
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Ints
+from podberth.cache.nodes import Nodes
+from podberth.cache.ports import conflicts
 from podberth.framework.decision import Rows
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, Plugin
 from podberth.framework.status import Rejections, Unschedulable
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
-from podberth.state.column import Ints
-from podberth.state.nodes import Nodes
-from podberth.state.ports import conflicts
 
 
 class NodePorts(Plugin):

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import NODE, Plugin
 from podberth.framework.status import Rejections, Unresolvable
@@ -9,7 +10,6 @@ from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 from podberth.model.taints import UNSCHEDULABLE, tolerates
-from podberth.state.cluster import Cluster
 
 
 class NodeUnschedulable(Plugin):

@@ -1,9 +1,12 @@
-"""Upstream: plugins/nodevolumelimits (csi.go). What is attached where is counted in `podberth.state.attachments`."""
+"""Upstream: plugins/nodevolumelimits (csi.go). What is attached where is counted in `podberth.cache.attachments`."""
 
 from collections.abc import Collection
 
 import numpy as np
 
+from podberth.cache.attachments import NOT_INSTALLED, of_translated
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from podberth.framework.status import Reason, Rejections, Unresolvable, Unschedulable
@@ -11,9 +14,6 @@ from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 from podberth.model.storage import CSINode, PersistentVolumeClaim, VolumeAttachment
 from podberth.model.volumes import NO_VOLUMES
-from podberth.state.attachments import NOT_INSTALLED, of_translated
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
 
 
 class NodeVolumeLimits(Plugin):

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
 from podberth.framework.normalize import MAX_SCORE
 from podberth.framework.placement import Assignment
 from podberth.framework.plugin import Plugin
-from podberth.state.cluster import Cluster
 
 
 class AnyArgs(Struct, rename="camel", frozen=True):

@@ -4,6 +4,9 @@ from collections.abc import Hashable
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
+from podberth.cache.nodes import Nodes
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import NODE, Plugin
 from podberth.framework.status import Rejections, Unresolvable
@@ -12,9 +15,6 @@ from podberth.model.pod import Pod
 from podberth.model.promise import ANNOTATION, NodeRequirement
 from podberth.model.shape import PodShape, required
 from podberth.plugins.node_affinity import matches, matches_all
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
-from podberth.state.nodes import Nodes
 
 
 class RequiredDuringExecutionArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

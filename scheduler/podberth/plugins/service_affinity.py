@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec import field
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import NODE, PODS_ELSEWHERE
 from podberth.framework.status import Rejections, Unschedulable
@@ -21,7 +22,6 @@ from podberth.plugins.service_anti_affinity import (
     label_errors,
     services_of,
 )
-from podberth.state.cluster import Cluster
 
 
 class ServiceAffinityArgs(ServiceAntiAffinityArgs, frozen=True):

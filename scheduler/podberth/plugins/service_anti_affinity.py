@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Ints
 from podberth.framework.events import ClusterEvent
 from podberth.framework.normalize import MAX_SCORE
 from podberth.framework.plugin import PODS_ELSEWHERE, Plugin
 from podberth.model.namespaced import SelectingObject
 from podberth.model.pod import Pod
 from podberth.model.selectors import is_qualified_name
-from podberth.state.cluster import Cluster
-from podberth.state.column import Ints
 
 
 class ServiceAntiAffinityArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

@@ -5,6 +5,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Ints, at
+from podberth.cache.nodes import Nodes
 from podberth.framework import feature_gates
 from podberth.framework.events import ClusterEvent
 from podberth.framework.feature_gates import FeatureGates
@@ -19,9 +22,6 @@ from podberth.model.taints import (
     intolerable_preferences,
     untolerated,
 )
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Ints, at
-from podberth.state.nodes import Nodes
 
 COMPARING = "TaintTolerationComparisonOperators"
 """The gate for tolerations with Gt and Lt."""

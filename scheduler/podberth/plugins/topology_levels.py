@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from podberth.cache.column import Column, Ints
+from podberth.cache.nodes import Nodes
 from podberth.framework.decision import Rows
 from podberth.framework.placement import Placement
-from podberth.state.column import Column, Ints
-from podberth.state.nodes import Nodes
 
 Path = tuple[str, ...]
 ANYWHERE = "/*"

@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import ABSENT
+from podberth.cache.nodes import Nodes
 from podberth.framework.events import ClusterEvent
 from podberth.framework.placement import Placement, Running
 from podberth.framework.plugin import Plugin
@@ -17,9 +20,6 @@ from podberth.framework.status import PluginError, shown
 from podberth.model.pod_group import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY, PodGroup
 from podberth.plugins.service_anti_affinity import label_errors
 from podberth.plugins.topology_levels import by_level
-from podberth.state.cluster import Cluster
-from podberth.state.column import ABSENT
-from podberth.state.nodes import Nodes
 
 _MOST_LEVELS = 8
 _KEPT_MOST = 4

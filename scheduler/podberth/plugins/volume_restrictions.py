@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import NO_POINTS, PODS_ELSEWHERE, PODS_HERE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from podberth.framework.status import Reject, Rejections, Unresolvable, Unschedulable
@@ -11,7 +12,6 @@ from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 from podberth.model.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 from podberth.model.volumes import NO_VOLUMES
-from podberth.state.cluster import Cluster
 
 
 class VolumeRestrictions(Plugin):

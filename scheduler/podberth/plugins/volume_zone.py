@@ -4,6 +4,9 @@ from collections.abc import Collection
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import ABSENT, Bools
+from podberth.cache.nodes import Nodes
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import NO_POINTS, NODE, SKIPPABLE, VOLUMES, OtherObject, Plugin
 from podberth.framework.status import Reject, Rejections, Unresolvable
@@ -17,9 +20,6 @@ from podberth.model.storage import (
     StorageClass,
 )
 from podberth.model.volumes import NO_VOLUMES
-from podberth.state.cluster import Cluster
-from podberth.state.column import ABSENT, Bools
-from podberth.state.nodes import Nodes
 
 _LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 TODAY = {BETA_ZONE: ZONE, BETA_REGION: REGION}

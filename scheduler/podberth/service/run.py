@@ -16,9 +16,9 @@ from podberth.kube.client import Client
 from podberth.kube.lease import LeaseLostError
 from podberth.kube.loop import loop_factory
 from podberth.kube.reviews import Reviews
-from podberth.telemetry import log as lines
-from podberth.telemetry.serving import Address, Endpoints, Gate, Serving
-from podberth.telemetry.unhandled import tell_unhandled
+from podberth.service import log as lines
+from podberth.service.serving import Address, Endpoints, Gate, Serving
+from podberth.service.unhandled import tell_unhandled
 
 LOST = 1
 SERVE_AFTER = 1.0

@@ -190,7 +190,15 @@ async def test_kubeconfig(tmp_path: Path) -> None:
 
 async def test_as_a_process(tmp_path: Path) -> None:
     """`python -m podberth.apiserver` says where it listens and ends in order on SIGTERM."""
-    command = [sys.executable, "-m", "podberth.apiserver", "--port", "0", "--kubeconfig", str(tmp_path / "config")]
+    command = [
+        sys.executable,
+        "-m",
+        "podberth.apiserver",
+        "--port",
+        "0",
+        "--kubeconfig",
+        str(tmp_path / "config"),
+    ]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:

@@ -8,8 +8,8 @@ import os
 import pytest
 
 from bench.hostile_ports import ATTACKS, Target, rows, table
-from podberth.telemetry.serving import Gate
-from tests.unit.telemetry.test_serving import everybody, serving
+from podberth.service.serving import Gate
+from tests.unit.service.test_serving import everybody, serving
 
 
 async def test_a_row_for_each_attack() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bench.__main__ import FIRST, QUICK, load, of_all, planned
-from podberth.workloads.workload import WorkloadError
+from podberth.testing.workloads.workload import WorkloadError
 
 
 def options(**more: Any) -> Namespace:

@@ -6,7 +6,7 @@ from bench.__main__ import load
 from bench.decisions import Taken, gangs, table
 from bench.goals import Goal, Goals
 from bench.rehearsal import Rehearsal
-from podberth.workloads.workload import Workload
+from podberth.testing.workloads.workload import Workload
 
 WORKLOADS = load("")
 

@@ -13,8 +13,8 @@ from bench.history import Record
 from bench.page import chart, replace_between
 from bench.run import Row
 from bench.table import costs, tables
-from podberth.workloads.figures import Figures
-from podberth.workloads.workload import Mode
+from podberth.testing.workloads.figures import Figures
+from podberth.testing.workloads.workload import Mode
 
 FROZEN = "df382257e293aee9f29ceb56c366b0267be4d6e3cf17ba79c0cd502ce92e1bc8"
 FROZEN_CLAIMS = "deaab022655c88793014d37b1300f4415529b81df29a0e827480490dd189a573"

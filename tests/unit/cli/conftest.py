@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podberth.cli.main import run
-from tests.unit.whatif.story import DUMP
+from tests.unit.explain.story import DUMP
 
 
 @dataclass

@@ -24,7 +24,7 @@ import yaml
 
 from podberth.cli.main import run
 from tests.builders import configuration, pod, profile
-from tests.unit.whatif.story import DUMP
+from tests.unit.explain.story import DUMP
 
 MEMORY = 1 << 30
 SECONDS = 120

@@ -14,8 +14,8 @@ import yaml
 
 from podberth.kube.client import Client
 from podberth.kube.config import from_kubeconfig
-from podberth.workloads.driver import Driver
-from podberth.workloads.workload import Mode, Workload, read
+from podberth.testing.workloads.driver import Driver
+from podberth.testing.workloads.workload import Mode, Workload, read
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.test_live import send
 

@@ -11,7 +11,7 @@ from tests.builders import configuration, node, pod, profile
 from tests.devices import claim_template, device, device_class, request, resource_slice, templated
 from tests.packages import install_module
 from tests.unit.cli.conftest import Berth
-from tests.unit.report.test_page import Checked
+from tests.unit.explain.report.test_page import Checked
 
 
 @pytest.fixture

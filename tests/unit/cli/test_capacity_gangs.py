@@ -7,17 +7,17 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from podberth.explain import manifest
+from podberth.explain.arrivals import Batch
+from podberth.explain.documents import read
+from podberth.explain.gangs.capacity import GangCapacity, gang_capacity, one_by_one
 from podberth.model.pod_group import PodGroup
-from podberth.whatif import manifest
-from podberth.whatif.arrivals import Batch
-from podberth.whatif.documents import read
-from podberth.whatif.gangs.capacity import GangCapacity, gang_capacity, one_by_one
 from tests.builders import Object, node, pod
 from tests.devices import claim_template, device, device_class, request, resource_slice, templated
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.test_simulate_groups import job
-from tests.unit.whatif.gangs import by_topology, group, labelled_group, member, members
-from tests.unit.whatif.story import framework, world
+from tests.unit.explain.gangs import by_topology, group, labelled_group, member, members
+from tests.unit.explain.story import framework, world
 
 RACK: dict[str, Any] = {"schedulingConstraints": {"topology": [{"key": "rack"}]}}
 SIX = [node(f"n{i}", "8", labels={"rack": "ab"[i % 2]}) for i in range(6)]

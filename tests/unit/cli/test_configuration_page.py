@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-import podberth.whatif.lint as lint_room
+import podberth.explain.lint as lint_room
 from podberth.framework.config import PluginSet, SchedulerConfiguration
 from podberth.model import wire
 from podberth.plugins.registry import IN_TREE

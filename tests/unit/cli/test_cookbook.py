@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from podberth.whatif.documents import read
-from podberth.whatif.judging import judge
+from podberth.explain.documents import read
+from podberth.explain.judging import judge
 from tests.unit.cli.conftest import Berth
 
 ROOT = Path(__file__).parents[3]

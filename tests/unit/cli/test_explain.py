@@ -16,8 +16,8 @@ from podberth.kit import testing
 from tests.builders import configuration, node, pod, profile
 from tests.packages import install_module
 from tests.unit.cli.conftest import Berth
+from tests.unit.explain.story import BIG, CLUSTER, DUMP, WEB
 from tests.unit.plugins.test_documented import block
-from tests.unit.whatif.story import BIG, CLUSTER, DUMP, WEB
 
 Object = dict[str, Any]
 

@@ -10,9 +10,9 @@ import yaml
 
 from podberth.cli import inputs, recording
 from podberth.cli.main import run
+from podberth.explain import documents
 from podberth.kube.errors import ConfigError
 from podberth.kube.kubeconfig import select
-from podberth.whatif import documents
 from tests.builders import Object, node, pod
 
 FIRST = '{"kind":"ShadowRecording","version":1,"of":"default-scheduler"}\n'

@@ -20,8 +20,8 @@ import yaml
 from podberth.cli import live
 from podberth.kube.client import Client
 from tests.unit.cli.conftest import Berth
+from tests.unit.explain.story import DUMP
 from tests.unit.policy.admission.conftest import CRD
-from tests.unit.whatif.story import DUMP
 
 ROOT = Path(__file__).parents[3]
 Object = dict[str, Any]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import namespace, node, pod
 from tests.unit.cli.conftest import Berth
-from tests.unit.report.test_page import Checked
+from tests.unit.explain.report.test_page import Checked
 
 Object = dict[str, Any]
 

@@ -23,7 +23,7 @@ from podberth.apiserver.server import ApiServer
 from podberth.cli.errors import PIPE_CLOSED, InputError
 from podberth.cli.following import FOLLOWED
 from podberth.cli.recording import Recorder
-from podberth.whatif.shadow.record import Change
+from podberth.explain.shadow.record import Change
 from tests.builders import Object, node, pod
 from tests.unit.cli.conftest import Berth
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from podberth.whatif.arrivals import Batch
+from podberth.explain.arrivals import Batch
 from tests.builders import node, pod
 from tests.unit.cli.conftest import Berth
-from tests.unit.whatif.test_replay import HEAD, NODES
+from tests.unit.explain.test_replay import HEAD, NODES
 
 Object = dict[str, Any]
 DEPLOYMENT: Object = {

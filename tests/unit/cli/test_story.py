@@ -13,14 +13,14 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from podberth.app.scheduler import Scheduler
+from podberth.app.storyteller import PATH, Storyteller
 from podberth.cli import story as story_module
-from podberth.controller.scheduler import Scheduler
-from podberth.controller.storyteller import PATH, Storyteller
 from podberth.engine.story import LONGEST
 from podberth.engine.story_entries import Failed
-from podberth.report.timeline import after
-from podberth.telemetry.certificate import Certificate, self_signed
-from podberth.telemetry.serving import Address, Endpoints, Gate, Serving
+from podberth.explain.report.timeline import after
+from podberth.service.certificate import Certificate, self_signed
+from podberth.service.serving import Address, Endpoints, Gate, Serving
 from tests.unit.cli.conftest import Berth
 from tests.unit.engine.conftest import Harness, node, pod
 

@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 
 from podberth.apiserver import ApiServer, StatusError
 from podberth.apiserver import server as embedded
-from podberth.controller.scheduler import Scheduler
-from podberth.controller.storyteller import PATH, Storyteller
+from podberth.app.scheduler import Scheduler
+from podberth.app.storyteller import PATH, Storyteller
 from podberth.engine.story_entries import Entry
 from podberth.framework.binding import BindResult, Hold
 from podberth.framework.config import decode
@@ -26,8 +26,8 @@ from podberth.framework.profiles import build
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.lease import Elector, own_identity
-from podberth.telemetry.certificate import Certificate, self_signed
-from podberth.telemetry.serving import Address, Endpoints, Gate, Serving
+from podberth.service.certificate import Certificate, self_signed
+from podberth.service.serving import Address, Endpoints, Gate, Serving
 from tests.builders import Object, configuration, node, pod, profile
 from tests.extender import ExtenderServer, keep
 from tests.registered import registry

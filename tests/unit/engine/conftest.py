@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Instruction
 from podberth.engine.stimuli import BindFailed, Bound, Cycle, Gone, Put, Stimulus, Tick
@@ -13,7 +14,6 @@ from podberth.framework.profiles import build
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.limits import LIMITS, Limits
-from podberth.state.validate import validate
 from tests.registered import registry
 
 CONFIG = {

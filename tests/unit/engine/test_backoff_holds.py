@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Failed, Instruction, PreBindWrite, RunCall
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.stimuli import CallEnded, CallFailed, Cycle, Gone, PreBindWriteFailed, Put, Stimulus
 from podberth.framework.binding import AssumedPod, Hold
 from podberth.framework.events import ANY
 from podberth.framework.status import Reject, Unschedulable
-from podberth.state.validate import validate
 from tests.builders import configuration, profile
 
 from .conftest import Harness, node, pod

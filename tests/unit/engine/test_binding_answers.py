@@ -99,7 +99,7 @@ POINT = {"reserve": "Reserve", "permit": "Permit", "pre_bind": "PreBind", "bind"
 RAISED = re.compile(r"(Hold|Wait|Patch) wants|want a Reason in the Reject")
 """What the constructor of an answer says; other answers are refused when they are given."""
 CASES = [(*case, False) for case in WRONG]
-# What a coroutine raises the shell tells (`podberth.controller.calls`); and reserve can't be one.
+# What a coroutine raises the shell tells (`podberth.app.calls`); and reserve can't be one.
 CASES += [(*case, True) for case in WRONG if not RAISED.match(case[3]) and case[1] != "reserve"]
 
 

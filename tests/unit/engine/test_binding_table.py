@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.binding_table import ANSWERS, ASKING, ENDS, LIVE, TABLE, Action, Event, State
 from podberth.engine.instructions import (
     Bind,
@@ -37,7 +38,6 @@ from podberth.framework.guard import Guard
 from podberth.framework.plugin import Plugin
 from podberth.framework.status import Reject, Unschedulable
 from podberth.model.pod_group import NATIVE
-from podberth.state.validate import validate
 from tests.builders import configuration, profile
 
 from .conftest import Harness, node, pod

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Instruction, PostFilterWrite, UnreserveWrite
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Follows, PreBindWriteFailed
@@ -13,7 +14,6 @@ from podberth.model.devices import FINALIZER
 from podberth.model.pod_group import NATIVE, NATIVE_KIND
 from podberth.plugins.dynamic_resources.reservation import RESERVED_OVER
 from podberth.plugins.dynamic_resources.reserved import NOTHING
-from podberth.state.validate import validate
 from tests.builders import Object, configuration, node, profile
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

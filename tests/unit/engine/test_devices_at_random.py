@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Instruction, PostFilterWrite, PreBindWrite, Verified
 from podberth.engine.stimuli import Bound, PreBindWriteFailed
 from podberth.framework.binding import Patch
 from podberth.model.devices import FINALIZER
-from podberth.state.validate import validate
 from tests.builders import Object, node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice
 

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from podberth.engine.instructions import Failed, PreBindWrite
+from podberth.explain.explain import explain
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.profiles import build
 from podberth.model.pod import Pod
-from podberth.whatif.explain import explain
 from tests.builders import node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, resource_slice
 from tests.registered import registry
-from tests.unit.whatif.story import world
+from tests.unit.explain.story import world
 
 from .api import Api
 from .conftest import CONFIG, Harness

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, Bind, Failed, Instruction, PatchCondition, Preempt
 from podberth.engine.queue.queued import Place
@@ -12,7 +13,6 @@ from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed
 from podberth.framework.config import decode
 from podberth.framework.extenders import NodesAnswer, NodesQuestion, Scores, VictimsQuestion
 from podberth.framework.profiles import build
-from podberth.state.validate import validate
 from tests.builders import configuration
 from tests.registered import registry
 

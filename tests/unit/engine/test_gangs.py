@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
 from podberth.engine.queue import groups
@@ -16,7 +17,6 @@ from podberth.framework.config import ConfigError
 from podberth.framework.plugin import Plugin
 from podberth.framework.status import Reject, Unschedulable
 from podberth.model.pod_group import NATIVE
-from podberth.state.validate import validate
 from tests.builders import Object, configuration, profile
 
 from .conftest import Harness, node, pod

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Instruction, Withdraw
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import BindFailed, BindWithdrawn, Bound, Cycle, Follows, Gone, Put, Tick
 from podberth.model import wire
 from podberth.model.pod_group import NATIVE, GroupKey
-from podberth.state.validate import validate
 from tests.builders import Object
 
 from .conftest import CONFIG, Harness, node, pod

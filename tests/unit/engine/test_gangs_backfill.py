@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind
 from podberth.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Stimulus, Tick
@@ -19,7 +20,6 @@ from podberth.framework.profiles import build
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod_group import NATIVE
-from podberth.state.validate import validate
 from tests.builders import Object, configuration, profile
 from tests.registered import registry
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Instruction, Preempt
 from podberth.engine.pod_groups.domains import Path, filled, rank, used
 from podberth.engine.pod_groups.placements import Placements
@@ -15,7 +16,6 @@ from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod_group import COSCHEDULING, NATIVE
 from podberth.plugins.topology_placement_generator import TopologyPlacementGenerator
-from podberth.state.validate import validate
 from tests.builders import Object
 from tests.unit.work import calls
 

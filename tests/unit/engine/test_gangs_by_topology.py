@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.attempts import Attempts
 from podberth.engine.instructions import Bind, Instruction, Verified
 from podberth.engine.pod_groups import cycle, placements
@@ -13,7 +14,6 @@ from podberth.engine.stimuli import Follows, Gone
 from podberth.framework.placement import Placement
 from podberth.framework.plugin import Plugin
 from podberth.model.pod_group import NATIVE
-from podberth.state.validate import validate
 from tests.builders import Object
 from tests.messages import without_place
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Instruction
 from podberth.engine.queue.fair_share import PAID_OFF, SHARE
 from podberth.engine.queue.group_entry import Entry
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Follows
 from podberth.model.pod_group import NATIVE, GroupKey
-from podberth.state.validate import validate
 from tests.builders import Object
 
 from .conftest import Harness, node, pod

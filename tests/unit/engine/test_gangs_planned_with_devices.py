@@ -1,8 +1,8 @@
 """Gangs whose pods claim devices, in a dry run: what is reserved there, and which devices running pods give back."""
 
+from podberth.cache.validate import validate
 from podberth.engine.stimuli import Follows
 from podberth.model.pod_group import NATIVE
-from podberth.state.validate import validate
 from tests.builders import Object
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from podberth.cache import row_counts
+from podberth.cache.cluster import Cluster
+from podberth.cache.rebuild import Rebuild
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Failed, Instruction, Preempt, SetGroupCondition
 from podberth.engine.stimuli import Follows, VictimStays
 from podberth.model.pod_group import NATIVE
-from podberth.state import row_counts
-from podberth.state.cluster import Cluster
-from podberth.state.rebuild import Rebuild
-from podberth.state.validate import validate
 from tests.builders import Object
 
 from .conftest import Harness, node, pod

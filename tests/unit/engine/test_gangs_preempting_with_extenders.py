@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, Failed, Instruction
 from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Follows
@@ -12,7 +13,6 @@ from podberth.framework.config import decode
 from podberth.framework.extenders import NodesAnswer, NodesQuestion, Scores
 from podberth.framework.profiles import build
 from podberth.model.pod_group import NATIVE
-from podberth.state.validate import validate
 from tests.builders import configuration
 from tests.registered import registry
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Failed, Instruction, RecordEvent
 from podberth.engine.queue.queued import Place
@@ -11,8 +13,6 @@ from podberth.engine.stimuli import Follows
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.profiles import build
 from podberth.model.pod_group import NATIVE
-from podberth.state.cluster import Cluster
-from podberth.state.validate import validate
 from tests.builders import Object, configuration, profile
 from tests.registered import registry
 from tests.unit.work import calls

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, Bind, Instruction
 from podberth.engine.stimuli import ExtendersAnswered, ExtendersFailed, Follows
@@ -11,7 +12,6 @@ from podberth.framework.config import decode
 from podberth.framework.extenders import NodesAnswer, Scores
 from podberth.framework.profiles import build
 from podberth.model.pod_group import NATIVE
-from podberth.state.validate import validate
 from tests.builders import configuration, profile
 from tests.registered import registry
 

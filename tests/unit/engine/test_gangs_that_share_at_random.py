@@ -5,12 +5,12 @@ from random import Random
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Instruction, PostFilterWrite, PreBindWrite, UnreserveWrite
 from podberth.engine.stimuli import Bound, Cycle, Follows, Gone, PreBindWriteFailed, PreBindWritten, Put, Tick
 from podberth.framework.binding import NOW, ObjectKey, Patch
 from podberth.model import wire
 from podberth.model.pod_group import NATIVE, GroupKey
-from podberth.state.validate import validate
 from tests.builders import Object, node
 from tests.devices import claim, claiming, device, device_class, resource_slice
 

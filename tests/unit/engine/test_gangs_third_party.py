@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Failed, Instruction, Misbehaved, PostFilterWrite
 from podberth.engine.stimuli import Follows, PostFilterWriteFailed
 from podberth.framework.binding import Write
@@ -20,7 +21,6 @@ from podberth.kit import (
     Unschedulable,
 )
 from podberth.model.pod_group import NATIVE
-from podberth.state.validate import validate
 from tests.builders import configuration
 
 from .conftest import Harness, node

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import AskExtenders, Bind, Instruction
 from podberth.engine.pod_groups.trying import Tries
@@ -14,7 +15,6 @@ from podberth.framework.config import decode
 from podberth.framework.extenders import NodesAnswer, NodesQuestion
 from podberth.framework.profiles import build
 from podberth.model.pod_group import NATIVE
-from podberth.state.validate import validate
 from tests.builders import Object, configuration
 from tests.registered import registry
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Failed, PatchCondition, RecordFailure
 from podberth.engine.stimuli import Put
 from podberth.framework.status import LONGEST_TEXT
 from podberth.model import wire
-from podberth.state.validate import validate
 
 from .conftest import Harness, node, pod
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Failed, Instruction, PostFilterWrite, PreBindWrite, UnreserveWrite
 from podberth.engine.stimuli import Follows
 from podberth.model.devices import EXTENDED_RESOURCE_CLAIM
 from podberth.model.pod_group import NATIVE
 from podberth.plugins.dynamic_resources.reserved import NOTHING
-from podberth.state.validate import validate
 from tests.builders import configuration, node, pod, profile
 from tests.devices import allocated, claim, claiming, device, device_class, resource_slice, result
 

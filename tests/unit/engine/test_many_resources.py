@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Failed
 from podberth.framework.decision import Decision, Rejected, fit_error
 from podberth.framework.status import Reason
 from podberth.model import wire
 from podberth.model.kinds import Decoder
-from podberth.state.validate import validate
 
 from .conftest import NO_LIMITS, Harness, node, pod
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.nominations import Nominations
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, ClearNomination, Failed, Instruction
 from podberth.engine.queue import scheduling_queue as pending_work_module
 from podberth.engine.queue import unschedulable
@@ -17,8 +19,6 @@ from podberth.framework.config import decode
 from podberth.framework.events import ClusterEvent
 from podberth.framework.profiles import build
 from podberth.framework.status import Unschedulable
-from podberth.state.nominations import Nominations
-from podberth.state.validate import validate
 from tests.builders import configuration, profile
 from tests.registered import registry
 from tests.unit.work import calls, lines

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.rebuild import rebuilt
+from podberth.cache.validate import validate
 from podberth.engine.instructions import AskExtenders, Bind, Failed
 from podberth.engine.no_fits import NoFit
 from podberth.engine.queue import scheduling_queue as pending_work_module
@@ -18,8 +20,6 @@ from podberth.framework.sampling import Rotation
 from podberth.framework.verify import differences
 from podberth.model import wire
 from podberth.plugins.default_preemption.importance import Ranking
-from podberth.state.rebuild import rebuilt
-from podberth.state.validate import validate
 from tests.builders import namespace
 from tests.registered import registry
 

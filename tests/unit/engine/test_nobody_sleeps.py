@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, ClearNomination, Instruction, PatchCondition, Preempt
 from podberth.engine.queue.queued import Place, QueuedPod
 from podberth.engine.stimuli import VictimStays
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model.pod import Pod
-from podberth.state.validate import validate
 from tests.builders import configuration, container, node, pod
 from tests.registered import registry
 

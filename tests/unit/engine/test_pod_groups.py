@@ -2,12 +2,12 @@
 
 import pytest
 
+from podberth.cache.pod_groups import GroupState
 from podberth.engine.instructions import Bind
 from podberth.engine.stimuli import Follows
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model.pod_group import COSCHEDULING, COSCHEDULING_KIND, LABEL, NATIVE, GroupKey
-from podberth.state.pod_groups import GroupState
 from tests.builders import Object
 from tests.registered import registry
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import (
     Bind,
     BoundByPlugin,
@@ -22,7 +23,6 @@ from podberth.framework.binding import AssumedPod, BindResult
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import ANYTHING, NODE, Plugin
 from podberth.framework.status import Reject, Unschedulable
-from podberth.state.validate import validate
 from tests.builders import configuration, profile
 from tests.messages import without_place
 

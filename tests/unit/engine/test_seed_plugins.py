@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.validate import validate
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Failed, Instruction, Preempt, RecordFailure
 from podberth.framework.config import decode
@@ -15,7 +16,6 @@ from podberth.framework.profiles import annotated, build
 from podberth.framework.status import LONGEST_TEXT
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import IN_TREE
-from podberth.state.validate import validate
 from tests.builders import configuration, profile
 
 from .conftest import Harness, node, pod

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.nodes import Nodes
 from podberth.framework.kept_results import OnNodeResults
-from podberth.state.nodes import Nodes
 
 from .conftest import Harness, node, pod
 

@@ -7,12 +7,12 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Bind, Failed, Instruction, Misbehaved, Preempt, Verified
 from podberth.engine.stimuli import Bound
 from podberth.framework.plugin import NODE, OWN_STATE, PODS_HERE, Plugin
 from podberth.framework.status import Unschedulable
 from podberth.framework.verify import COLUMNS, Difference
-from podberth.state.validate import validate
 from tests.builders import configuration, label, namespace, node, pod, profile
 from tests.storage import claim, storage_class, using, volume
 

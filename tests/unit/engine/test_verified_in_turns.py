@@ -2,10 +2,10 @@
 
 import pytest
 
+from podberth.cache.rebuild import rebuilt
+from podberth.cache.validate import validate
 from podberth.engine.instructions import Verified
 from podberth.framework import verify
-from podberth.state.rebuild import rebuilt
-from podberth.state.validate import validate
 
 from .conftest import Harness, node, pod
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.binding import AssumedPod, BindResult, Patch, Wait
 from podberth.framework.binding_plugins import BindingPlugins, Refusal, by_point
 from podberth.framework.guard import Guard
@@ -13,7 +14,6 @@ from podberth.framework.waiting_pods import WaitingPods
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
 from tests.builders import pod
 
 POD = Decoder().pod(wire.encode(pod("p")))

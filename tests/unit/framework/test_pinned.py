@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.runtime import Framework
 from podberth.framework.verify import differences
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.model.wire import encode
-from podberth.state.cluster import Cluster
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import a_framework
 

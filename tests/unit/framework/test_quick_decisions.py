@@ -6,13 +6,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.config import decode, default_configuration
 from podberth.framework.decision import Decision
 from podberth.framework.profiles import build
 from podberth.model.kinds import Decoder
 from podberth.model.namespaced import SelectingObject
 from podberth.model.selectors import LabelSelector, Requirement
-from podberth.state.cluster import Cluster
 from tests.builders import configuration, profile
 from tests.registered import registry
 

@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.validate import validate
+from podberth.cache.view import some_rows
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Failed, Instruction
 from podberth.engine.stimuli import Cycle, Put, Refreshed, Tick
@@ -17,9 +20,6 @@ from podberth.model.kinds import Decoder
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.plugins.registry import IN_TREE
-from podberth.state.cluster import Cluster
-from podberth.state.validate import validate
-from podberth.state.view import some_rows
 from tests.builders import Object, configuration, node, pod, profile
 
 KEY = "example.com/tier"

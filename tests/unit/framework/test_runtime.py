@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.decision import fit_error
 from podberth.framework.plugin import ANYTHING, Plugin
 from podberth.framework.profile import Profile
 from podberth.framework.runtime import Framework
 from podberth.framework.status import Narrow, PluginError, Reject, Unresolvable, Unschedulable
-from podberth.state.cluster import Cluster
 from tests.builders import node, pod
 from tests.unit.plugins.small import a_pod, cluster
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
@@ -12,7 +13,6 @@ from podberth.framework.sampling import Rotation, nodes_to_find, sample
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.plugins.registry import IN_TREE
-from podberth.state.cluster import Cluster
 from tests.builders import configuration, node, pod, profile
 
 

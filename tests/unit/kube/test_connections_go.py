@@ -1,6 +1,6 @@
 """A connection that has ended is gone, and all that TLS keeps for it, without the garbage collector.
 
-What has lived for a while is collected once a day only (`telemetry/collector`), and by others seldom: each connection
+What has lived for a while is collected once a day only (`service/collector`), and by others seldom: each connection
 that was left to it took some 50 kB until then.
 """
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podberth.cache.column import Column
 from podberth.model import pod as pods
 from podberth.model import quantity
 from podberth.model.annotated import AnnotationsRead
@@ -15,7 +16,6 @@ from podberth.model.pod import Known
 from podberth.model.shape import HEAVY
 from podberth.model.taints import Taint, Toleration, Tolerations, intolerable_preferences, tolerates, untolerated
 from podberth.model.wire import encode
-from podberth.state.column import Column
 from tests.builders import node, pod
 
 

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
 from tests.builders import node, pod
 from tests.registered import registry
 

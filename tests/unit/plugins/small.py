@@ -4,6 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.validate import validate
+from podberth.explain.world import World
 from podberth.framework.config import convert
 from podberth.framework.status import Narrow, Reject
 from podberth.model import wire
@@ -11,9 +14,6 @@ from podberth.model.kinds import Decoder
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.plugins.registry import IN_TREE
-from podberth.state.cluster import Cluster
-from podberth.state.validate import validate
-from podberth.whatif.world import World
 from tests.builders import Object
 
 _decoder = Decoder()

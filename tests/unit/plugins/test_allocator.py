@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.devices import Devices
+from podberth.cache.search_steps import CappedSearch, SearchCapError, SearchSteps
 from podberth.model import wire
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.kinds import Decoder
@@ -15,8 +17,6 @@ from podberth.plugins.dynamic_resources.pools import pools_of
 from podberth.plugins.dynamic_resources.requested import AllocationError, wanted
 from podberth.plugins.dynamic_resources.search import Search
 from podberth.plugins.dynamic_resources.selecting import Programs
-from podberth.state.devices import Devices
-from podberth.state.search_steps import CappedSearch, SearchCapError, SearchSteps
 from tests.builders import Object, node
 from tests.devices import (
     allocated,

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podberth.engine.changes import waiting_pod_changes
+from podberth.explain.world import World
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.decision import fit_error
 from podberth.framework.events import ANY, ClusterEvent
@@ -19,7 +20,6 @@ from podberth.model.annotated import AnnotationsRead
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
 from podberth.plugins.registry import IN_TREE
-from podberth.whatif.world import World
 from tests.builders import (
     PREFERRED,
     REQUIRED,

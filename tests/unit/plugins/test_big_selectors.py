@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.view import some_rows
 from podberth.model.selectors import FieldRequirement, NodeSelector, NodeSelectorTerm, Requirement
 from podberth.plugins import node_affinity
 from podberth.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
-from podberth.state.cluster import Cluster
-from podberth.state.view import some_rows
 from tests.builders import REQUIRED, Object, node, pod
 from tests.unit.plugins.small import a_node, a_pod
 

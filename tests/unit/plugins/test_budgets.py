@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podberth.cache.cluster import Cluster
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.namespaced import SelectingObject
 from podberth.plugins.default_preemption.budgets import Budgets
-from podberth.state.cluster import Cluster
 from tests.builders import pod
 from tests.unit.plugins.small import a_pod, cluster
 

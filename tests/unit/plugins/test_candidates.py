@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.plugins.default_preemption.candidates import Candidate, pick
-from podberth.state.cluster import Cluster
 from tests.builders import configuration, profile
 from tests.registered import registry
 from tests.unit.plugins.preempting import a_node, a_pod, answer

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.config import decode
 from podberth.framework.decision import fit_error
 from podberth.framework.declaration import KNOWN
@@ -18,7 +19,6 @@ from podberth.model.kinds import Decoder
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.plugins.registry import IN_TREE
-from podberth.state.cluster import Cluster
 
 SAID = (
     "0/4 nodes are available: {}. preemption: 0/4 nodes are available: 4 No preemption victims found for incoming pod."

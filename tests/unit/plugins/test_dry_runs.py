@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.validate import validate
 from podberth.model.pod import Pod
 from podberth.model.selectors import LabelSelector
 from podberth.plugins.default_preemption import dry_run, select_victims
 from podberth.plugins.default_preemption.importance import Ranking
 from podberth.plugins.default_preemption.plugin import DefaultPreemption
-from podberth.state.cluster import Cluster
-from podberth.state.validate import validate
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import (
     NODES,

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from podberth.explain.world import World
 from podberth.plugins.image_locality import ImageLocality
-from podberth.whatif.world import World
 from tests.builders import node, pod
 from tests.unit.plugins.small import a_pod
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from podberth.cache.incidence import Incidence
 from podberth.framework.events import ClusterEvent
-from podberth.state.incidence import Incidence
 from tests.builders import Object, namespace, node, pod, term
 from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, pre_filter, rejected, scored
 from tests.unit.work import calls

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podberth.cache.cluster import Cluster
 from podberth.plugins.pod_topology_spread import domains
-from podberth.state.cluster import Cluster
 from tests.builders import Object, node, pod
 from tests.unit.plugins.small import a_node, a_pod, cluster, plugin
 

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podberth.state.cluster import Cluster
+from podberth.cache.cluster import Cluster
 from tests.unit.plugins.preempting import NODES, Crowd, a_framework, a_node, a_pod, anew, answer, changes, pods
 
 ASKS = [("ask", 2, 4), ("ask", 2, 2)]

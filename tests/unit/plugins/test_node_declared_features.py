@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from podberth.whatif.cases import answer
+from podberth.explain.cases import answer
 from tests.builders import Object, node, pod
 
 RESTARTS = "RestartAllContainersOnContainerExits"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from podberth.explain.cases import answer
 from podberth.framework.config import convert
-from podberth.whatif.cases import answer
 from tests.builders import Object, container, node, pod
 from tests.devices import allocated, claim, device, device_class, resource_slice, result
 from tests.unit.plugins.small import a_node, a_pod, plugin, rejected, scored

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.rowlog import FEW
+from podberth.cache.search_steps import SearchSteps
+from podberth.explain.world import World
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.framework.status import PluginError
@@ -19,12 +22,9 @@ from podberth.plugins.dynamic_resources.search import Search
 from podberth.plugins.dynamic_resources.selecting import Programs
 from podberth.plugins.dynamic_resources.taken_places import LARGE
 from podberth.plugins.registry import IN_TREE
-from podberth.state.rowlog import FEW
-from podberth.state.search_steps import SearchSteps
-from podberth.whatif.world import World
 from tests.builders import Object, node, pod
 from tests.devices import asks, claim, claiming, device, device_class, first_of, request, resource_slice
-from tests.unit.whatif.story import world
+from tests.unit.explain.story import world
 from tests.unit.work import lines
 
 Names = list[list[tuple[str, str, str]]]

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from podberth.cache.promised_devices import Change
+from podberth.explain.world import World
 from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode
-from podberth.state.promised_devices import Change
-from podberth.whatif.world import World
 from tests.builders import node
 from tests.devices import device, resource_slice, taint_rule
-from tests.unit.whatif.story import world
+from tests.unit.explain.story import world
 from tests.unit.work import lines
 
 NODES = 200

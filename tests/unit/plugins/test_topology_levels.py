@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from podberth.cache.cluster import Cluster
 from podberth.model.pod_group import PREFERRED_TOPOLOGY, PodGroup
 from podberth.plugins import topology_placement_generator
 from podberth.plugins.topology_levels import by_level
-from podberth.state.cluster import Cluster
 from tests.builders import Object, node
 from tests.unit.plugins.preempting import decoder
 from tests.unit.plugins.small import a_node, plugin

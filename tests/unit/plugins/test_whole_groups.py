@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.validate import validate
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
-from podberth.state.cluster import Cluster
-from podberth.state.validate import validate
 from tests.builders import node, pod
 from tests.unit.plugins.preempting import a_budget, a_framework, answer, decoder
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.filters import FilterPlugins
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.plugins.node_resources.fit import NodeResourcesFit as Fit
-from podberth.state.cluster import Cluster
 from tests.builders import label, node, pod, term
 from tests.unit.plugins.preempting import a_framework, decoder
 

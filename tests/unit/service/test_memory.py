@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from podberth.controller.eviction import launch
-from podberth.engine.eviction.settings import Settings
+from podberth.app.evictor import launch
+from podberth.evictor.settings import Settings
 from podberth.kube.connection import Connection
 from podberth.service import memory
 
 CODE = """
 import sys
 from bench.telling import heap
-from podberth.controller.eviction.launch import LARGE_BYTES
+from podberth.app.evictor.launch import LARGE_BYTES
 from podberth.service.memory import give_back
 if sys.argv[1] == "now":
     give_back(LARGE_BYTES)

@@ -14,10 +14,10 @@ from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.errors import Unreachable
 from podberth.kube.lease import LeaseLostError
+from podberth.service.certificate import Certificate
+from podberth.service.listening import ServingError, listen
 from podberth.service.run import LOST, only, run_service, until_told
-from podberth.telemetry.certificate import Certificate
-from podberth.telemetry.listening import ServingError, listen
-from podberth.telemetry.serving import Address, Endpoints
+from podberth.service.serving import Address, Endpoints
 
 SOMEWHERE = Client(Connection(host="http://127.0.0.1:1"))
 

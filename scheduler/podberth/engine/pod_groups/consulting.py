@@ -7,6 +7,8 @@ a plan that tries the group many times need not ask about a node more than once.
 
 from collections.abc import Generator
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
 from podberth.engine.extender_calls import ExtenderCall, ExtenderCalls
 from podberth.engine.instructions import AskExtenders
 from podberth.engine.queue.queued import QueuedPod
@@ -16,8 +18,6 @@ from podberth.framework.plugin import PostFilterResult
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.shape import PodShape
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
 
 
 class ExtenderError(PluginError):

@@ -8,6 +8,8 @@ snapshot is assumed in the columns.
 
 from collections.abc import Callable
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
 from podberth.engine.attempts import Attempts
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import State
@@ -29,8 +31,6 @@ from podberth.engine.queue.group_entry import Ended, Entry
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.model.pod_group import GroupKey, PodGroup
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
 
 _RESULTS: dict[Ended | None, str] = {Ended.WITH_NODES: "scheduled", Ended.REJECTED: "unschedulable"}
 _MANY = 256

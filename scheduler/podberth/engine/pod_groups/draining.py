@@ -10,14 +10,14 @@ from math import inf
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.kept_room import ends_at
+from podberth.cache.supposed_devices import SupposedDevices
 from podberth.engine.pod_groups.planning import Planning
 from podberth.engine.pod_groups.trial import Assigned
 from podberth.framework.status import PluginError
 from podberth.model.lasting import since_epoch
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
-from podberth.state.kept_room import ends_at
-from podberth.state.supposed_devices import SupposedDevices
 
 OVERDUE = 30.0
 """Seconds that are given to a pod whose end is overdue: its kubelet is about to stop it."""

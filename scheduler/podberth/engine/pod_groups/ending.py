@@ -3,6 +3,7 @@
 Mirrors kube-scheduler `schedule_one_podgroup.go` (submitPodGroupAlgorithmResult); others may be tried after some pods.
 """
 
+from podberth.cache.cluster import Cluster
 from podberth.engine import story_writer
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import Event, State
@@ -27,7 +28,6 @@ from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.framework.events import ANY
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
 
 _AT_ONCE = 128
 """How many pods go on to Permit, give back what they hold, or are told that they failed, in one turn."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.search_steps import SearchCapError
 from podberth.engine.attempts import Attempts
 from podberth.engine.instructions import VictimsChosen
 from podberth.engine.outbox import Outbox
@@ -14,8 +16,6 @@ from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
 from podberth.plugins.default_preemption.budgets import Budgets
-from podberth.state.cluster import Cluster
-from podberth.state.search_steps import SearchCapError
 
 _AT_ONCE = 32
 """How many victims are told to go in one turn."""

@@ -6,8 +6,8 @@ PreBind, since the write of one pod's claim may fail, too.
 
 from collections import deque
 
+from podberth.cache.pod_groups import PodGroups
 from podberth.model.pod_group import GroupKey
-from podberth.state.pod_groups import PodGroups
 
 USUAL = 300.0
 """Seconds after which all pods of a group give back what they hold, if the others have not come (permitTimeout)."""

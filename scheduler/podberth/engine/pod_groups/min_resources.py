@@ -4,12 +4,12 @@ Mirrors scheduler-plugins `pkg/coscheduling/core` (CheckClusterResource), which 
 all nodes counts, whether or not the pods may go there.
 """
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Ints
+from podberth.cache.pod_groups import GroupState
 from podberth.framework.status import printable
 from podberth.model.pod_group import PodGroup
 from podberth.model.quantity import exact
-from podberth.state.cluster import Cluster
-from podberth.state.column import Ints
-from podberth.state.pod_groups import GroupState
 
 PODS = "pods"
 _SUMS = 1 << 62

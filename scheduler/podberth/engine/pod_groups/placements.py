@@ -11,6 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
+from podberth.cache.search_steps import CappedSearch, SearchCapError
 from podberth.engine.attempts import Attempts
 from podberth.engine.pod_groups.domains import TRIED, fill_order, rank
 from podberth.engine.pod_groups.ending import Endings
@@ -34,9 +37,6 @@ from podberth.framework.placement_plugins import PlacementPlugins
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
-from podberth.state.search_steps import CappedSearch, SearchCapError
 
 _BY_SUMS = 30
 """Steps of a placement that need not be tried."""

@@ -4,6 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.supposed_devices import supposed
+from podberth.cache.without_pods import WithoutPods
 from podberth.engine.extender_calls import ExtenderCalls
 from podberth.engine.outbox import Outbox
 from podberth.engine.pod_groups.consulting import Consulting
@@ -14,9 +17,6 @@ from podberth.engine.pod_groups.turns import MOST_STEPS, Turns
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
-from podberth.state.supposed_devices import supposed
-from podberth.state.without_pods import WithoutPods
 
 _ROWS = 32
 """How many rows are copied in one go."""

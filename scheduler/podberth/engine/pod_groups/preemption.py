@@ -7,6 +7,7 @@ a cluster of its own, which is thrown away afterwards.
 
 from collections.abc import Callable, Generator
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.extender_calls import ExtenderCalls
 from podberth.engine.pod_groups.plan import Plan
 from podberth.engine.pod_groups.planning import Planning
@@ -21,7 +22,6 @@ from podberth.model.shape import PodShape
 from podberth.plugins.default_preemption.budgets import Budgets
 from podberth.plugins.default_preemption.sparing import Sparing
 from podberth.plugins.default_preemption.victims_in_groups import gathered
-from podberth.state.cluster import Cluster
 
 NODE = "cluster"
 """What is said in place of a node's name: a group makes room in the whole cluster."""

@@ -2,13 +2,16 @@
 
 A profile has it if one of its plugins has a `reservation`, as GangScheduling by its argument of that name. A gang that
 has waited for long, and fits nowhere now, gets room on the nodes on which it would start first if nobody else came.
-Other pods of no higher priority may use that room only if they give it back in time (`podberth.state.kept_room`). One
+Other pods of no higher priority may use that room only if they give it back in time (`podberth.cache.kept_room`). One
 gang of each profile has room at a time.
 """
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.kept_room import KeptRoom
+from podberth.cache.search_steps import SearchCapError
 from podberth.engine.attempts import Attempts
 from podberth.engine.instructions import RecordEvent
 from podberth.engine.outbox import Outbox
@@ -23,9 +26,6 @@ from podberth.framework.events import ClusterEvent
 from podberth.framework.reservation import Reservation
 from podberth.framework.runtime import Framework
 from podberth.model.pod_group import GroupKey
-from podberth.state.cluster import Cluster
-from podberth.state.kept_room import KeptRoom
-from podberth.state.search_steps import SearchCapError
 
 _AGAIN = 60.0
 """After so many seconds, room is looked for again: pods may end sooner than they have said."""

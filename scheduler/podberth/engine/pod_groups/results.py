@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct, field
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE
 from podberth.engine.pod_groups.plan import Plan
 from podberth.engine.pod_groups.room import Room
@@ -22,7 +23,6 @@ from podberth.framework.decision import Decision, Rows
 from podberth.framework.extenders import Question
 from podberth.framework.placement import Placement, Running
 from podberth.model.pod_group import PodGroup
-from podberth.state.cluster import Cluster
 
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
 NOWHERE: Rows = np.zeros(0, dtype=np.intp)

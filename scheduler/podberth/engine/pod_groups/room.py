@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Ints
 from podberth.framework.decision import Rows
 from podberth.framework.foreign import Foreign
 from podberth.framework.placement import Placement
@@ -17,8 +19,6 @@ from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 from podberth.model.volumes import NO_VOLUMES
-from podberth.state.cluster import Cluster
-from podberth.state.column import Ints
 
 _SHAPES = 8
 """Groups whose pods have more shapes than that are tried everywhere."""

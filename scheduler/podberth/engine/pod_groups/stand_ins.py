@@ -8,12 +8,12 @@ the pod itself is assumed anywhere, its nomination does not count.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.pod_groups.results import GroupAttempt
 from podberth.engine.pod_groups.room import foreign, plain
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod, empty_like
 from podberth.model.pod_group import COSCHEDULING
-from podberth.state.cluster import Cluster
 
 
 class StandIns:

@@ -9,6 +9,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
+from podberth.cache.supposed_devices import SupposedDevices
 from podberth.engine.pod_groups.consulting import Consulting
 from podberth.engine.pod_groups.domains import fill_order, rank
 from podberth.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Member, running, unsatisfied
@@ -23,9 +26,6 @@ from podberth.framework.runtime import Framework
 from podberth.framework.sampling import Rotation
 from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources.plugin import DynamicResources
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
-from podberth.state.supposed_devices import SupposedDevices
 
 MOVED = 20
 """Steps of a pod that is assumed in a dry run, or forgotten."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
 from podberth.engine.attempts import Attempts, CallAnswer
 from podberth.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders
 from podberth.engine.outbox import Outbox
@@ -20,8 +22,6 @@ from podberth.framework.binding_plugins import Refusal
 from podberth.framework.decision import NO_NODES, Decision, fit_error
 from podberth.framework.status import PluginError, printable
 from podberth.model.pod_group import GroupKey
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
 
 Assume = Callable[[QueuedPod, Decision, float, GroupKey], "Refusal | PluginError | None"]
 """Assume a pod on one of the best nodes; why a Reserve plugin keeps it from there."""

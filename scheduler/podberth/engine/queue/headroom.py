@@ -7,10 +7,10 @@ the node that changed. While one of them still rejects the pod there, the pod ne
 
 from collections.abc import Collection
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.view import row_with
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
-from podberth.state.view import row_with
 
 
 class Room:

@@ -7,6 +7,7 @@ Mirrors the moves between queues of kube-scheduler `backend/queue/scheduling_que
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from podberth.cache.cluster import Cluster
 from podberth.engine import story_entries
 from podberth.engine.changes import EventObject, named
 from podberth.engine.instructions import SCHEDULER_ERROR
@@ -19,7 +20,6 @@ from podberth.engine.story import Stories
 from podberth.framework.events import LABELS, ClusterEvent
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError, shown
-from podberth.state.cluster import Cluster
 
 ATTEMPT_FAILED = "ScheduleAttemptFailure"
 FLUSH_AFTER = 300.0

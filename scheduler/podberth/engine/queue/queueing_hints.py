@@ -3,6 +3,7 @@
 Mirrors kube-scheduler `backend/queue/scheduling_queue.go` (isPodWorthRequeuing) for each kind of change.
 """
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.changes import EventObject
 from podberth.engine.queue.headroom import Room, room_on
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
@@ -12,7 +13,6 @@ from podberth.framework.plugin import OtherObject, Plugin
 from podberth.framework.runtime import Framework
 from podberth.model.node import Node
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
 
 
 def everyone(queue: SchedulingQueue, event: ClusterEvent, now: float, about: EventObject | None = None) -> None:

@@ -7,6 +7,7 @@ the event loop can do other things in between.
 from collections import deque
 from collections.abc import Iterator, Mapping
 
+from podberth.cache.cluster import Cluster
 from podberth.engine.changes import EventObject
 from podberth.engine.instructions import UNSCHEDULABLE
 from podberth.engine.no_fits import NoFits
@@ -22,7 +23,6 @@ from podberth.framework.events import ClusterEvent
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod
-from podberth.state.cluster import Cluster
 
 _FAILED = Cause(ATTEMPT_FAILED)
 _ADDED, _UPDATED = Cause("UnscheduledPodAdd"), Cause("UnscheduledPodUpdate")

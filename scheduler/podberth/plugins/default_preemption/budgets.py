@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from podberth.cache.cluster import Cluster
 from podberth.model.namespaced import SelectingObject
 from podberth.model.pod import Pod
 from podberth.model.selectors import LabelSelector
-from podberth.state.cluster import Cluster
 
 _KIND = "PodDisruptionBudget"
 _REMEMBERED = 1 << 20

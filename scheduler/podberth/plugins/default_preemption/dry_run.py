@@ -11,6 +11,10 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
+from podberth.cache.nodes import Nodes
+from podberth.cache.search_steps import SearchCapError
 from podberth.framework.plugin import Filters
 from podberth.model.pod import Pod
 from podberth.model.selectors import EVERYTHING
@@ -22,10 +26,6 @@ from podberth.plugins.default_preemption.dry_run_results import (
 )
 from podberth.plugins.default_preemption.importance import rows_of_groups
 from podberth.plugins.default_preemption.select_victims import DryRun, Known
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
-from podberth.state.nodes import Nodes
-from podberth.state.search_steps import SearchCapError
 
 MOST_STEPS = 1_000_000
 """Steps that the search for victims of one pod may take. What it has found by then counts."""

@@ -6,14 +6,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from podberth.cache.cluster import Placement
+from podberth.cache.column import Bools
+from podberth.cache.nodes import Nodes
 from podberth.framework.decision import Rejected, Rows
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 from podberth.plugins.default_preemption.candidates import PRIORITY_OFFSET
 from podberth.plugins.default_preemption.whole_groups import Together
-from podberth.state.cluster import Placement
-from podberth.state.column import Bools
-from podberth.state.nodes import Nodes
 
 TODO, WITHOUT_VICTIMS, SPARED, FAILS, HELPS = range(5)
 """Not tried; no pod has a lower priority; all of these may stay; it does not fit even an emptied node; it helps."""

@@ -6,13 +6,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from podberth.cache.cluster import Cluster, Placement
+from podberth.cache.column import Bools
+from podberth.cache.nodes import Nodes
+from podberth.cache.pod_groups import GroupState, PodGroups
 from podberth.framework.decision import Rows
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE
-from podberth.state.cluster import Cluster, Placement
-from podberth.state.column import Bools
-from podberth.state.nodes import Nodes
-from podberth.state.pod_groups import GroupState, PodGroups
 
 _NOT_STARTED = "~"
 """Sorts after every RFC 3339 time: a pod that has not started starts now (GetPodStartTime)."""

@@ -9,6 +9,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from podberth.cache.cluster import Cluster, Placement
+from podberth.cache.column import Bools, Ints
+from podberth.cache.search_steps import CappedSearch
 from podberth.framework.decision import Rejected, Rows
 from podberth.framework.plugin import Filters
 from podberth.framework.spare import Spare
@@ -25,9 +28,6 @@ from podberth.plugins.default_preemption.dry_run_results import (
 )
 from podberth.plugins.default_preemption.importance import Ranking
 from podberth.plugins.default_preemption.whole_groups import Together, Whole, WholeGroups
-from podberth.state.cluster import Cluster, Placement
-from podberth.state.column import Bools, Ints
-from podberth.state.search_steps import CappedSearch
 
 AT_ONCE = 5_000
 """How many victims are tried together by arrays: a batch costs 0.15 ms beside its rows."""

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
 from podberth.framework.filters import FilterPlugins
 from podberth.framework.spare import Spare
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 from podberth.plugins.default_preemption.budgets import Budgets
 from podberth.plugins.default_preemption.victims_in_groups import Victim, held_against_budgets
-from podberth.state.cluster import Cluster
 
 _EVERYWHERE, _ROWS_A_STEP, _MOVED = 50, 50, 10
 """Steps of asking the filters about one row of how many rows in a step, and of placing a pod."""

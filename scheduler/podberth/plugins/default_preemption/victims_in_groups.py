@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.pod_groups import PodGroups
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 from podberth.plugins.default_preemption.budgets import Budgets, Drawn
 from podberth.plugins.default_preemption.importance import rank_of, started
-from podberth.state.cluster import Cluster
-from podberth.state.pod_groups import PodGroups
 
 Importance = tuple[int, int, int, str]
 

@@ -2,11 +2,11 @@
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster, Placement
+from podberth.cache.pod_groups import GroupState
 from podberth.model.pod_group import GroupKey
 from podberth.plugins.default_preemption.candidates import PRIORITY_OFFSET
 from podberth.plugins.default_preemption.importance import started
-from podberth.state.cluster import Cluster, Placement
-from podberth.state.pod_groups import GroupState
 
 _MOST = 1_000
 """For how many groups the sums are kept from attempt to attempt."""

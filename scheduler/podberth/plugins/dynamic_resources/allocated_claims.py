@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
 from podberth.model.devices import MOST_ALTERNATIVES, ResourceClaim
 from podberth.plugins.dynamic_resources.claims import late_at, readiness
 from podberth.plugins.node_affinity import matches
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools
 
 _SKIPPING = "DRAOptionalNodeOperations"
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from podberth.cache.allocated_devices import NOTHING_USED, AllocatedDevices
 from podberth.model.devices import Device, DeviceID, PoolID
 from podberth.model.notation import Quantity
 from podberth.plugins.dynamic_resources.capacities import CapacityError
@@ -15,7 +16,6 @@ from podberth.plugins.dynamic_resources.constraints import Tracked
 from podberth.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
 from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice
 from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
-from podberth.state.allocated_devices import NOTHING_USED, AllocatedDevices
 
 
 class Chosen(Struct, gc=False, eq=False):

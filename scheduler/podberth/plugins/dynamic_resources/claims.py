@@ -5,13 +5,13 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from podberth.cache.claim_users import MOST
+from podberth.cache.devices import Devices
 from podberth.model.devices import ClaimKey, DeviceClass, DeviceID, ResourceClaim
 from podberth.model.pod import Pod
 from podberth.model.pod_devices import PodClaim, may_be_devices
 from podberth.model.pod_group import PodGroup
 from podberth.plugins.dynamic_resources.group_claims import is_of_group
-from podberth.state.claim_users import MOST
-from podberth.state.devices import Devices
 
 
 class ClaimError(Exception):

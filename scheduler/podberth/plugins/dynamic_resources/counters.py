@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
+from podberth.cache.allocated_devices import AllocatedDevices
 from podberth.model.devices import Device, DeviceTaint
 from podberth.plugins.dynamic_resources.pools import Pool
 from podberth.plugins.dynamic_resources.requested import Alternative
-from podberth.state.allocated_devices import AllocatedDevices
 
 
 def available_counters(pool: Pool, holders: AllocatedDevices) -> dict[tuple[str, str], int]:

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from podberth.cache.search_steps import CappedSearch
 from podberth.cel.errors import EffortError, EvaluationError
 from podberth.cel.program import CompileError, DeviceView, compile_counting
 from podberth.cel.quantity import Quantity, QuantityError
@@ -9,7 +10,6 @@ from podberth.cel.version import Version, VersionError
 from podberth.model.devices import DeviceID, DeviceTraits
 from podberth.plugins.dynamic_resources.requested import AllocationError
 from podberth.plugins.dynamic_resources.selector_results import holds
-from podberth.state.search_steps import CappedSearch
 
 _MOST = 5_000
 """Steps that one evaluation may take. Kubernetes would let it cost 200 times as much, up to a second of one core."""

@@ -5,11 +5,11 @@ Upstream: `dynamicresources.go` (Unreserve), `extendeddynamicresources.go` (unre
 
 from collections.abc import Iterator
 
+from podberth.cache.devices import Devices
 from podberth.framework.binding import AssumedPod, Delete, Patch, Write
 from podberth.plugins.dynamic_resources.reservation import moved_on
 from podberth.plugins.dynamic_resources.reserved import Reservation, ReservedClaim, latest
 from podberth.plugins.dynamic_resources.sharing import part
-from podberth.state.devices import Devices
 
 _CONFLICT = 409
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Container
 
+from podberth.cache.allocated_devices import held
+from podberth.cache.devices import Devices
 from podberth.framework.binding import AssumedPod, ObjectKey, Patch, Wait, Write
 from podberth.plugins.dynamic_resources.reserved import NOTHING, Reservation, ReservationError, latest
-from podberth.state.allocated_devices import held
-from podberth.state.devices import Devices
 
 SECONDS = 1.0
 """Where another scheduler is active: how long after a claim was written its pod is bound."""

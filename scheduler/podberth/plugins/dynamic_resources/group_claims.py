@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.devices import Devices
 from podberth.framework.binding import Patch
 from podberth.model.devices import CLAIM, ResourceClaim
 from podberth.model.pod import Pod
 from podberth.model.pod_devices import PodClaim
 from podberth.model.pod_group import NATIVE, NATIVE_KIND, PodGroup
-from podberth.state.cluster import Cluster
-from podberth.state.devices import Devices
 
 
 def group_of(pod: Pod, cluster: Cluster) -> PodGroup | None:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from podberth.cache.search_steps import CappedSearch
 from podberth.plugins.dynamic_resources.pools import Pool
 from podberth.plugins.dynamic_resources.requested import AllocationError, RequestedClaim
 from podberth.plugins.dynamic_resources.search import Selects
-from podberth.state.search_steps import CappedSearch
 
 
 class _Judged(Struct, eq=False):

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Ints
 from podberth.framework.binding import AssumedPod, Wait, Write
 from podberth.framework.decision import Decision
 from podberth.framework.events import ClusterEvent
@@ -57,8 +59,6 @@ from podberth.plugins.dynamic_resources.results import (
 )
 from podberth.plugins.dynamic_resources.search import INVALID_POOLS
 from podberth.plugins.dynamic_resources.selecting import Programs
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Ints
 
 MOST_STEPS = 200_000
 """Steps that one search for devices may take, on all nodes together. The first look at each node does not count."""

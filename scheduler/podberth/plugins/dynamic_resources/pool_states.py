@@ -8,12 +8,12 @@ from collections.abc import Hashable
 
 from msgspec import Struct
 
+from podberth.cache.allocated_devices import AllocatedDevices
 from podberth.model.devices import Device, DeviceID, PoolID
 from podberth.plugins.dynamic_resources.counters import available_counters
 from podberth.plugins.dynamic_resources.pools import Pool, hard_taints
 from podberth.plugins.dynamic_resources.reading import Reading
 from podberth.plugins.dynamic_resources.taken_places import LARGE, TakenPlaces
-from podberth.state.allocated_devices import AllocatedDevices
 
 _MOST = 1 << 16
 """How many states, and devices of different kinds, are remembered. With one more, all are forgotten."""

@@ -5,10 +5,10 @@ from functools import partial
 
 from msgspec import Struct
 
+from podberth.cache.devices import Devices
 from podberth.model.devices import Device, DeviceID, DeviceTaint, DeviceTaintRule, Place, PoolID, ResourceSlice
 from podberth.model.node import Node
 from podberth.plugins.node_affinity import node_matches
-from podberth.state.devices import Devices
 
 _HARD = ("NoSchedule", "NoExecute")
 

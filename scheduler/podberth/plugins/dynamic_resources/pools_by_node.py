@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.devices import Devices
+from podberth.cache.nodes import Nodes
+from podberth.cache.rowlog import FEW, ChangeLog
 from podberth.model.devices import PoolID, ResourceSlice
 from podberth.model.node import Node
 from podberth.plugins.dynamic_resources.pool_states import PoolState, PoolStates
 from podberth.plugins.dynamic_resources.pools import Pool, pool_of, pools_of
 from podberth.plugins.dynamic_resources.reading import Reading
 from podberth.plugins.dynamic_resources.taken_places import TakenPlaces
-from podberth.state.cluster import Cluster
-from podberth.state.devices import Devices
-from podberth.state.nodes import Nodes
-from podberth.state.rowlog import FEW, ChangeLog
 
 
 class _OfNode(Struct, gc=False, eq=False):

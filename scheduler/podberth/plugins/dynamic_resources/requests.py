@@ -8,6 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.devices import Devices
+from podberth.cache.per_node import Bounded
 from podberth.model.devices import ClaimSpec, DeviceClass, ResourceClaim
 from podberth.model.node import Node
 from podberth.model.pod import Pod
@@ -19,9 +22,6 @@ from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode
 from podberth.plugins.dynamic_resources.requested import RequestedClaim, wanted
 from podberth.plugins.dynamic_resources.results import AllocationsByNode
 from podberth.plugins.dynamic_resources.search import Selects
-from podberth.state.cluster import Cluster
-from podberth.state.devices import Devices
-from podberth.state.per_node import Bounded
 
 _ROWS = 200_000
 """Rows whose results are kept, for all requests together."""

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from podberth.cache.devices import Devices
+from podberth.cache.promised_devices import older
 from podberth.framework.binding import NOW, AssumedPod, Create, Delete, ObjectKey, Patch, Wait, Write
 from podberth.model.devices import CLAIM, EVERY_CLAIM, EXTENDED_RESOURCE_CLAIM, FINALIZER, ResourceClaim
 from podberth.model.node import Node
@@ -31,8 +33,6 @@ from podberth.plugins.dynamic_resources.reserved import (
     latest,
 )
 from podberth.plugins.dynamic_resources.sharing import LATE, consumers, is_other, is_reserved, part, share, turn
-from podberth.state.devices import Devices
-from podberth.state.promised_devices import older
 
 FURTHER = "kube-scheduler's search finds no devices there, looking further did"
 UNSHOWN = "the watch does not show what was written to claims"

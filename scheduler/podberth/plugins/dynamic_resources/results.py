@@ -7,6 +7,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Ints
+from podberth.cache.search_steps import CappedSearch
 from podberth.cel.reads import attributes_read
 from podberth.model.devices import MOST_ALTERNATIVES, PoolID
 from podberth.model.node import Node
@@ -17,9 +20,6 @@ from podberth.plugins.dynamic_resources.pools_by_node import PoolsByNode
 from podberth.plugins.dynamic_resources.reading import Reading, expressions, reading_of
 from podberth.plugins.dynamic_resources.requested import AllocationError, RequestedClaim
 from podberth.plugins.dynamic_resources.search import Search, Selects
-from podberth.state.cluster import Cluster
-from podberth.state.column import Ints
-from podberth.state.search_steps import CappedSearch
 
 OPEN, FITS, NO_SOLUTION, INVALID, FAILED, REFUSED, NO_OTHER, GIVEN_UP = range(8)
 """The outcome for a row; OPEN: not known yet. The last two: of looking further than kube-scheduler."""

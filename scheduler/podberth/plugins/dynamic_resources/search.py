@@ -7,14 +7,14 @@ generators are stacked here: a pod may claim more devices than Python's own stac
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum, auto
 
+from podberth.cache.allocated_devices import NOTHING_USED, AllocatedDevices
+from podberth.cache.search_steps import CappedSearch
 from podberth.model.devices import MOST_DEVICES, DeviceID, DeviceTraits
 from podberth.plugins.dynamic_resources.choices import Choices
 from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice
 from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
 from podberth.plugins.dynamic_resources.selector_results import known
 from podberth.plugins.dynamic_resources.taken_places import TakenPlaces
-from podberth.state.allocated_devices import NOTHING_USED, AllocatedDevices
-from podberth.state.search_steps import CappedSearch
 
 Selects = Callable[[str, str, DeviceTraits, DeviceID], bool]
 """(CEL expression, whose it is, traits, device) → whether it selects the device.

@@ -1,7 +1,7 @@
 """CEL selectors of requests and classes: compiled once, evaluated once for devices with equal traits."""
 
+from podberth.cache.search_steps import CappedSearch
 from podberth.model.devices import DeviceID, DeviceTraits
-from podberth.state.search_steps import CappedSearch
 
 EVALUATING = "podberth.plugins.dynamic_resources.evaluating"
 """The module that knows CEL. CEL is a tenth of what a scheduler imports, and most clusters have no devices. So it is

@@ -9,14 +9,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from podberth.cache.claim_users import MOST, ClaimUser
+from podberth.cache.devices import Devices
 from podberth.framework.binding import AssumedPod, Wait
 from podberth.model.devices import AllocatedDevice, ResourceClaim
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 from podberth.plugins.dynamic_resources.group_claims import consumer
 from podberth.plugins.dynamic_resources.reserved import ROUNDS, Reservation, ReservedClaim, latest
-from podberth.state.claim_users import MOST, ClaimUser
-from podberth.state.devices import Devices
 
 LATE = "another pod of the group did not write the claim that they share"
 TELLS_SECONDS = 1.0

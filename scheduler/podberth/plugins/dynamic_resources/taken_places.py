@@ -6,9 +6,9 @@ for each pod would take longer than all else.
 
 from collections.abc import Iterator
 
+from podberth.cache.allocated_devices import AllocatedDevices
 from podberth.model.devices import DeviceID
 from podberth.plugins.dynamic_resources.pools import Pool
-from podberth.state.allocated_devices import AllocatedDevices
 
 LARGE = 64
 """Pools with fewer devices are looked through one by one."""

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from podberth.cache.column import Ints, Numbers, at
+from podberth.cache.nodes import CPU, EPHEMERAL, MEMORY, Nodes
 from podberth.model.pod import Pod
 from podberth.model.resources import is_scalar
 from podberth.plugins.node_resources.arguments import ResourceWeight
-from podberth.state.column import Ints, Numbers, at
-from podberth.state.nodes import CPU, EPHEMERAL, MEMORY, Nodes
 
 _DOUBLES_HOLD = 1 << 46
 """Capacities below it may be computed with as doubles; see `Arithmetic.quotient`."""

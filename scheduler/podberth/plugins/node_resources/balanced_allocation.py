@@ -7,6 +7,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Ints, at
+from podberth.cache.nodes import Nodes
 from podberth.framework.normalize import MAX_SCORE
 from podberth.framework.plugin import NODE, PODS_HERE, Plugin
 from podberth.model.pod import Pod
@@ -14,9 +17,6 @@ from podberth.model.shape import PodShape
 from podberth.plugins.node_resources.amounts import Amount, Arithmetic, counting, score_row, score_rows
 from podberth.plugins.node_resources.arguments import ResourceWeight
 from podberth.plugins.node_resources.by_devices import ByDevices
-from podberth.state.cluster import Cluster
-from podberth.state.column import Ints, at
-from podberth.state.nodes import Nodes
 
 _HALF = MAX_SCORE // 2
 

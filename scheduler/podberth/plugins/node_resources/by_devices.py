@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Ints
+from podberth.cache.devices import Devices
+from podberth.cache.nodes import Nodes
 from podberth.model.devices import Device, DeviceClass, DeviceID, ResourceSlice
 from podberth.model.node import Node
 from podberth.model.pod import Pod
@@ -17,10 +21,6 @@ from podberth.plugins.dynamic_resources.requested import AllocationError
 from podberth.plugins.dynamic_resources.selecting import Programs
 from podberth.plugins.node_resources.amounts import ONE, Amount, Formula, amount_of_row
 from podberth.plugins.node_resources.arguments import ResourceWeight
-from podberth.state.cluster import Cluster
-from podberth.state.column import Ints
-from podberth.state.devices import Devices
-from podberth.state.nodes import Nodes
 
 
 class ByDevices:

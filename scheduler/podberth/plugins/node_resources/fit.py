@@ -7,6 +7,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Ints
+from podberth.cache.nodes import Nodes
 from podberth.framework.decision import Rows
 from podberth.framework.events import ClusterEvent
 from podberth.framework.placement import Assignment
@@ -23,9 +26,6 @@ from podberth.plugins.node_resources.arguments import ResourceWeight, ScoringStr
 from podberth.plugins.node_resources.by_devices import ByDevices
 from podberth.plugins.node_resources.placements import score_placement
 from podberth.plugins.node_resources.strategies import strategy
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Ints
-from podberth.state.nodes import Nodes
 
 _PLENTY = 1 << 60
 """More than any pods can take, for what is not counted on a node."""

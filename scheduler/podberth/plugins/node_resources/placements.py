@@ -4,12 +4,12 @@
 
 from collections.abc import Sequence
 
+from podberth.cache.nodes import Nodes
 from podberth.framework.placement import Assignment
 from podberth.model.resources import is_scalar
 from podberth.plugins.node_resources.amounts import ASSUMED, NATIVE, ONE, Amount
 from podberth.plugins.node_resources.arguments import ResourceWeight
 from podberth.plugins.node_resources.strategies import most_allocated
-from podberth.state.nodes import Nodes
 
 
 def score_placement(resources: Sequence[ResourceWeight], assignment: Assignment, nodes: Nodes) -> int:

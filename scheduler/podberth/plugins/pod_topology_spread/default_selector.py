@@ -1,8 +1,8 @@
 """Upstream: plugins/helper/spread.go (DefaultSelector): the pods that belong with a pod, by Service and owner."""
 
+from podberth.cache.cluster import Cluster
 from podberth.model.pod import Pod
 from podberth.model.selectors import LabelSelector, Requirement
-from podberth.state.cluster import Cluster
 
 _OWNERS = frozenset(("ReplicaSet", "StatefulSet"))
 

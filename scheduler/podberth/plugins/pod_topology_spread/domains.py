@@ -11,15 +11,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Codes, Ints
+from podberth.cache.nodes import Nodes
+from podberth.cache.sums import OnRows
 from podberth.model.pod import Pod
 from podberth.model.spread import SpreadConstraint
 from podberth.plugins.node_affinity import wanted_nodes
 from podberth.plugins.pod_topology_spread.weights import distinct
 from podberth.plugins.taint_toleration import untolerated_nodes
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Codes, Ints
-from podberth.state.nodes import Nodes
-from podberth.state.sums import OnRows
 
 _KEPT = 64
 _KEPT_DOMAINS = 256

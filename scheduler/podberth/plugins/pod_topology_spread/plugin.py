@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Ints, at
+from podberth.cache.per_node import Bounded
 from podberth.framework import feature_gates
 from podberth.framework.changes import HOSTNAME
 from podberth.framework.events import ClusterEvent
@@ -23,9 +26,6 @@ from podberth.plugins.pod_topology_spread.default_selector import default_select
 from podberth.plugins.pod_topology_spread.domains import Spread, Spreads
 from podberth.plugins.pod_topology_spread.weights import distinct, rounded, weighted
 from podberth.plugins.taint_toleration import COMPARING
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Ints, at
-from podberth.state.per_node import Bounded
 
 _KEPT = 1024
 _OWNED = 128

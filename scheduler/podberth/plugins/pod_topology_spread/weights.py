@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from podberth.cache.column import Codes, Ints
 from podberth.model.spread import SpreadConstraint
-from podberth.state.column import Codes, Ints
 
 
 def distinct(codes: Codes) -> int:

@@ -10,12 +10,12 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from podberth.cache.assumed import OutOfSyncError
+from podberth.cache.cluster import Cluster
+from podberth.cache.storage import Storage
 from podberth.framework.binding import AssumedPod, ObjectKey, Patch
 from podberth.model.storage import ClaimRef, PersistentVolume, PersistentVolumeClaim
 from podberth.plugins.volume_binding.matching import Found, MatchingError, reached_by
-from podberth.state.assumed import OutOfSyncError
-from podberth.state.cluster import Cluster
-from podberth.state.storage import Storage
 
 VOLUME = "PersistentVolume"
 CLAIM = "PersistentVolumeClaim"

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec import Struct, field
 
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import ABSENT, Bools, Column, Ints
+from podberth.cache.nodes import Nodes
 from podberth.model.pod import Pod
 from podberth.model.storage import (
     WAIT_FOR_FIRST_CONSUMER,
@@ -19,9 +22,6 @@ from podberth.model.storage import (
     StorageClass,
 )
 from podberth.plugins.node_affinity import matches, matches_all
-from podberth.state.cluster import Cluster
-from podberth.state.column import ABSENT, Bools, Column, Ints
-from podberth.state.nodes import Nodes
 
 NONE = -1
 

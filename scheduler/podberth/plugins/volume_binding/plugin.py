@@ -7,6 +7,10 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from podberth.cache.assumed import OutOfSyncError
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Ints
+from podberth.cache.storage import Storage
 from podberth.framework.binding import AssumedPod, Wait
 from podberth.framework.events import ClusterEvent
 from podberth.framework.normalize import MAX_SCORE
@@ -27,10 +31,6 @@ from podberth.plugins.node_resources.strategies import broken_linear
 from podberth.plugins.node_volume_limits import not_owner
 from podberth.plugins.volume_binding.assuming import AssumedVolumes, assume, restore, still_unbound
 from podberth.plugins.volume_binding.matching import NONE, Claims, Found, MatchingError, claims_of, find
-from podberth.state.assumed import OutOfSyncError
-from podberth.state.cluster import Cluster
-from podberth.state.column import Bools, Ints
-from podberth.state.storage import Storage
 
 
 class VolumeBindingArgs(Struct, forbid_unknown_fields=True, rename="camel", frozen=True):

@@ -15,7 +15,7 @@ from collections import deque
 from aiohttp import web
 
 from podberth.policy.admission.memory import block
-from podberth.telemetry.handshakes import ANSWER_TURNS, MOST_TURNS
+from podberth.service.handshakes import ANSWER_TURNS, MOST_TURNS
 
 LIMIT = 8 << 20
 """An object and its older self, each at most 3 MiB on the way into the API server, and their wrapping."""

@@ -10,7 +10,7 @@ from podberth.policy.admission.memory import give_back
 from podberth.policy.admission.replica import Replica
 from podberth.policy.admission.settings import Settings
 from podberth.service.run import until_told
-from podberth.telemetry.serving import Address, Endpoints
+from podberth.service.serving import Address, Endpoints
 
 QPS, BURST = 200.0, 400
 """For lookups of owners, mostly; all else is a few requests a minute."""

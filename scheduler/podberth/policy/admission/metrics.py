@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from podberth.telemetry.exposition import page
-from podberth.telemetry.instruments import Asked, Counter, Family, Histogram, Instrument, read
+from podberth.service.exposition import page
+from podberth.service.instruments import Asked, Counter, Family, Histogram, Instrument, read
 
 REVIEWS = Family(
     "berth_admission_reviews_total",

@@ -17,7 +17,7 @@ from podberth.policy.operator.settings import Settings
 from podberth.policy.operator.vitals import endpoints
 from podberth.policy.spec import Policies
 from podberth.service.run import until_told
-from podberth.telemetry.serving import Address
+from podberth.service.serving import Address
 
 log = structlog.get_logger("operator")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from podberth.policy.operator.replica import Operator
-from podberth.telemetry.instruments import Asked, Family, Instrument, Labels
-from podberth.telemetry.serving import Endpoints
+from podberth.service.instruments import Asked, Family, Instrument, Labels
+from podberth.service.serving import Endpoints
 
 LEADER = Family(
     "leader_election_master_status",

@@ -15,7 +15,7 @@ import pytest
 
 from podberth.policy.admission import review
 from podberth.policy.admission.bodies import LargeBody, TooLargeError, Turns
-from podberth.telemetry.handshakes import ANSWER_TURNS, MOST_TURNS
+from podberth.service.handshakes import ANSWER_TURNS, MOST_TURNS
 from tests.unit.policy.admission.builders import encoded, pod
 from tests.unit.policy.admission.builders import review as asked
 from tests.unit.policy.admission.conftest import until

@@ -10,7 +10,7 @@ from podberth.policy.admission.server import LIMITS
 from tests.unit.policy.admission.builders import config_map, encoded, review
 from tests.unit.policy.admission.test_reviewer import DEFAULT_TEAM, reviewer
 from tests.unit.policy.admission.test_server import Site, post
-from tests.unit.telemetry import hostile
+from tests.unit.service import hostile
 
 CALLERS = 25
 """Connections that an API server keeps when it has nothing to ask."""

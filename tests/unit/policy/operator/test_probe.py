@@ -7,7 +7,7 @@ import contextlib
 
 from podberth.policy.operator.probe import LIMITS, Probe
 from podberth.policy.operator.pulse import Pulse
-from tests.unit.telemetry import hostile
+from tests.unit.service import hostile
 
 ASKED = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 

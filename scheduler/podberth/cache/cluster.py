@@ -1,0 +1,440 @@
+"""The cache: nodes, placed pods and namespaces, with assume, confirm and forget.
+
+Mirrors kube-scheduler `backend/cache/cache.go`. One difference in kind: there is no copy for a
+cycle, since one thread both applies events and decides, the columns themselves are the snapshot.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from podberth.cache.column import Ints
+from podberth.cache.devices import Devices
+from podberth.cache.incidence import Incidence
+from podberth.cache.kept_room import KeptRooms
+from podberth.cache.nodes import Nodes
+from podberth.cache.nominations import Nominations
+from podberth.cache.pod_groups import PodGroups
+from podberth.cache.priorities import Priorities
+from podberth.cache.rowlog import ChangeLog
+from podberth.cache.search_steps import SearchSteps
+from podberth.cache.services import Services
+from podberth.cache.storage import Storage
+from podberth.model.devices import DeviceKind
+from podberth.model.namespaced import Namespace, SelectingObject
+from podberth.model.node import Node
+from podberth.model.pod import NO_LABELS, Pod
+from podberth.model.selectors import LabelSelector, Requirement
+
+
+class Placement(Struct):
+    """A pod on a row. `assumed`: we chose the node and the API has not confirmed it yet."""
+
+    pod: Pod
+    row: int
+    assumed: bool
+
+
+class Cluster:
+    """Everything a decision may look at."""
+
+    def __init__(self) -> None:
+        self.search_steps = SearchSteps()
+        self.nodes = Nodes()
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.incidence = Incidence(self.nodes, self.namespaces)
+        self.nominations = Nominations()
+        self.storage = Storage(self.nodes)
+        self.devices = Devices()
+        self.pod_groups = PodGroups()
+        self.kept_room = KeptRooms()
+        self.nodes.served = self.devices.served
+        self._devices_seen = 0
+        self._changes = 0
+        """Changes of what has no version of its own: namespaces, and placed pods that count as before."""
+        self.selecting: dict[str, dict[str, dict[str, SelectingObject]]] = {}
+        """Kind → namespace → name → the object."""
+        self.services = Services()
+        self.supposed: dict[str, tuple[Pod, int, int]] = {}
+        """UID → (pod, row, 1 for a pod that a dry run added, -1 for one that it removed)."""
+        self.supposed_leaving: dict[str, tuple[Pod, int, int]] = {}
+        """The supposed pods that are on their way out."""
+        self.selecting_changes: dict[str, int] = {}
+        """Namespace → another number after each change of `selecting` there; none where there are no such objects."""
+        self._selecting_number = 0
+        self.budget_log: ChangeLog[tuple[str, str]] = ChangeLog()
+        """(namespace, name) of PodDisruptionBudgets that were added, changed or deleted."""
+        self._placed: dict[str, Placement] = {}
+        self.priorities = Priorities()
+        self._on_row: dict[int, dict[str, Placement]] = {}
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    def placement(self, uid: str) -> Placement | None:
+        """Return where a pod is placed, None when it is not."""
+        return self._placed.get(uid)
+
+    def placements(self) -> Iterator[Placement]:
+        """Every placed pod."""
+        return iter(self._placed.values())
+
+    def pods_on(self, row: int) -> list[Pod]:
+        """The pods that are placed on a node."""
+        return [placement.pod for placement in self._on_row.get(row, {}).values()]
+
+    def count_pods(self, namespace: str | None = None, labels: Mapping[str, str] = NO_LABELS) -> Ints:
+        """int64[rows]: how many placed pods have these labels, of one namespace or (None) of all, without terminating
+        ones. `.sum()` is how many there are in the whole cluster, `nodes.label(key).total(…)` in each zone or rack.
+
+        The counts are kept, so asking again costs only what has changed. Do not change them.
+        """
+        selector = LabelSelector(tuple([Requirement(key, "In", frozenset((labels[key],))) for key in sorted(labels)]))
+        return self.incidence.on_rows(namespace, selector).by_row(self.nodes.rows)
+
+    def is_confirmed(self, uid: str) -> bool:
+        """Return whether the API has shown this pod on a node."""
+        placement = self._placed.get(uid)
+        return placement is not None and not placement.assumed
+
+    def assumed(self) -> int:
+        """Return how many placements the API has not confirmed."""
+        return sum(placement.assumed for placement in self._placed.values())
+
+    def put_node(self, node: Node) -> Node | None:
+        """Add or update a node; returns what was there before."""
+        nodes = self.nodes
+        row = nodes.ensure_row(node.name)
+        old = nodes.objects[row]
+        if old is None or (old.labels is not node.labels and old.labels != node.labels):
+            changed = nodes.topology_changes(row, node.labels)
+            nodes.put_labels(row, node.labels)
+            self.incidence.relabel(row, changed, inhabited=row in self._on_row)
+        nodes.put(row, node)
+        if old is None:
+            self.storage.node_came(node.name, row)
+        return old
+
+    def drop_node(self, name: str) -> Node | None:
+        """Remove a node. Pods still on it stay counted on a row that is no longer alive."""
+        nodes = self.nodes
+        row = nodes.row_of(name)
+        if row is None or nodes.objects[row] is None:
+            return None
+        old = nodes.objects[row]
+        self.storage.node_goes(name, row)
+        changed = nodes.topology_changes(row, {})
+        nodes.put_labels(row, None)
+        self.incidence.relabel(row, changed, inhabited=row in self._on_row)
+        nodes.put(row, None)
+        nodes.release_row(row)
+        return old
+
+    def put_pod(self, pod: Pod) -> Placement | None:
+        """Add or update a pod that the API says is on `pod.node_name`; confirms an assumption.
+
+        Returns the placement before, None when there was none.
+        """
+        if pod.scheduling_group is not None or pod.uid in self.pod_groups:
+            self.pod_groups.assign(pod)
+        old = self._placed.get(pod.uid)
+        if old is not None and self.nodes.names[old.row] == pod.node_name:
+            before = Placement(old.pod, old.row, old.assumed)
+            if old.pod.started != pod.started:
+                self.nodes.log.touch(old.row)  # preemption reads when a pod started
+            if old.pod.shape is pod.shape and old.pod.labels is pod.labels and old.pod.terminating == pod.terminating:
+                self._exchange(old, pod)
+            elif old.pod.labels == pod.labels and old.pod.shape.requests == pod.shape.requests and _same(old.pod, pod):
+                # Equal in everything that is counted: keep the shape with which it was counted.
+                pod.shape = old.pod.shape
+                pod.labels = old.pod.labels
+                self._exchange(old, pod)
+            else:
+                self._take(old)
+                self._place(pod, self.nodes.ensure_row(pod.node_name), assumed=False)
+                return before
+            old.assumed = False
+            return before
+        if old is not None:
+            self._take(old)
+        self._place(pod, self.nodes.ensure_row(pod.node_name), assumed=False)
+        return old
+
+    def put_equals(self, pods: Sequence[Pod], rows: Sequence[int]) -> None:
+        """Place new pods of one shape and with equal labels, without volumes, each on its row."""
+        placed, on_row, counts = self._placed, self._on_row, Counter(rows)
+        for row in counts:
+            on_row.setdefault(row, {})
+        for pod, row in zip(pods, rows, strict=True):
+            placed[pod.uid] = on_row[row][pod.uid] = Placement(pod, row, False)
+            if pod.scheduling_group is not None:
+                self.pod_groups.assign(pod)
+        if pods:
+            for priority, number in Counter(pod.priority for pod in pods).items():
+                self.priorities.add(priority, number)
+            self.nodes.charge_many(pods[0].shape, counts)
+            self.incidence.add_many(pods[0], counts)
+
+    def drop_pod(self, uid: str) -> Placement | None:
+        """Remove a placed pod."""
+        if uid in self.pod_groups:
+            self.pod_groups.gone(uid)
+        placement = self._placed.get(uid)
+        if placement is not None:
+            self._take(placement)
+        return placement
+
+    def assume(self, pod: Pod, row: int) -> None:
+        """Place a pod on the node we chose, before the API knows. It holds until confirmed or forgotten."""
+        if pod.uid in self._placed or self.nodes.names[row] is None:
+            raise ValueError(f"pod {pod.key} can't be assumed on row {row}: placed already, or no such node")
+        self._place(pod, row, assumed=True)
+        if pod.scheduling_group is not None:
+            self.pod_groups.assume(pod)
+
+    def replace(self, pod: Pod) -> Pod | None:
+        """Exchange a placed pod for a changed copy of itself, where it is; returns what it was."""
+        placement = self._placed.get(pod.uid)
+        if placement is None:
+            return None
+        was, node = placement.pod, self.nodes.names[placement.row] or ""
+        self._take(placement)
+        self._place(pod, self.nodes.ensure_row(node), assumed=placement.assumed)
+        if pod.scheduling_group is not None:
+            self.pod_groups.renew(pod)
+        return was
+
+    def forget(self, uid: str) -> Placement | None:
+        """Take an assumption back; a placement that the API confirmed stays."""
+        placement = self._placed.get(uid)
+        if placement is None or not placement.assumed:
+            return None
+        self._take(placement)
+        if placement.pod.scheduling_group is not None:
+            self.pod_groups.forget(uid)
+        return placement
+
+    def versions(self) -> tuple[object, ...]:
+        """Return what is different after anything has changed on which the outcome of an attempt may depend.
+
+        What is only supposed, for a dry run, is no change, and nor are pods that wait without a nomination.
+        """
+        return (
+            self.nodes,
+            self.nodes.log.version,
+            self.nominations.log.version,
+            self.kept_room.version,
+            self.storage.version,
+            self.devices.log.version,
+            self.pod_groups.log.version,
+            self._selecting_number,
+            self._changes,
+        )
+
+    @contextmanager
+    def supposing(self, pods: Iterable[tuple[Pod, int]], *, usage_only: bool = False) -> Iterator[None]:
+        """Count (pod, row) pairs as placed while the block runs; afterwards everything is as before.
+
+        A pod that is placed counts already, but not who stands in for it. `usage_only`: count them in `nodes`, and
+        nowhere else.
+        """
+        placed = self._placed
+        there = [(pod, row) for pod, row in pods if pod.uid not in placed or placed[pod.uid].pod.shape is not pod.shape]
+
+        def count(sign: int) -> None:
+            if usage_only:
+                self.nodes.suppose_all([(row, pod.shape) for pod, row in there], sign)
+                return
+            for pod, row in there:
+                self._suppose(pod, row, sign)
+
+        count(1)
+        try:
+            yield
+        finally:
+            count(-1)
+
+    def leave_out(self, placement: Placement) -> None:
+        """Leave a placed pod out of all counts until `put_back`; for dry runs only."""
+        self._suppose(placement.pod, placement.row, -1)
+
+    def put_back(self, placement: Placement) -> None:
+        """Count a pod again that was left out."""
+        self._suppose(placement.pod, placement.row, 1)
+
+    def placements_on(self, row: int) -> list[Placement]:
+        """The placed pods of a node, each with its placement."""
+        return list(self._on_row.get(row, {}).values())
+
+    def put_namespace(self, namespace: Namespace) -> Mapping[str, str] | None:
+        """Add or update a namespace; returns the labels before."""
+        old = self.namespaces.get(namespace.name)
+        if old is None or old != namespace.labels:
+            self.namespaces[namespace.name] = namespace.labels
+            self._changes += 1
+            self.incidence.namespace_changed(namespace.name)
+        return old
+
+    def drop_namespace(self, name: str) -> Mapping[str, str] | None:
+        """Remove a namespace."""
+        old = self.namespaces.pop(name, None)
+        if old is not None:
+            self._changes += 1
+            self.incidence.namespace_changed(name)
+        return old
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """Labels of a namespace, empty when it is not known."""
+        return self.namespaces.get(name, NO_LABELS)
+
+    def put_selecting(self, selecting: SelectingObject) -> None:
+        """Add or update a Service, ReplicaSet, StatefulSet, ReplicationController or PodDisruptionBudget."""
+        self._selecting_changed(selecting.namespace)
+        if selecting.kind == "PodDisruptionBudget":
+            self.budget_log.touch((selecting.namespace, selecting.name))
+        by_namespace = self.selecting.setdefault(selecting.kind, {})
+        by_namespace.setdefault(selecting.namespace, {})[selecting.name] = selecting
+        if selecting.kind == "Service":
+            self.services.put(selecting)
+
+    def drop_selecting(self, kind: str, namespace: str, name: str) -> None:
+        """Remove a Service, ReplicaSet, StatefulSet, ReplicationController or PodDisruptionBudget."""
+        self._selecting_changed(namespace)
+        if kind == "PodDisruptionBudget":
+            self.budget_log.touch((namespace, name))
+        by_namespace = self.selecting.get(kind, {})
+        there = by_namespace.get(namespace, {})
+        there.pop(name, None)
+        if not there:
+            by_namespace.pop(namespace, None)
+            if not any(namespace in of_kind for of_kind in self.selecting.values()):
+                del self.selecting_changes[namespace]  # namespaces come and go without end
+        if kind == "Service":
+            self.services.drop(namespace, name)
+
+    def put_device(self, thing: DeviceKind) -> DeviceKind | None:
+        """Add or update a resource claim, slice, device class or taint rule; returns what was there before."""
+        changes = self.devices.resource_changes
+        before = self.devices.put(thing)
+        self._resources_changed(changes)
+        return before
+
+    def drop_device(self, kind: str, namespace: str, name: str) -> DeviceKind | None:
+        """Remove a resource claim, slice, device class or taint rule; returns what was there."""
+        changes = self.devices.resource_changes
+        before = self.devices.drop(kind, namespace, name)
+        self._resources_changed(changes)
+        return before
+
+    def settle_devices(self) -> None:
+        """Have kept scores look again at nodes where devices were given or taken back, if they count devices."""
+        log, seen = self.devices.log, self._devices_seen
+        if seen == log.version:
+            return
+        self._devices_seen = log.version
+        if not self.devices.scored:
+            return
+        nodes, changes = self.nodes, log.since(seen)
+        rows: set[int] = set()
+        for pool in {change.pool for change in changes} if changes is not None else {None}:
+            slices = [] if pool is None else self.devices.slices_of(pool).values()
+            if not slices or not all(one.place.node for one in slices):
+                rows = set(range(nodes.rows))
+                break
+            rows |= {row for one in slices if (row := nodes.row_of(one.place.node)) is not None}
+        for row in rows:
+            nodes.log.touch(row)
+
+    def _resources_changed(self, changes: int) -> None:
+        """What nodes need to have of extended resources is another question, if classes serve others than before."""
+        if self.devices.resource_changes != changes:
+            for row in range(self.nodes.rows):
+                self.nodes.log.touch(row)
+
+    def _selecting_changed(self, namespace: str) -> None:
+        self._selecting_number += 1
+        self.selecting_changes[namespace] = self._selecting_number
+
+    def apart(self) -> None:
+        """This copy of a cluster is for a dry run: it knows no pod by name, and what happens to it shows nowhere else.
+
+        Objects other than nodes and pods stay shared.
+        """
+        self.nominations = self.nominations.copied()
+        self.storage = self.storage.without_pods(self.nodes)
+        groups, self.pod_groups = self.pod_groups, PodGroups()
+        self.pod_groups.followed = groups.followed
+        self.priorities = Priorities()
+        self._placed, self._on_row, self.supposed, self.supposed_leaving = {}, {}, {}, {}
+
+    def adopt(self, made: "Cluster") -> None:
+        """Use the columns and counts of a cluster that was rebuilt from this one."""
+        self.nodes, self.incidence = made.nodes, made.incidence
+        self.storage.follow(made.nodes)
+
+    def _place(self, pod: Pod, row: int, *, assumed: bool) -> None:
+        placement = Placement(pod, row, assumed)
+        self._placed[pod.uid] = placement
+        self._on_row.setdefault(row, {})[pod.uid] = placement
+        self.priorities.add(pod.priority, 1)
+        self.nodes.charge(row, pod.shape, 1)
+        self._count_elsewhere(pod, row, 1)
+        self.storage.refer(pod, 1)
+
+    def _exchange(self, placement: Placement, pod: Pod) -> None:
+        """Have a pod that counts the same in all columns in the place of another one."""
+        self._changes += 1
+        self.priorities.add(placement.pod.priority, -1)
+        self.priorities.add(pod.priority, 1)
+        placement.pod = pod
+
+    def _take(self, placement: Placement) -> None:
+        pod, row = placement.pod, placement.row
+        del self._placed[pod.uid]
+        self.priorities.add(pod.priority, -1)
+        on_row = self._on_row[row]
+        del on_row[pod.uid]
+        if not on_row:
+            del self._on_row[row]
+        self.nodes.charge(row, pod.shape, -1)
+        self._count_elsewhere(pod, row, -1)
+        self.storage.refer(pod, -1)
+        self.nodes.release_row(row)
+        self.incidence.sweep(pod.shape)
+
+    def _suppose(self, pod: Pod, row: int, sign: int) -> None:
+        """Count for a dry run only."""
+        for supposed in (self.supposed, self.supposed_leaving) if pod.terminating else (self.supposed,):
+            net = sign
+            if pod.uid in supposed:
+                net += supposed.pop(pod.uid)[2]
+            if net:
+                supposed[pod.uid] = (pod, row, net)
+        self.nodes.suppose(row, pod.shape, sign)
+        self._count_elsewhere(pod, row, sign)
+        self.storage.suppose(pod, sign)
+
+    def _count_elsewhere(self, pod: Pod, row: int, sign: int) -> None:
+        self.storage.charge(pod, row, sign)
+        if sign > 0:
+            self.incidence.add(pod, row)
+        else:
+            self.incidence.remove(pod, row)
+
+
+def _same(one: Pod, other: Pod) -> bool:
+    """Return whether two pods of different shape objects count the same."""
+    a, b = one.shape, other.shape
+    return (
+        a.namespace == b.namespace
+        and one.terminating == other.terminating
+        and a.nonzero == b.nonzero
+        and a.host_ports == b.host_ports
+        and a.affinity_terms == b.affinity_terms
+        and a.anti_affinity_terms == b.anti_affinity_terms
+        and a.preferred_pod_terms == b.preferred_pod_terms
+        and a.volumes == b.volumes
+        and a.annotations == b.annotations
+    )

@@ -1,0 +1,382 @@
+"""Node rows: what each node has, what is taken, and the interned columns of labels, taints and images.
+
+A row without a node object (`alive` is false) holds pods bound to a name that is not there yet, or no more.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podberth.cache.column import Bools, Column, Ints, Numbers
+from podberth.cache.images import Images
+from podberth.cache.per_node import Bounded, Derived, OfAll, OfRow
+from podberth.cache.ports import HostPorts
+from podberth.cache.rowlog import RowLog
+from podberth.model.node import Node
+from podberth.model.shape import HostPort, PodShape
+from podberth.model.taints import Taints
+
+Array = TypeVar("Array", Bools, Ints)
+
+CPU, MEMORY, EPHEMERAL = 0, 1, 2
+_FIRST_ROWS = 64
+_TOGETHER = 32
+"""From so many pods of one shape on, arrays over all rows cost less than one row after the other."""
+COLUMNS = 256
+_DERIVED = 64
+"""Questions whose derived numbers are kept: each takes a few numbers a node."""
+_USUAL = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+"""Labels whose columns are there from the start: some pod will ask for them."""
+
+
+class Nodes:
+    """Columns over node rows. Arrays are longer than `rows`; slice them with `[:rows]`."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.count = 0
+        self.names: list[str | None] = []
+        self.objects: list[Node | None] = []
+        self.resources: dict[str, int] = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL}
+        """The index in `allocatable` and `requested` of each resource that a node offers, and of these three."""
+        self.served: set[str] = set()
+        """Extended resources that device classes serve where nodes have none: filled by `Devices`."""
+        self.unoffered: dict[str, dict[int, int]] = {}
+        """Requests of placed pods for resources that no node offers: resource → row → amount."""
+        self._offering: dict[str, int] = {}
+        """Resource → nodes that offer it."""
+        self._free_indices: list[int] = []
+        self.log = RowLog()
+        self.object_log = RowLog()
+        """The rows of `log` whose node object changed; on the others, only pods changed."""
+        self.largest = 0
+        """The largest amount of any resource that any node ever had."""
+        self.label_changes = 0
+        """Counts added and deleted nodes, and changes of their labels."""
+        self.population_changes = 0
+        """Counts nodes that were added or deleted."""
+        self._derived: Bounded[Hashable, Derived] = Bounded(_DERIVED)
+        self._capacity = _FIRST_ROWS
+        self._row: dict[str, int] = {}
+        self._free: list[int] = []
+        self.alive: Bools = np.zeros(_FIRST_ROWS, dtype=np.bool_)
+        self.unschedulable: Bools = np.zeros(_FIRST_ROWS, dtype=np.bool_)
+        self.pods: Ints = np.zeros(_FIRST_ROWS, dtype=np.int64)
+        self.allowed_pods: Ints = np.zeros(_FIRST_ROWS, dtype=np.int64)
+        self.allocatable: Ints = np.zeros((3, _FIRST_ROWS), dtype=np.int64)
+        self.requested: Ints = np.zeros((3, _FIRST_ROWS), dtype=np.int64)
+        self.nonzero: Ints = np.zeros((2, _FIRST_ROWS), dtype=np.int64)
+        self.taints: Column[Taints] = Column(_FIRST_ROWS)
+        self.columns: dict[str, Column[str]] = {key: Column(_FIRST_ROWS) for key in _USUAL}
+        """Label key → its column, for keys that pods have asked for."""
+        self.annotation_columns: dict[str, Column[str]] = {}
+        """The same by annotation key. Only annotations that a plugin declares are known (`framework.reads`)."""
+        self._keys: dict[str, int] = {}
+        """Label key → nodes that have it."""
+        self.key_changes = 0
+        """Counts label keys that were added with their first node or removed with their last."""
+        self._most_columns = COLUMNS
+        """How many columns there may be before columns without values are dropped."""
+        self.images = Images()
+        self.ports = HostPorts()
+
+    def row_of(self, name: str) -> int | None:
+        """The row of a name, with or without a node object."""
+        return self._row.get(name)
+
+    def live_row(self, name: str) -> int | None:
+        """The row of a node that exists."""
+        row = self._row.get(name)
+        return row if row is not None and self.alive[row] else None
+
+    def named(self, names: Iterable[str]) -> Bools:
+        """bool[rows]: the nodes with these names that exist."""
+        found = np.zeros(self.rows, dtype=np.bool_)
+        found[[row for row in map(self.live_row, names) if row is not None]] = True
+        return found
+
+    def live(self) -> Iterator[tuple[int, Node]]:
+        """Every node that exists, by row."""
+        for row, node in enumerate(self.objects):
+            if node is not None:
+                yield row, node
+
+    def ensure_row(self, name: str) -> int:
+        """The row of a name, made if need be."""
+        row = self._row.get(name)
+        if row is None:
+            if self._free:
+                row = self._free.pop()
+                self.names[row] = name
+            else:
+                row = self.rows
+                if row == self._capacity:
+                    self._grow(2 * self._capacity)
+                self.rows += 1
+                self.names.append(name)
+                self.objects.append(None)
+            self._row[name] = row
+        return row
+
+    def release_row(self, row: int) -> None:
+        """Free a row that has neither a node object nor pods."""
+        name = self.names[row]
+        if name is None or self.objects[row] is not None or self.pods[row]:
+            return
+        del self._row[name]
+        self.names[row] = None
+        self._free.append(row)
+
+    def rename(self, like: "Nodes") -> None:
+        """Have the same names on the same rows, and the same rows free, as another set of as many rows."""
+        self.names, self._row, self._free = list(like.names), dict(like._row), list(like._free)  # noqa: SLF001 (of another Nodes)
+
+    def label(self, key: str) -> Column[str]:
+        """The column of one label key; made when first asked for, kept up to date afterwards."""
+        column = self.columns.get(key)
+        if column is None:
+            if len(self.columns) >= self._most_columns:
+                self.sweep()
+            column = self.columns[key] = Column(self._capacity)
+            if key in self._keys:
+                column.fill((row, node.labels[key]) for row, node in self.live() if key in node.labels)
+        return column
+
+    def annotation(self, key: str) -> Column[str]:
+        """The column of one annotation, as `label` has one of a label."""
+        column = self.annotation_columns.get(key)
+        if column is None:
+            column = self.annotation_columns[key] = Column(self._capacity)
+            column.fill((row, node.annotations[key]) for row, node in self.live() if key in node.annotations)
+        return column
+
+    @property
+    def label_keys(self) -> Mapping[str, int]:
+        """Label key → how many nodes have it."""
+        return self._keys
+
+    def topology(self, key: str) -> Column[str] | None:
+        """The column of a label key; None when no node has it, until `key_changes` says that it may."""
+        return self.label(key) if key in self._keys else None
+
+    def sweep(self) -> None:
+        """Drop the columns of keys that no node has: any pod may ask for any key."""
+        self.columns = {key: column for key, column in self.columns.items() if key in _USUAL or not column.blank}
+        self._most_columns = max(COLUMNS, 2 * len(self.columns))
+
+    def offer(self, name: str) -> int:
+        """The index of a resource that one more node offers, added if need be."""
+        self._offering[name] = self._offering.get(name, 0) + 1
+        index = self.resources.get(name)
+        if index is None:
+            index = self.resources[name] = self._free_indices.pop() if self._free_indices else len(self.resources)
+            if index == len(self.allocatable):
+                self.allocatable = np.concatenate((self.allocatable, np.zeros_like(self.allocatable)))
+                self.requested = np.concatenate((self.requested, np.zeros_like(self.requested)))
+            for row, amount in self.unoffered.pop(name, {}).items():
+                self.log.touch(row)
+                self.requested[index, row] = amount
+        return index
+
+    def _withdraw(self, name: str) -> None:
+        """One node less offers a resource."""
+        self._offering[name] -= 1
+        if self._offering[name]:
+            return
+        del self._offering[name]
+        index = self.resources[name]
+        if index <= EPHEMERAL:
+            return
+        del self.resources[name]
+        self._free_indices.append(index)
+        rows = np.flatnonzero(self.requested[index]).tolist()
+        if rows:
+            self.unoffered[name] = {row: int(self.requested[index, row]) for row in rows}
+            self.requested[index] = 0
+            for row in rows:
+                self.log.touch(row)
+
+    def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
+        """Numbers that follow from each row alone (the last axis), kept between calls; do not change them.
+
+        A dry run (`suppose`) does not show in them.
+        """
+        found = self._derived.recall(question)
+        if found is None:
+            found = Derived(of_all, of_row)
+            self._derived.keep(question, found)
+        found.renew(self, self.log)
+        return found.values
+
+    def put(self, row: int, node: Node | None) -> None:
+        """Write the node object of a row and all that derives from it; None when the node is gone."""
+        old = self.objects[row]
+        self.population_changes += (node is None) != (old is None)
+        self.log.touch(row)
+        self.object_log.touch(row)
+        self.objects[row] = node
+        self.alive[row] = node is not None
+        self.count += (node is not None) - (old is not None)
+        self.unschedulable[row] = node is not None and node.unschedulable
+        if old is None or node is None or old.allocatable is not node.allocatable:
+            self.allocatable[:, row] = 0
+            self.allowed_pods[row] = 0
+            before = {} if old is None else old.allocatable
+            after = {} if node is None else node.allocatable
+            for name in before:
+                if name not in after:
+                    self._withdraw(name)  # first, so that what comes can have its place
+            if node is not None:
+                self.allowed_pods[row] = node.allowed_pods
+                for name, amount in after.items():
+                    index = self.resources[name] if name in before else self.offer(name)
+                    self.allocatable[index, row] = amount
+                    self.largest = max(self.largest, amount)
+        self.taints.set(row, None if node is None else node.taints or None)
+        for key, column in self.annotation_columns.items():
+            column.set(row, None if node is None else node.annotations.get(key))
+        self.images.put(row, {} if old is None else old.images, {} if node is None else node.images)
+
+    def put_labels(self, row: int, labels: Mapping[str, str] | None) -> None:
+        """Write the label columns of a row. The caller informs the sums that depend on them."""
+        self.log.touch(row)
+        self.object_log.touch(row)
+        self.label_changes += 1
+        node = self.objects[row]
+        old: Mapping[str, str] = {} if node is None else node.labels
+        new = {} if labels is None else labels
+        for key in old:
+            if key not in new:
+                self._write(row, key, None)
+                self._keys[key] -= 1
+                if not self._keys[key]:
+                    del self._keys[key]
+                    self.key_changes += 1
+        for key, value in new.items():
+            self._write(row, key, value)
+            if key not in old:
+                self.key_changes += key not in self._keys
+                self._keys[key] = self._keys.get(key, 0) + 1
+
+    def topology_changes(self, row: int, labels: Mapping[str, str]) -> list[str]:
+        """The keys in which these labels differ from the row's, of those that have a column."""
+        node = self.objects[row]
+        old: Mapping[str, str] = {} if node is None else node.labels
+        keys = (*old, *(key for key in labels if key not in old))
+        return [key for key in keys if key in self.columns and old.get(key) != labels.get(key)]
+
+    def _write(self, row: int, key: str, value: str | None) -> None:
+        column = self.columns.get(key)
+        if column is not None:
+            column.set(row, value)
+
+    def charge(self, row: int, shape: PodShape, sign: int) -> None:
+        """Add (sign 1) or take back (sign -1) one pod's requests, count and host ports."""
+        self.log.touch(row)
+        self.suppose(row, shape, sign)
+
+    def charge_many(self, shape: PodShape, times: Mapping[int, int]) -> None:
+        """Add pods of one shape: row → how many."""
+        for row, number in times.items():
+            self.log.touch(row)
+            for _ in range(number if shape.host_ports else 0):
+                self.ports.charge(row, shape.host_ports, 1)
+        counts = np.zeros(self._capacity, dtype=np.intp)
+        counts[list(times)] = list(times.values())
+        self.add(shape, counts)
+
+    def charge_all(self, shape: PodShape, times: int) -> None:
+        """Add so many pods of one shape, or take them back, on every row."""
+        for row in range(self.rows):
+            self.log.touch(row)
+        self.add(shape, np.full(self._capacity, times, dtype=np.intp))
+
+    def suppose(self, row: int, shape: PodShape, sign: int) -> None:
+        """Charge a pod in a dry run, which takes it back with the opposite sign: `log` does not show it."""
+        indices, requested = self.resources, self.requested
+        for name, amount in shape.requests.items():
+            index = indices.get(name)
+            if index is not None:
+                requested[index, row] += sign * amount
+            elif amount:
+                self._ask(name, row, sign * amount)
+        self.nonzero[0, row] += sign * shape.nonzero[0]
+        self.nonzero[1, row] += sign * shape.nonzero[1]
+        self.pods[row] += sign
+        if shape.host_ports:
+            self.ports.charge(row, shape.host_ports, sign)
+
+    def suppose_all(self, where: Iterable[tuple[int, PodShape]], sign: int) -> None:
+        """Suppose many pods; quick where many of them have one shape."""
+        by_shape: dict[PodShape, list[int]] = {}
+        for row, shape in where:
+            by_shape.setdefault(shape, []).append(row)
+        for shape, rows in by_shape.items():
+            if len(rows) < _TOGETHER or shape.host_ports:
+                for row in rows:
+                    self.suppose(row, shape, sign)
+                continue
+            self.add(shape, sign * np.bincount(rows, minlength=self._capacity))
+
+    def add(self, shape: PodShape, times: NDArray[np.intp]) -> None:
+        """Suppose pods of one shape without host ports: `times` says how many on each row."""
+        indices = self.resources
+        for name, amount in shape.requests.items():
+            index = indices.get(name)
+            if index is not None:
+                self.requested[index] += amount * times
+            elif amount:
+                for row in np.flatnonzero(times).tolist():
+                    self._ask(name, row, amount * int(times[row]))
+        self.nonzero[0] += shape.nonzero[0] * times
+        self.nonzero[1] += shape.nonzero[1] * times
+        self.pods += times
+
+    def _ask(self, name: str, row: int, amount: int) -> None:
+        """A pod asks for so much more of a resource that no node offers, or for less."""
+        rows = self.unoffered.setdefault(name, {})
+        rows[row] = rows.get(row, 0) + amount
+        if not rows[row]:
+            del rows[row]
+            if not rows:
+                del self.unoffered[name]
+
+    def image(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
+        """(rows that hold the image, its size there in bytes), None when no node has it."""
+        return self.images.where(name)
+
+    def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
+        """Rows on which any of the host ports is taken (HostPortInfo.CheckConflict)."""
+        return self.ports.users(ports, self.rows) > 0
+
+    def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
+        """int64[rows]: how many pairs there are of one of these host ports and a pod that holds it, or one like it."""
+        return self.ports.users(ports, self.rows)
+
+    def port_users_on(self, ports: tuple[HostPort, ...], row: int) -> int:
+        """`port_users` of one row."""
+        return self.ports.users_on(ports, row)
+
+    def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
+        """Return whether any of the host ports is taken on one row."""
+        return self.ports.users_on(ports, row) > 0
+
+    def _grow(self, capacity: int) -> None:
+        def grown(array: Array) -> Array:
+            wider = np.zeros((*array.shape[:-1], capacity), dtype=array.dtype)
+            wider[..., : array.shape[-1]] = array
+            return wider
+
+        self._capacity = capacity
+        self.alive = grown(self.alive)
+        self.unschedulable = grown(self.unschedulable)
+        self.pods = grown(self.pods)
+        self.allowed_pods = grown(self.allowed_pods)
+        self.allocatable = grown(self.allocatable)
+        self.requested = grown(self.requested)
+        self.nonzero = grown(self.nonzero)
+        self.taints.grow(capacity)
+        for column in (*self.columns.values(), *self.annotation_columns.values()):
+            column.grow(capacity)

@@ -1,0 +1,196 @@
+"""A view of a few rows of a cluster as if they were all rows: a plugin that reads it computes only these rows."""
+
+import copy
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools, Column, Ints, Numbers, Value
+from podberth.cache.nodes import Nodes
+from podberth.cache.per_node import OfAll, OfRow
+from podberth.cache.ports import conflicts
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.model.shape import HostPort
+
+
+class ViewError(TypeError):
+    """An attempt to change a read-only view."""
+
+
+def _refuse(self: object, *_: object, **__: object) -> NoReturn:
+    raise ViewError("these are some rows of the nodes, to be looked at: they can't be changed")
+
+
+class _SomeCodes(Column[Value]):
+    """The codes of some rows, answered by the whole column. Read-only."""
+
+    def __init__(self, column: Column[Value], rows: NDArray[np.intp]) -> None:
+        self.codes = column.codes[rows]
+        self.values = column.values
+        self._code = column._code  # noqa: SLF001 (of another Column)
+        self._in_order = self.filled = -1
+        self.version = column.version
+        self.answers = column.answers  # type: ignore[method-assign]
+
+    set = fill = grow = _refuse
+
+
+class SomeNodes(Nodes):
+    """Columns of some rows, in the order given. Read-only. What is counted over all nodes is the whole's."""
+
+    def __init__(self, nodes: Nodes, rows: NDArray[np.intp]) -> None:
+        self._nodes = nodes
+        self._of = rows
+        self.rows = len(rows)
+        self.count = nodes.count
+        self.resources = nodes.resources
+        self.served = nodes.served
+        self.largest = nodes.largest
+        self.log = nodes.log
+        self.object_log = nodes.object_log
+        self.population_changes = nodes.population_changes
+        self.label_changes = nodes.label_changes
+        self.key_changes = nodes.key_changes
+        self.alive = nodes.alive[rows]
+        self.unschedulable = nodes.unschedulable[rows]
+        self.pods = nodes.pods[rows]
+        self.allowed_pods = nodes.allowed_pods[rows]
+        self.allocatable = nodes.allocatable[:, rows]
+        self.requested = nodes.requested[:, rows]
+        self.nonzero = nodes.nonzero[:, rows]
+        self.taints = _SomeCodes(nodes.taints, rows)
+
+    @cached_property
+    def names(self) -> list[str | None]:  # type: ignore[override]
+        """The name of each of these rows."""
+        return [self._nodes.names[row] for row in self._of.tolist()]
+
+    @cached_property
+    def objects(self) -> list[Node | None]:  # type: ignore[override]
+        """The node of each of these rows."""
+        return [self._nodes.objects[row] for row in self._of.tolist()]
+
+    @cached_property
+    def _positions(self) -> dict[int, int]:
+        return {row: position for position, row in enumerate(self._of.tolist())}
+
+    @property
+    def label_keys(self) -> Mapping[str, int]:
+        """Label key → how many nodes have it, of all."""
+        return self._nodes.label_keys
+
+    def row_of(self, name: str) -> int | None:
+        """The position of a name among these rows."""
+        row = self._nodes.row_of(name)
+        return None if row is None else self._positions.get(row)
+
+    def image(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
+        """(rows that hold the image, its size there in bytes) of these; None when no node has it, of all."""
+        found = self._nodes.image(name)
+        if found is None:
+            return None
+        positions = self._positions
+        here = [
+            (positions[row], size) for row, size in zip(*map(np.ndarray.tolist, found), strict=True) if row in positions
+        ]
+        rows, sizes = zip(*here, strict=True) if here else ((), ())
+        return np.array(rows, dtype=np.intp), np.array(sizes, dtype=np.int64)
+
+    ensure_row = release_row = rename = offer = put = put_labels = charge = charge_many = charge_all = suppose = (
+        suppose_all
+    ) = add = sweep = _refuse
+
+    def label(self, key: str) -> Column[str]:
+        return _SomeCodes(self._nodes.label(key), self._of)
+
+    def annotation(self, key: str) -> Column[str]:
+        """The column of an annotation, for these rows."""
+        return _SomeCodes(self._nodes.annotation(key), self._of)
+
+    def topology(self, key: str) -> Column[str] | None:
+        """The column of a label, for these rows; None for a key that no node has."""
+        column = self._nodes.topology(key)
+        return None if column is None else _SomeCodes(column, self._of)
+
+    def live_row(self, name: str) -> int | None:
+        """The position of a node among these rows."""
+        row = self._nodes.live_row(name)
+        return None if row is None else self._positions.get(row)
+
+    def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
+        """Numbers that follow from each row alone, of these rows."""
+        return self._nodes.derived(question, of_all, of_row)[..., self._of]
+
+    def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
+        """On each of these rows, how many pairs there are of such a port and a pod with it (`Nodes.port_users`)."""
+        return self._nodes.port_users(ports)[self._of]
+
+    def port_users_on(self, ports: tuple[HostPort, ...], row: int) -> int:
+        """`port_users` of one of these rows."""
+        return int(self.port_users(ports)[row])
+
+    def port_conflicts_on(self, ports: tuple[HostPort, ...], row: int) -> bool:
+        """Return whether one of these rows has any of the host ports taken."""
+        return bool(self.port_conflicts(ports)[row])
+
+    def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
+        """Return which of these rows have any of the host ports taken."""
+        conflicts: Bools = self._nodes.port_conflicts(ports)[self._of]
+        return conflicts
+
+
+class _OtherPods(SomeNodes):
+    """One row, with some of its pods away from it and others on it. Read-only afterwards."""
+
+    def __init__(self, nodes: Nodes, row: int, gone: Sequence[Pod], come: Sequence[Pod]) -> None:
+        super().__init__(nodes, np.array([row], dtype=np.intp))
+        for sign, moving in ((-1, gone), (1, come)):
+            for pod in moving:
+                for name, amount in pod.shape.requests.items():
+                    index = nodes.resources.get(name)
+                    if index is not None:
+                        self.requested[index, 0] += sign * amount
+                self.nonzero[:, 0] += np.multiply(sign, pod.shape.nonzero)
+                self.pods[0] += sign
+        self._of_whole, self._gone, self._come = row, gone, come
+
+    def derived(self, question: Hashable, of_all: OfAll, of_row: OfRow) -> Numbers:
+        """Numbers that follow from the row as it is here."""
+        return np.array(of_row(self, 0))[..., np.newaxis]
+
+    def port_users(self, ports: tuple[HostPort, ...]) -> Ints:
+        """Return how many pairs of such a port and a pod that holds it there are (`Nodes.port_users`)."""
+        users = self._nodes.port_users_on(ports, self._of_whole) - _pairs(ports, self._gone) + _pairs(ports, self._come)
+        return np.array([users], dtype=np.int64)
+
+    def port_conflicts(self, ports: tuple[HostPort, ...]) -> Bools:
+        """Return whether the pods that are there have any of the host ports."""
+        conflict: Bools = self.port_users(ports) > 0
+        return conflict
+
+
+def _pairs(ports: tuple[HostPort, ...], pods: Iterable[Pod]) -> int:
+    return sum(conflicts(ports, pod.shape.host_ports) for pod in pods)
+
+
+def row_with(cluster: Cluster, row: int, gone: Sequence[Pod], come: Sequence[Pod]) -> Cluster:
+    """The cluster with one row only, as it would be without some of its pods, and with others.
+
+    They are moved in `nodes` and nowhere else: for plugins that look at one node at a time. It costs what these pods
+    are, however many others there are on the row. Valid as long as the cluster does not change.
+    """
+    view = copy.copy(cluster)
+    view.nodes = _OtherPods(cluster.nodes, row, gone, come)
+    return view
+
+
+def some_rows(cluster: Cluster, rows: NDArray[np.intp]) -> Cluster:
+    """The cluster with only these rows; everything but the node columns is shared."""
+    view = copy.copy(cluster)
+    view.nodes = SomeNodes(cluster.nodes, rows)
+    return view

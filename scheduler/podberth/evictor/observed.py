@@ -1,0 +1,250 @@
+"""What the watch has shown: the cluster's columns, pods whose promise is followed, and what changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from podberth.cache.cluster import Cluster
+from podberth.engine.placement_conflicts import PlacementConflicts, has_requirements
+from podberth.engine.stimuli import Gone
+from podberth.evictor.claims import Claims
+from podberth.evictor.followed import Followed
+from podberth.evictor.owners import owner_key
+from podberth.evictor.promises import Promises
+from podberth.evictor.wording import left_alone
+from podberth.framework.runtime import Framework
+from podberth.model.devices import DEVICE_KINDS, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from podberth.model.kinds import Modelled
+from podberth.model.namespaced import Namespace, SelectingObject
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.model.pod_group import PodGroup
+from podberth.model.promise import NOTHING_OF_NODES, NodeRequirement
+from podberth.model.shape import keeps_own, required
+from podberth.model.storage import STORAGE_KINDS
+
+NODE_CHANGED, POD_CHANGED, FOUND = "NodeChanged", "PodChanged", "Found"
+"""Why a promise is broken: the node's labels changed, the pod asks for something else, or it was so from the start."""
+CONFLICT = "PlacementConflict"
+"""Another scheduler placed a pod about the same time, and broke what this one requires of pods on other nodes."""
+_REASONS = (NODE_CHANGED, POD_CHANGED, FOUND)
+
+
+@dataclass(slots=True)
+class Seen:
+    """One look. `broken`: UID → why; `lost`: no longer followed."""
+
+    broken: dict[str, str] = field(default_factory=dict)
+    by_node: set[str] = field(default_factory=set)
+    """Pods whose node changed in a label that they read, or was gone meanwhile."""
+    mended: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    unreadable: list[tuple[Pod, str]] = field(default_factory=list)
+    """Pods with an annotation that can't be read, and what is wrong with it; each is reported once."""
+    before: dict[int, Mapping[str, str]] = field(default_factory=dict)
+    """Row → the node's labels before they changed."""
+
+
+class Observed:
+    """Applies changes; `look` says what they mean for the promises."""
+
+    def __init__(self, frameworks: Mapping[str, Framework], *, bare_pods: bool) -> None:
+        self.cluster = Cluster()
+        self.claims = Claims(self.cluster)
+        self.followed: dict[str, Followed] = {}
+        self.promises = Promises(self.cluster)
+        """What the followed pods ask of their nodes."""
+        self._by_profile = {name: framework.profile.required_during_execution for name, framework in frameworks.items()}
+        self.conflicts = PlacementConflicts(self.cluster, frameworks, all_others=True)
+        self._bare_pods = bare_pods
+        self._changed: dict[str | None, set[int]] = {}
+        """Label key (None: all of them) → rows where it changed since the last look."""
+        self._pods: dict[str, str] = {}
+        self._before: dict[int, Mapping[str, str]] = {}
+        """As in Seen, for looks that are not over."""
+        self._unreadable: dict[str, str] = {}
+        self._seen = Seen()
+        self.undone = False
+        """Whether a placed pod was shown without a node since this was last set to False."""
+
+    @property
+    def has_news(self) -> bool:
+        """Return whether a look would find anything changed."""
+        seen = self._seen
+        return bool(self._changed or self._pods or self.promises.due or seen.lost or seen.unreadable)
+
+    def next_conflict(self) -> float | None:
+        """Engine time at which pods have to be looked at that may be in conflict with another scheduler's."""
+        return self.conflicts.next_look()
+
+    def node(self, row: int) -> str:
+        """The name of a row's node."""
+        return self.cluster.nodes.names[row] or ""
+
+    def stays(self, uid: str) -> bool:
+        """Return whether a pod is on a node, and not on its way out."""
+        placement = self.cluster.placement(uid)
+        return placement is not None and not placement.pod.terminating
+
+    def wanted(self, pod: Pod) -> NodeRequirement | None:
+        """Return what a pod of one of our profiles asks of its node while it runs, if that is not too much."""
+        by_profile = self._by_profile.get(pod.scheduler_name)
+        if by_profile is None:
+            return None
+        wanted = required(pod.shape, by_profile=by_profile)
+        if wanted is None and keeps_own(pod.shape, by_profile=by_profile) and has_requirements(pod):
+            return NOTHING_OF_NODES
+        # Of a pod beyond the limits not all is read that it requires.
+        return None if pod.too_large is not None else wanted
+
+    def mark(self, uid: str, *, broken: bool) -> None:
+        """Whether a promise counts as broken: only those that do are reported as mended."""
+        self.promises.mark(uid, broken=broken)
+
+    def put(self, thing: Modelled, now: float) -> None:
+        """Add or update an object."""
+        match thing:
+            case Pod():
+                self._put_pod(thing, now)
+            case Node():
+                self._put_node(thing)
+            case Namespace():
+                self.cluster.put_namespace(thing)
+            case SelectingObject():
+                self.cluster.put_selecting(thing)
+            case ResourceClaim() | ResourceSlice() | DeviceClass() | DeviceTaintRule():
+                self.cluster.put_device(thing)
+            case PodGroup():
+                self.cluster.pod_groups.put(thing)
+            case _:
+                self.cluster.storage.put(thing)
+
+    def gone(self, gone: Gone) -> None:
+        """Remove an object."""
+        match gone.kind:
+            case "Pod":
+                self._unfollow(gone.uid)
+                self._unreadable.pop(gone.uid, None)
+                self.cluster.nominations.drop(gone.uid)
+                self.cluster.drop_pod(gone.uid)
+            case "Node":
+                row = self.cluster.nodes.row_of(gone.name)
+                if row is not None and self.cluster.drop_node(gone.name) is not None:
+                    self._touch(row, None)
+            case "Namespace":
+                self.cluster.drop_namespace(gone.name)
+            case kind if kind in DEVICE_KINDS:
+                self.cluster.drop_device(kind, gone.namespace, gone.name)
+            case kind if kind in STORAGE_KINDS:
+                self.cluster.storage.drop(kind, gone.namespace, gone.name)
+            case kind:
+                self.cluster.drop_selecting(kind, gone.namespace, gone.name)
+
+    def look(self, now: float) -> Seen:
+        """Return what changed since the last look means: for as many promises as one look may cost, the others are
+        next.
+        """
+        seen, self._seen = self._seen, Seen()
+        changed, self._changed = self._changed, {}
+        pods, self._pods = self._pods, {}
+        for reason in (FOUND, POD_CHANGED):
+            uids = [uid for uid, why in pods.items() if why == reason]
+            self.promises.mark_due(self.promises.slots(uids), _REASONS.index(reason))
+        for key, rows in changed.items():
+            why = _REASONS.index(NODE_CHANGED if key is not None else FOUND)
+            self.promises.mark_due(self.promises.on(rows, key), why, by_node=True)
+        broken, mended = self.promises.look()
+        seen.mended += mended
+        seen.before = {**self._before, **seen.before}
+        for due in broken:
+            seen.broken[due.uid] = _REASONS[due.why]
+            if due.by_node:
+                seen.by_node.add(due.uid)
+        for pod, conflict in self.conflicts.look(now):
+            if conflict is not None and pod.uid in self.followed:
+                seen.broken.setdefault(pod.uid, CONFLICT)
+        self._before = seen.before if self.promises.due else {}
+        return seen
+
+    def _put_node(self, node: Node) -> None:
+        old = self.cluster.put_node(node)
+        row = self.cluster.nodes.ensure_row(node.name)
+        if old is None or old.uid != node.uid:
+            self._touch(row, None)
+        elif old.labels is not node.labels and old.labels != node.labels:
+            if row not in self._before:
+                self._seen.before.setdefault(row, old.labels)
+            for key in {key for key, _ in old.labels.items() ^ node.labels.items()}:
+                self._touch(row, key)
+
+    def _touch(self, row: int, key: str | None) -> None:
+        self._changed.setdefault(key, set()).add(row)
+
+    def _put_pod(self, pod: Pod, now: float) -> None:
+        if not pod.node_name and self.cluster.is_confirmed(pod.uid):
+            # As in the scheduler (`PodChanges.put`): what is shown is of a backup.
+            self.undone = True
+            self.gone(Gone("Pod", pod.namespace, pod.name, pod.uid))
+        if pod.finished:
+            self.gone(Gone("Pod", pod.namespace, pod.name, pod.uid))
+        elif pod.node_name:
+            self._put_placed(pod, now)
+        elif pod.nominated_node_name and not pod.terminating:
+            self.cluster.nominations.put(pod, pod.nominated_node_name)
+        else:
+            self.cluster.nominations.drop(pod.uid)
+
+    def _put_placed(self, pod: Pod, now: float) -> None:
+        # The cluster may give the pod the shape that it knew before, so what it asks of nodes is kept apart first.
+        own = replace(pod)
+        self.cluster.nominations.drop(pod.uid)
+        if self.cluster.put_pod(pod) is None:
+            self.claims.settle(owner_key(pod))
+            self.conflicts.other_placed(pod)
+        wanted = self.wanted(own)
+        if wanted is None or own.terminating or left_alone(own, bare_pods=self._bare_pods):
+            self._unfollow(own.uid)
+            self._note_unreadable(own)
+            return
+        placement = self.cluster.placement(own.uid)
+        assert placement is not None
+        old = self.followed.get(own.uid)
+        if not self.promises.put(own.uid, placement.row, wanted):
+            assert old is not None
+            old.pod = own
+            return
+        if old is not None:
+            self._unfollow(own.uid)
+            self.promises.put(own.uid, placement.row, wanted)
+        self.followed[own.uid] = Followed(own, wanted, placement.row, now if old is None else old.placed_at)
+        self._pods[own.uid] = FOUND if old is None else POD_CHANGED
+        if old is None and keeps_own(own.shape, by_profile=self._by_profile[own.scheduler_name]):
+            self.conflicts.placed(own, now)
+
+    def _unfollow(self, uid: str) -> None:
+        """A pod is gone, leaving, or asks for something else."""
+        if self.followed.pop(uid, None) is not None:
+            self.promises.drop(uid)
+            self._pods.pop(uid, None)
+            self._seen.lost.append(uid)
+
+    def _note_unreadable(self, pod: Pod) -> None:
+        """An annotation that can't be read is the user's to mend: it is told once."""
+        problem = self._problem(pod)
+        if problem is None or pod.terminating:
+            self._unreadable.pop(pod.uid, None)
+        elif self._unreadable.get(pod.uid) != problem:
+            self._unreadable[pod.uid] = problem
+            self._seen.unreadable.append((pod, problem))
+
+    def _problem(self, pod: Pod) -> str | None:
+        """Return why nobody can keep to what a pod asks for."""
+        by_profile = self._by_profile.get(pod.scheduler_name)
+        if by_profile is None:
+            return None
+        if pod.shape.promise is not None and pod.shape.promise.problem is not None:
+            return pod.shape.promise.problem
+        if pod.too_large is None or required(pod.shape, by_profile=by_profile) is None:
+            return None
+        return f"{pod.too_large}: the evictor does not follow it"

@@ -1,0 +1,72 @@
+"""The proof that an evicted pod has somewhere to go: all filters of its profile, with the pod itself taken out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec.structs import replace
+
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Bools
+from podberth.framework.decision import Decision, Rows, fit_error
+from podberth.framework.runtime import Framework
+from podberth.framework.status import PluginError
+from podberth.model.pod import Pod
+from podberth.model.promise import NodeRequirement
+from podberth.plugins.required_during_execution import meeting
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`row`: where the pod could go now; None: nowhere, and `text` says why."""
+
+    row: int | None
+    text: str
+
+
+def find_target(pod: Pod, wanted: NodeRequirement, framework: Framework, cluster: Cluster) -> Target:
+    """The best node for a placed pod but the one it is on, that also meets its requirement.
+
+    `pod` may be newer than the cluster's own copy: its shape is the one that counts.
+    """
+    placement = cluster.placement(pod.uid)
+    if placement is None:
+        return Target(None, "the pod is on no node")
+    asked = replace(pod, node_name="", nominated_node_name="")
+    cluster.leave_out(placement)
+    try:
+        meets = meeting(wanted, cluster.nodes)
+        decision = framework.decide_quickly(asked, cluster)
+        rows = _others(decision, placement.row, meets)
+        if not len(rows) and decision.quick:
+            # The quick way knows the best nodes only: in a profile without our filter, they may be the wrong ones.
+            decision = framework.decide(asked, cluster)
+            rows = _others(decision, placement.row, meets)
+        if not len(rows):
+            if len(decision.feasible):
+                return Target(None, f"0/{decision.nodes} nodes are available: none but where it is.")
+            return Target(None, fit_error(decision))
+        best = decision.best()
+        good = rows[np.isin(rows, best)]
+        row = int((good if len(good) else rows)[0])
+        return Target(row, cluster.nodes.names[row] or "")
+    except PluginError as error:
+        return Target(None, str(error))
+    finally:
+        cluster.put_back(placement)
+
+
+def _others(decision: Decision, row: int, meets: Bools) -> Rows:
+    """The feasible rows but one, that meet the requirement."""
+    feasible = decision.feasible
+    others: Rows = feasible[(feasible != row) & meets[feasible]]
+    return others
+
+
+def claim(pod: Pod, row: int, cluster: Cluster) -> str:
+    """Count the pod on its target too, until its successor comes: the next proof must not use the same room.
+
+    Returns the UID of what was placed; `cluster.forget` ends it.
+    """
+    ghost = replace(pod, uid=f"{pod.uid}/claim", node_name=cluster.nodes.names[row] or "", scheduling_group=None)
+    cluster.assume(ghost, row)
+    return ghost.uid

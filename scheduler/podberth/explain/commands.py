@@ -1,0 +1,252 @@
+"""The `kubectl` commands that make a change. Nobody runs them here; they are there to be copied.
+
+A pending pod's own spec may hardly be changed: tolerations may be added, and gates taken away. All else is changed
+where its owner has its template; the owner then makes new pods. A pod without an owner is made again.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from shlex import quote
+from typing import Any, NamedTuple
+
+from podberth.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch, json_patch
+from podberth.apiserver.status import StatusError
+from podberth.explain.documents import ObjectError
+from podberth.explain.patches import NoPatchError, Operation, by_name, lowered, operations, unmerged
+from podberth.explain.written import (
+    Written,
+    as_asked,
+    controller_of,
+    from_template,
+    in_the_template,
+    made_of,
+    templates_of,
+)
+from podberth.framework import changes, device_changes, storage_changes
+from podberth.framework.changes import Change, OnPod
+from podberth.framework.device_changes import OnClaim
+from podberth.model.pod import Pod
+
+_NUMBER = re.compile(r"\d+")
+_TEMPLATE = "/spec/template/spec"
+_OF_PODS = changes.Tolerate | changes.Ungate
+"""What may be changed of a pod that is there."""
+_LEAVING_PODS = ("StatefulSet", "ReplicationController")
+"""Kinds whose pod stays when the template changes, or may: a StatefulSet replaces no pod before others are ready."""
+
+
+class Commands(NamedTuple):
+    """What to run, and the pods that come of it: one for each template that may be the pod's; none if it stays.
+
+    `full`: what a quota says against the pod that would be created beside the one that is there; without commands then.
+    """
+
+    lines: list[str]
+    pods: Sequence[Pod] = ()
+    full: str = ""
+
+
+_NONE = Commands([])
+
+
+def commands(made: Sequence[Change], pod: Pod, written: Written | None) -> Commands | None:
+    """Commands for all the changes, none where one of them has none, and what the pod is once they are carried out.
+
+    They are carried out by the API server's own code on what they name, as it is stored. None: they would be refused,
+    or they do not say what is to be changed.
+    """
+    lines = [_command(change) for change in made if not isinstance(change, OnPod | OnClaim)]
+    lines += _of_claims([change for change in made if isinstance(change, OnClaim)], pod, written)
+    edits = [change for change in made if isinstance(change, OnPod)]
+    if not edits or written is None:
+        return Commands([] if "" in lines or edits else lines)
+    try:
+        found = _of_pod(edits, pod, written)
+    except (NoPatchError, StatusError, ObjectError):
+        return None
+    told = "" not in lines and found.lines
+    # The pod first: it is to wait already when there is room.
+    return found._replace(lines=[*found.lines, *lines] if told else [])
+
+
+def _of_pod(edits: Sequence[OnPod], pod: Pod, written: Written) -> Commands:
+    """Raises NoPatchError, StatusError, ObjectError."""
+    whole, where = written.whole.get("spec") or {}, f"-n {quote(pod.namespace)}"
+    direct = all(isinstance(each, _OF_PODS) for each in edits)
+    if written.file or direct or pod.owner is None:
+        patch = operations(edits, written.spec, whole, pod.namespace)
+        lines: list[str] = []
+        if not (written.file or direct):
+            lines, patch = _with_its_class(patch, pod, whole)
+            patch += [{"op": "remove", "path": "/preemptionPolicy"}] if lines else []
+            patch += unmerged(json_patch(deepcopy(dict(written.spec)), deepcopy(patch)), pod.labels)
+        path = written.path if written.file else "/spec"
+        patch = _below(path, patch)
+        after = {**written.pod, "spec": _patched("Pod", path, written.spec, [(JSON_PATCH, patch)])}
+        if written.file:
+            lines = [f"kubectl patch --local -f {quote(written.file)} -o yaml {_json(patch)}"]
+        elif not direct:
+            lines.append(_again(f"pod {quote(pod.name)} {where}", _json(patch)))
+        elif not any(isinstance(each, changes.AwaitUngate) for each in edits):
+            lines = [f"kubectl patch pod {quote(pod.name)} {where} {_json(patch)}"]
+        if direct and not written.file:
+            return Commands(lines, [as_asked(written.decode(after), pod)])
+        full = written.full(after)
+        return Commands([] if full else lines, [as_asked(written.create(after), pod)], full)
+    spec = in_the_template(written, pod)
+    smaller = [change for change in edits if isinstance(change, changes.Request)]
+    others = [change for change in edits if not isinstance(change, changes.Request)]
+    steps: list[tuple[str, Any]] = []
+    if smaller:
+        asked = by_name(each for change in smaller for each in lowered(change, whole))
+        steps.append((STRATEGIC_PATCH, {"spec": {"template": {"spec": asked}}}))
+    lines = []
+    if others:
+        lines, patch = _with_its_class(operations(others, spec, whole, pod.namespace), pod, whole)
+        steps.append((JSON_PATCH, _below(_TEMPLATE, patch)))
+    controller = controller_of(pod)
+    kind, name = controller or ("Deployment", "")
+    templates = [_patched(kind, _TEMPLATE, template, steps) for template in templates_of(written, pod)]
+    pods = [made_of(written, pod, template) for template in templates]
+    full = written.full(from_template(written, pod, templates[0])) if kind == "Deployment" else ""
+    if controller is None or full:
+        return Commands([], pods, full)
+    for content_type, body in steps:
+        form = "json" if content_type == JSON_PATCH else "strategic"
+        of = f"{kind.lower()} {quote(name)} {where}"
+        lines.append(f"kubectl patch {of} --type={form} -p {quote(_compact(body))}")
+    if kind in _LEAVING_PODS:
+        lines.append(f"kubectl delete pod {quote(pod.name)} {where} --ignore-not-found")
+    return Commands(lines, pods)
+
+
+def _patched(kind: str, path: str, spec: Mapping[str, Any], steps: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """A pod's spec that stands at a path of an object, once the API server's code has applied the patches to that."""
+    first, *inner = path.strip("/").split("/")
+    found: Any = deepcopy(dict(spec))
+    for step in reversed(inner):
+        found = {step: found}
+    patched: Any = {"kind": kind, first: found}
+    for content_type, body in steps:
+        patched = apply_patch(content_type, kind, patched, _compact(body).encode())
+    for step in (first, *inner):
+        patched = patched[step]
+    done: dict[str, Any] = patched
+    return done
+
+
+def _with_its_class(patch: list[Operation], pod: Pod, spec: Mapping[str, Any]) -> tuple[list[str], list[Operation]]:
+    """A pod has the preemption policy of its PriorityClass, which can't be changed: it gets another class."""
+    named = spec.get("priorityClassName")
+    rest = [operation for operation in patch if operation["path"] != "/preemptionPolicy"]
+    if not named or len(rest) == len(patch):
+        return [], patch
+    other = f"{named}-preempting"
+    rest.append({"op": "replace", "path": "/priorityClassName", "value": other})
+    return [f"kubectl create priorityclass {quote(other)} --value={pod.priority}"], rest
+
+
+def _command(change: Change) -> str:
+    match change:
+        case changes.Uncordon(node):
+            return f"kubectl uncordon {quote(node)}"
+        case changes.RemoveTaint(node, taint):
+            return f"kubectl taint nodes {quote(node)} {quote(taint)}-"
+        case changes.Label(node, key, value):
+            return f"kubectl label nodes {quote(node)} {quote(f'{key}={value}')} --overwrite"
+        case changes.FreeClaim(key) | changes.MovePod(key) | changes.GiveUpNode(key):
+            namespace, _, name = key.partition("/")
+            return f"kubectl delete pod {quote(name)} -n {quote(namespace)}"
+        case device_changes.RemoveTaintRule(rule):
+            return f"kubectl delete devicetaintrule {quote(rule)}"
+        case device_changes.FreeDevices(claim, []):
+            namespace, _, name = claim.partition("/")
+            return f"kubectl delete resourceclaim {quote(name)} -n {quote(namespace)}"
+        case device_changes.FreeDevices(claim, pods):
+            namespace = claim.partition("/")[0]
+            names = [quote(each.partition("/")[2]) for each in pods]
+            return f"kubectl delete pod {' '.join(names)} -n {quote(namespace)}"
+        case storage_changes.CreateClass(name, provisioner):
+            made = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+            return _created("storage.k8s.io/v1", "StorageClass", {"name": name}, made)
+        case storage_changes.CreateClaim(namespace, name, storage_class, size):
+            asked = {"requests": {"storage": size}}
+            spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": storage_class, "resources": asked}
+            return _created("v1", "PersistentVolumeClaim", {"name": name, "namespace": namespace}, {"spec": spec})
+        case storage_changes.RecreateClaim(namespace, name, of) | storage_changes.ReplaceVolume(namespace, name, of):
+            return _claim_again(namespace, name, {"storageClassName": of, "volumeName": None})
+        case storage_changes.ShrinkClaim(namespace, name, size):
+            return _claim_again(namespace, name, {"resources": {"requests": {"storage": str(size)}}})
+        case storage_changes.ForgetClaim(volume):
+            patch = _json([{"op": "remove", "path": "/spec/claimRef"}])
+            return f"kubectl patch pv {quote(volume)} {patch}"
+        case storage_changes.ForgetNode(namespace, name):
+            return f"kubectl annotate pvc {quote(name)} -n {quote(namespace)} volume.kubernetes.io/selected-node-"
+    return ""
+
+
+def _of_claims(made: Sequence[OnClaim], pod: Pod, written: Written | None) -> Iterator[str]:
+    """Claims, or the templates that they are made from, are created again; a pod whose claims are made, too."""
+    called = {one.name: one.template for one in pod.shape.claims if one.template}
+    templates = {claim: called[name] for name, claim in pod.made_claims if claim and name in called}
+    where, by_what = f"-n {quote(pod.namespace)}", dict[str, list[OnClaim]]()
+    for change in made:
+        name = change.claim.partition("/")[2]
+        template = templates.get(name)
+        key = f"resourceclaimtemplate {quote(template)}" if template else f"resourceclaim {quote(name)}"
+        by_what.setdefault(key, []).append(change)
+    for what, those in by_what.items():
+        spec = "/spec/spec" if what.startswith("resourceclaimtemplate") else "/spec"
+        patch = _in_order([each for change in those for each in change.patch])
+        yield _again(f"{what} {where}", _json(_below(spec, patch))) if patch else ""
+    if any(what.startswith("resourceclaimtemplate") for what in by_what) and not (written and written.file):
+        which = f"pod {quote(pod.name)} {where}"
+        yield f"kubectl delete {which}" if pod.owner else _again(which)
+
+
+def _in_order(patch: Sequence[Operation]) -> list[Operation]:
+    """Return what is removed first, from the last place of a list on, so that the places before it
+    stay what they are.
+    """
+    removed = [each for each in patch if each["op"] == "remove"]
+    others = [each for each in patch if each["op"] != "remove"]
+    removed.sort(key=lambda each: _NUMBER.sub(lambda found: found[0].zfill(6), each["path"]), reverse=True)
+    return removed + sorted(others, key=lambda each: str(each["path"]))
+
+
+def _claim_again(namespace: str, name: str, spec: Mapping[str, Any]) -> str:
+    patch = _compact({"metadata": {"annotations": None}, "spec": spec})
+    return _again(f"pvc {quote(name)} -n {quote(namespace)}", f"--type=merge -p {quote(patch)}")
+
+
+def _again(which: str, patch: str = "") -> str:
+    """Delete an object and create it again with a patch, if the API server would take it.
+
+    Its creation is tried first: the answer that there is such an object comes after policies and quotas have agreed.
+    """
+    made = f"kubectl get {which} -o json" + (f" | kubectl patch --local -f - -o json {patch}" if patch else "")
+    given = 'printf %s "$made" | kubectl'
+    tried = f"{given} create --dry-run=server -f - 2>&1 | tee /dev/stderr | grep -q AlreadyExists"
+    return f"made=$({made}) && {tried} && {given} replace --force -f -"
+
+
+def _created(version: str, kind: str, metadata: Mapping[str, str], fields: Mapping[str, Any]) -> str:
+    made = _compact({"apiVersion": version, "kind": kind, "metadata": metadata, **fields})
+    return f"echo {quote(made)} | kubectl create -f -"
+
+
+def _json(patch: Iterable[Operation]) -> str:
+    return f"--type=json -p {quote(_compact(list(patch)))}"
+
+
+def _below(path: str, patch: Iterable[Operation]) -> list[Operation]:
+    return [
+        {key: f"{path}{value}" if key in ("path", "from") else value for key, value in operation.items()}
+        for operation in patch
+    ]
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

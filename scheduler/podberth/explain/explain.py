@@ -1,0 +1,373 @@
+"""Explains one decision: which plugin rejected which node and by how much, the scores, and what would free the pod.
+
+Pure: from a pod, a framework and a cluster to an `Explanation`, which `explain.report` draws and `cli` prints.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import structs
+
+from podberth.cache.cluster import Cluster
+from podberth.explain import explanation as shown
+from podberth.explain.asking import Asking
+from podberth.explain.cause import cause, goes_after
+from podberth.explain.commands import commands
+from podberth.explain.effects import SideEffects
+from podberth.explain.explanation import Explanation
+from podberth.explain.misspelt import counts_nobody, misspelt
+from podberth.explain.promises import Past, state_of
+from podberth.explain.remedies import remedies
+from podberth.explain.stuck import Stuck, stuck_at
+from podberth.explain.trial import Trial
+from podberth.explain.written import Written
+from podberth.framework.changes import AllowPreemption, AwaitPod, MovePod, OnPod
+from podberth.framework.decision import Decision, fit_error, narrowed_text
+from podberth.framework.device_changes import OnClaim
+from podberth.framework.explaining import Detail, Inquiry
+from podberth.framework.runtime import Framework
+from podberth.framework.status import UNRESOLVABLE, UNSCHEDULABLE, PluginError, Reason
+from podberth.model.pod import Pod
+from podberth.model.quantity import show
+from podberth.plugins.dynamic_resources.plugin import DynamicResources
+from podberth.plugins.scheduling_gates import SchedulingGates
+
+_SHOWN_BEST = 4
+_WITH_DEVICES = 10
+
+
+def explain(
+    pod: Pod,
+    framework: Framework,
+    cluster: Cluster,
+    *,
+    node: str | None = None,
+    notes: Sequence[str] = (),
+    past: Past | None = None,
+    instead: Sequence[str] = (),
+    others: Iterable[Pod] = (),
+    written: Written | None = None,
+    unheld: Sequence[str] = (),
+) -> Explanation:
+    """Decide for a pod that is not in the cluster, and say why.
+
+    `node`: where the pod was before it was taken off for the question; `notes`: what to say besides; `past`: what
+    evictors did lately; `instead`: if nobody runs the scheduler that the pod names, those that it could name, which see
+    it as the framework does; `others`: pods that wait too, for what changes would do to them; `written`: the pod as it
+    was written, for commands that change it; `unheld`: kinds that decide about it and are not known. The cluster is
+    changed and changed back while remedies are tried.
+    """
+    about = _Answer(pod, framework, node, [*notes, *_unknown_namespaces(pod, cluster)], unheld)
+    if pod.terminating and node is None:
+        return about.failed(f"skip schedule deleting pod: {pod.key}", None, cluster, outcome=shown.TERMINATING)
+    try:
+        gate = framework.pre_enqueue(pod, cluster)
+        decision = framework.decide(pod, cluster, score_always=True)
+        message, preemption = None, None
+        if not len(decision.feasible):
+            made = framework.post_filter_result(pod, cluster, decision)
+            message = fit_error(decision, made.text)
+            if made.node:
+                preemption = shown.Preemption(node=made.node, victims=sorted(victim.key for victim in made.victims))
+    except PluginError as error:
+        return about.failed(str(error), (error.plugin, Reason(error.text)), cluster)
+    asking = Asking(Inquiry(pod, cluster), framework)
+    if gate is not None:
+        message = gate[1].text
+    fits = shown.UNCLAIMED if instead else shown.FITS
+    outcome = shown.GATED if gate else fits if len(decision.feasible) else shown.UNSCHEDULABLE
+    rejected: list[shown.RejectedNode] = []
+    offered: list[shown.Remedy] = []
+    why = None if gate is None or gate[0] == SchedulingGates.name else gate[1].text
+    stuck = stuck_at(asking, decision)
+    rejected += [_rejected(each) for each in stuck]
+    if outcome != shown.FITS:
+        trial = Trial(asking, written, others)
+        offered += remedies(asking, trial, stuck, decision.verdict, instead)
+        about.notes += dict.fromkeys(trial.notes)
+    effects = SideEffects(asking, others)
+    if outcome == shown.UNSCHEDULABLE:
+        meant = list(misspelt(pod, cluster))
+        offered += _preempting(pod, framework, cluster, effects, written, about.notes)
+        why = cause(asking, decision, stuck, meant)
+        if offered and all(isinstance(change, AwaitPod) for change in offered[0].changes):
+            why = f"{why}; it has only to {offered[0].text}"
+        elif after := goes_after(stuck):
+            why = f"{why}; {after}"
+        about.notes += meant
+    offered = [structs.replace(each, effects=each.effects or effects.of(each.changes)) for each in offered]
+    about.notes += counts_nobody(pod, cluster)
+    about.notes += _unchangeable(pod, offered, in_file=bool(written and written.file))
+    about.notes += _of_a_daemon(pod, cluster)
+    about.notes += asking.notes.values()
+    return about.answer(
+        outcome,
+        decision,
+        cluster,
+        message=message,
+        verdict=decision.verdict or gate,
+        detail=None if decision.verdict is None else asking.detail_of_pod(*decision.verdict),
+        cause=why,
+        rejected=rejected,
+        preemption=preemption,
+        remedies=offered,
+        promise=state_of(pod, node, framework, cluster, decision, past),
+    )
+
+
+def _preempting(
+    pod: Pod,
+    framework: Framework,
+    cluster: Cluster,
+    effects: SideEffects,
+    written: Written | None,
+    notes: list[str],
+) -> list[shown.Remedy]:
+    """Return what preemption would do for a pod that may not preempt. `notes` gets why that is not known, where it is
+    not.
+    """
+    if pod.preempts:
+        return []
+    allowed = structs.replace(pod, preempts=True)
+    try:
+        # Decided again: nodes that were tried have left rows, which the first decision does not know.
+        made = framework.post_filter_result(allowed, cluster, framework.find(allowed, cluster))
+    except PluginError as error:
+        notes.append(f"whether the pod would get a node if it might preempt is not known: {error}")
+        return []
+    if not made.node:
+        return []
+    change = AllowPreemption(len(made.victims))
+    found = commands([change], pod, written)
+    if found is None or not all(each.preempts for each in found.pods):
+        return []
+    leave = [MovePod(victim.key, made.node) for victim in made.victims]
+    return [shown.Remedy(str(change), [change], [made.node], [], found.lines, effects.of(leave))]
+
+
+def _unchangeable(pod: Pod, offered: Sequence[shown.Remedy], *, in_file: bool) -> Iterator[str]:
+    """Owners whose template nobody may change, unless it is only in a file, and claims without a command."""
+    of_pod = any(isinstance(change, OnPod) for each in offered if not each.commands for change in each.changes)
+    of_claim = any(isinstance(change, OnClaim) for each in offered if not each.commands for change in each.changes)
+    if of_claim:
+        yield (
+            "what a claim asks for can't be changed while it is there: delete the pod and the claim, or the "
+            "ResourceClaimTemplate, and create them with the change"
+        )
+    if of_pod and not in_file and pod.owner is not None and pod.owner[0] == "Job":
+        yield f"the pods of a Job can't be changed: delete the Job {pod.owner[1]} and create it again with the change"
+
+
+def _of_a_daemon(pod: Pod, cluster: Cluster) -> Iterator[str]:
+    """Each pod of a DaemonSet is for one node."""
+    required = pod.shape.required_node_affinity
+    if pod.owner is None or pod.owner[0] != "DaemonSet" or required is None:
+        return
+    for name in sorted(required.names or ()):
+        gone = cluster.nodes.live_row(name) is None
+        deletes = ": its controller deletes it when it sees that the node is gone" if gone else ""
+        yield f"the DaemonSet {pod.owner[1]} makes a pod for each node; this one is for {name}{deletes}"
+
+
+def _unknown_namespaces(pod: Pod, cluster: Cluster) -> Iterator[str]:
+    """Dumps made without namespaces look right and answer wrong."""
+    terms = (
+        *pod.shape.affinity_terms,
+        *pod.shape.anti_affinity_terms,
+        *(w.term for w in pod.shape.preferred_pod_terms),
+    )
+    if not cluster.namespaces and any(term.namespace_selector.requirements for term in terms):
+        yield "no Namespace is known, so the namespaceSelectors of the pod's terms select none"
+
+
+class _Answer:
+    """The parts of an explanation that every outcome has."""
+
+    def __init__(
+        self, pod: Pod, framework: Framework, node: str | None, notes: list[str], unheld: Sequence[str]
+    ) -> None:
+        self._unheld = list(unheld)
+        self._framework = framework
+        self.notes = notes + [
+            f"{warning}: counts as 0" if "not a quantity" in warning else warning for warning in pod.shape.warnings
+        ]
+        self._facts = shown.PodFacts(
+            namespace=pod.namespace,
+            name=pod.name,
+            node=node,
+            scheduler_name=pod.scheduler_name,
+            priority=pod.priority,
+            requests={name: show(name, amount) for name, amount in pod.shape.requests.items() if amount},
+        )
+
+    def answer(
+        self,
+        outcome: str,
+        decision: Decision,
+        cluster: Cluster,
+        *,
+        message: str | None,
+        verdict: tuple[str, Reason] | None,
+        detail: Detail | None = None,
+        cause: str | None = None,
+        rejected: Sequence[shown.RejectedNode] = (),
+        preemption: shown.Preemption | None = None,
+        remedies: Sequence[shown.Remedy] = (),
+        promise: shown.PromiseState | None = None,
+    ) -> Explanation:
+        feasible = _feasible(decision, cluster)
+        self.notes += _found_further(feasible, self._framework, decision, cluster)
+        return Explanation(
+            outcome=outcome,
+            pod=self._facts,
+            profile=self._framework.profile.name,
+            nodes=shown.NodeCounts(total=decision.nodes, feasible=len(feasible)),
+            message=message,
+            verdict=None if verdict is None else _early(*verdict, detail),
+            cause=cause,
+            unheld=self._unheld,
+            choice=_choice(feasible),
+            scorers=[shown.Scorer(plugin=s.plugin, weight=s.weight) for s in decision.scores],
+            feasible=list(_with_devices(feasible, self._framework, decision, cluster)),
+            rejected=list(rejected),
+            summary=_summary(decision),
+            preemption=preemption,
+            remedies=list(remedies),
+            notes=self.notes,
+            promise=promise,
+        )
+
+    def failed(
+        self, message: str, verdict: tuple[str, Reason] | None, cluster: Cluster, outcome: str = shown.FAILED
+    ) -> Explanation:
+        """There is no decision. `verdict`: of a plugin that could not answer."""
+        nothing = Decision(_NO_POD, cluster.nodes.count, np.zeros(0, dtype=np.intp))
+        return self.answer(outcome, nothing, cluster, message=message, verdict=verdict)
+
+
+_NO_POD: Any = None
+
+
+def _early(plugin: str, reason: Reason, detail: Detail | None) -> shown.EarlyRejection:
+    text, numbers = detail or (reason.text, {})
+    return shown.EarlyRejection(plugin=plugin, code=reason.code, reason=reason.text, detail=text, numbers=numbers)
+
+
+def _rejected(stuck: Stuck) -> shown.RejectedNode:
+    findings = [
+        (
+            obstacle.first,
+            shown.Finding(
+                plugin=obstacle.plugin,
+                reason=obstacle.reason.text,
+                unresolvable=obstacle.reason.unresolvable,
+                detail=obstacle.detail,
+                numbers=obstacle.numbers,
+            ),
+        )
+        for obstacle in stuck.obstacles
+    ]
+    own = [finding for first, finding in findings if first]
+    return shown.RejectedNode(
+        node=stuck.node,
+        plugin=stuck.plugin,
+        code=UNRESOLVABLE if any(finding.unresolvable for finding in own) else UNSCHEDULABLE,
+        findings=own,
+        also=[finding for first, finding in findings if not first],
+    )
+
+
+def _feasible(decision: Decision, cluster: Cluster) -> list[shown.FeasibleNode]:
+    names = [cluster.nodes.names[row] or "" for row in decision.feasible]
+    totals = [0] * len(names) if decision.totals is None else decision.totals.tolist()
+    scores: list[dict[str, shown.Score]] = [{} for _ in names]
+    for each in decision.scores:
+        for i, (raw, weighted) in enumerate(zip(each.raw.tolist(), each.weighted.tolist(), strict=True)):
+            scores[i][each.plugin] = shown.Score(raw=raw, weighted=weighted)
+    ranks: dict[int, int] = {}
+    found = []
+    for place, i in enumerate(sorted(range(len(names)), key=lambda i: (-totals[i], names[i])), start=1):
+        rank = ranks.setdefault(totals[i], place)
+        found.append(shown.FeasibleNode(node=names[i], rank=rank, total=totals[i], scores=scores[i]))
+    return found
+
+
+def _with_devices(
+    feasible: Sequence[shown.FeasibleNode], framework: Framework, decision: Decision, cluster: Cluster
+) -> Iterator[shown.FeasibleNode]:
+    """The nodes; the first of them with what the pod's claims would get there."""
+    plugin = framework.plugin("DynamicResources")
+    for i, each in enumerate(feasible):
+        row = cluster.nodes.row_of(each.node)
+        if i < _WITH_DEVICES and row is not None and isinstance(plugin, DynamicResources):
+            given = plugin.given(decision.pod, cluster, row) or {}
+            told = {claim: [str(device.id) for device in devices] for claim, devices in given.items()}
+            yield structs.replace(each, devices=told) if told else each
+        else:
+            yield each
+
+
+def _found_further(
+    feasible: Sequence[shown.FeasibleNode], framework: Framework, decision: Decision, cluster: Cluster
+) -> Iterator[str]:
+    """A note about the first nodes whose devices kube-scheduler would not have found."""
+    plugin = framework.plugin("DynamicResources")
+    if not isinstance(plugin, DynamicResources) or decision.verdict is not None:
+        return
+    rows = [(each.node, cluster.nodes.row_of(each.node)) for each in feasible[:_WITH_DEVICES]]
+    names = [name for name, row in rows if row is not None and plugin.looked_further(decision.pod, cluster, row)]
+    if names:
+        where = f"node{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        yield f"kube-scheduler's search finds no devices on {where}: looking further (furtherSearchSteps) did"
+
+
+def _choice(feasible: list[shown.FeasibleNode]) -> shown.Choice | None:
+    """Return why the first of these wins."""
+    if not feasible:
+        return None
+    winner = feasible[0]
+    best = [each.node for each in feasible if each.total == winner.total]
+    after = next((each for each in feasible if each.total < winner.total), None)
+    differences = []
+    if after is not None:
+        differences = [
+            shown.Difference(plugin=plugin, difference=score.weighted - after.scores[plugin].weighted)
+            for plugin, score in winner.scores.items()
+            if score.weighted != after.scores[plugin].weighted
+        ]
+        differences.sort(key=lambda d: (-abs(d.difference), d.plugin))
+    if len(feasible) == 1:
+        text = "the only node that can take it"
+    elif len(best) > 1:
+        some = ", ".join(best[:_SHOWN_BEST]) + (", …" if len(best) > _SHOWN_BEST else "")
+        text = f"{len(best):,} nodes share {winner.total:,} points ({some}); Berth picks among them by its seed"
+    elif after is not None:
+        parts = ", ".join(f"{d.plugin} {d.difference:+d}" for d in differences)
+        text = f"{winner.total - after.total} points ahead of {after.node}: {parts}"
+    else:
+        text = ""
+    return shown.Choice(
+        best=best,
+        node=best[0] if len(best) == 1 else None,
+        text=text,
+        runner_up=after.node if after else None,
+        lead=winner.total - after.total if after else 0,
+        differences=differences,
+    )
+
+
+def _summary(decision: Decision) -> list[shown.ReasonCount]:
+    """Nodes by plugin and reason, the most frequent first."""
+    counts: dict[tuple[str, str], int] = {}
+    if decision.left_out is not None and decision.left_out.any() and decision.verdict is None:
+        counts[(decision.narrowed_by[0], narrowed_text(decision))] = int(np.count_nonzero(decision.left_out))
+    for rejected in decision.rejected:
+        for reason, where in rejected.reasons:
+            key = (rejected.plugin, reason.text)
+            counts[key] = counts.get(key, 0) + int(np.count_nonzero(where))
+    return [
+        shown.ReasonCount(plugin=plugin, reason=reason, nodes=nodes)
+        for (plugin, reason), nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if nodes
+    ]

@@ -1,0 +1,110 @@
+"""What `berth explain podgroup/NAME -o json` prints. Field names are stable; fields may be added."""
+
+from typing import Any
+
+from msgspec import field
+
+from podberth.explain.explanation import API_VERSION, Limit, Shown
+from podberth.explain.gangs.changes import GroupChange
+from podberth.framework.changes import Change
+
+KIND = "PodGroupExplanation"
+
+STARTS, RUNS, UNSCHEDULABLE, HELD, FAILED, UNCLAIMED = (
+    "starts",
+    "runs",
+    "unschedulable",
+    "held",
+    "failed",
+    "unclaimed",
+)
+GOOD = (STARTS, RUNS)
+
+
+class GroupFacts(Shown, frozen=True):
+    """The group that was asked about. `minCount`: null for a group with the policy basic.
+
+    `needed`: so many of its pods have to have a node for any to start. `condition`: what the group's status says now of
+    why it does not start, empty when it says nothing.
+    """
+
+    api: str
+    namespace: str
+    name: str
+    min_count: int | None
+    needed: int
+    waiting: int
+    running: int
+    priority: int
+    topology_key: str | None
+    condition: str
+
+
+class DomainRoom(Shown, frozen=True):
+    """How many of the waiting pods fit on the nodes of one domain, and how many are too few there.
+
+    `domain` is empty when the whole cluster is one. `fits` and `short` are null when that would have cost too much.
+    """
+
+    domain: str
+    nodes: int
+    fits: int | None
+    short: int | None
+    limits: list[Limit]
+
+
+class Stop(Shown, frozen=True):
+    """The pod with which it is clear that the group can't start, as too few are left.
+
+    `message`: kube-scheduler's; `cause`: the same in a line for people. `alike`: how many pods find no node for the
+    same reason. `closest`: the nodes that come closest to taking it, each with what is missing there.
+    """
+
+    pod: str
+    message: str
+    cause: str
+    alike: int
+    closest: list[dict[str, Any]]
+
+
+class GroupRemedy(Shown, frozen=True):
+    """A change that was tried and would start the group. `fits`: how many of its waiting pods then find a node."""
+
+    text: str
+    changes: list[Change | GroupChange]
+    fits: int
+    commands: list[str]
+
+
+class Ending(Shown, frozen=True):
+    """Running pods that, once they have ended, make room for the group; it was tried. `nodes`: where they run."""
+
+    pods: list[str]
+    nodes: list[str]
+    domain: str
+
+
+class GroupExplanation(Shown, kw_only=True, frozen=True):
+    """Why a pod group starts, or does not.
+
+    `outcome` is one of starts, runs (enough of its pods have nodes, and none waits), unschedulable, held (pods or the
+    group are still missing, or have scheduling gates), failed (its pods do not agree, or a plugin failed), unclaimed
+    (nobody seems to run its scheduler). `domain`: where the largest part fits, of which `placed` lists some pods.
+    """
+
+    api_version: str = field(default=API_VERSION)
+    kind: str = field(default=KIND)
+    outcome: str
+    group: GroupFacts
+    profile: str
+    nodes: int
+    fits: int
+    domain: str
+    placed: dict[str, str]
+    cause: str
+    message: str
+    stopped: Stop | None
+    domains: list[DomainRoom]
+    remedies: list[GroupRemedy]
+    endings: list[Ending]
+    notes: list[str]

@@ -1,0 +1,104 @@
+"""A pod group with its pods as they are: those that wait, in the order in which they are tried, and those that run."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import ABSENT, Bools
+from podberth.engine.pod_groups.min_resources import gap
+from podberth.framework.decision import Rows
+from podberth.framework.placement import Running
+from podberth.framework.runtime import Framework
+from podberth.model.pod import Pod
+from podberth.model.pod_group import GroupKey, PodGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """`waiting`: pods without a node, in the order in which they are tried; `running`: those that have one."""
+
+    group: PodGroup
+    waiting: Sequence[Pod]
+    running: Sequence[Pod]
+
+    @property
+    def lacking(self) -> int:
+        """Return how many of the waiting pods have to find a node for any to start."""
+        return max(self.group.needed - len(self.running), 1)
+
+    def gap(self, cluster: Cluster) -> str:
+        """Return what the whole cluster lacks of what the group asks for together (minResources); empty: nothing."""
+        return gap(self.group, cluster.pod_groups.state(self.group.key), cluster)
+
+    @property
+    def missing(self) -> int:
+        """Return how many pods of the gang do not exist yet, although it can't start without them."""
+        return max(self.group.needed - len(self.waiting) - len(self.running), 0) if self.group.gang else 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Domain:
+    """Nodes on which all pods of a group may be (a placement). `name`: a value of the label; empty: all nodes."""
+
+    name: str
+    rows: Rows
+    whole: bool
+    """They are all nodes that there are."""
+
+    def mask(self, cluster: Cluster) -> Bools | None:
+        """bool[rows] of the cluster as it is now, which may have grown; None: all nodes."""
+        if self.whole:
+            return None
+        mask = np.zeros(cluster.nodes.rows, dtype=np.bool_)
+        mask[self.rows] = True
+        return mask
+
+
+def gang_of(key: GroupKey, cluster: Cluster) -> Gang | None:
+    """The gang of a group; None: there is no such object."""
+    state = cluster.pod_groups.state(key)
+    if state is None or state.object is None:
+        return None
+    there = [pod for pod in state.unscheduled.values() if not pod.terminating]
+    waiting = sorted(there, key=lambda pod: (-pod.priority, pod.created, _natural(pod.name)))
+    return Gang(state.object, waiting, list(state.with_node))
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    """`train-2` comes before `train-10`."""
+    stem, _, number = name.rpartition("-")
+    return (stem, int(number), name) if number.isdecimal() and len(number) < 10 else (name, -1, name)
+
+
+def heeds_topology(framework: Framework) -> bool:
+    """Return whether the profile keeps a group within one domain."""
+    return framework.placements.wanted
+
+
+def domains(gang: Gang, framework: Framework, cluster: Cluster) -> list[Domain]:
+    """Return where the group may be: each domain by itself, or the whole cluster as the only one.
+
+    Raises PluginError.
+    """
+    nodes = cluster.nodes
+    placed = [(pod, cluster.placement(pod.uid)) for pod in gang.running]
+    running = [Running(pod, nodes.names[where.row] or "") for pod, where in placed if where is not None]
+    return [_domain(one.name, one.rows, cluster) for one in framework.placements.generate(gang.group, running, cluster)]
+
+
+def _domain(name: str, rows: Rows, cluster: Cluster) -> Domain:
+    return Domain(name, rows, len(rows) == cluster.nodes.count)
+
+
+def by_label(key: str, cluster: Cluster) -> Iterator[Domain]:
+    """A domain for each value of a label, whatever the profile heeds."""
+    nodes = cluster.nodes
+    column = nodes.topology(key)
+    if column is None:
+        return
+    alive, codes = nodes.alive[: nodes.rows], column.codes[: nodes.rows]
+    values = {int(code): str(column.values[code]) for code in np.unique(codes[alive & (codes != ABSENT)]).tolist()}
+    for code, name in sorted(values.items(), key=lambda item: item[1]):
+        yield _domain(name, np.flatnonzero(alive & (codes == code)), cluster)

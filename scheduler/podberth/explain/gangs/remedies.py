@@ -1,0 +1,359 @@
+"""What would start a gang: small changes, each tried by placing the whole gang in a dry run before it is offered."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from itertools import islice
+
+from msgspec.structs import replace
+
+from podberth.explain.commands import Commands, commands
+from podberth.explain.gangs import answer as shown
+from podberth.explain.gangs.changes import AddNodes, GroupChange, LeaveDomain, LowerMinCount
+from podberth.explain.gangs.fitting import Fitting, Part
+from podberth.explain.gangs.gang import Domain, Gang, domains, heeds_topology
+from podberth.explain.remedies import Plan, templates_of
+from podberth.explain.trial import add_node, applied, edited, live_node
+from podberth.explain.written import Written
+from podberth.framework.changes import (
+    HOSTNAME,
+    AddNode,
+    Change,
+    Label,
+    MovePod,
+    NameScheduler,
+    OnNode,
+    OnPod,
+    Request,
+    Ungate,
+    ungated,
+)
+from podberth.framework.status import PluginError
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.model.shape import PodShape
+
+_SHOWN = 6
+_MORE_NODES = 64
+_KINDS_OF_NODES = 2
+_TOGETHER = 8
+"""Nodes that are changed in the same way at once."""
+_RESOURCES = 6
+_ROUGH = 6
+"""Steps of a search for an amount, where each is a gang that is placed in a dry run."""
+_EACH = 16
+"""Pods for each of which a command is shown."""
+_MI = 1 << 20
+
+Whole = tuple[Change | GroupChange, ...]
+
+
+class Remedies:
+    """Looks for what would start one gang. `notes`: what to say of it besides."""
+
+    def __init__(
+        self,
+        gang: Gang,
+        fitting: Fitting,
+        part: Part,
+        plans: Sequence[Plan],
+        written: Callable[[Pod], Written | None],
+        schedulers: Sequence[str] = (),
+    ) -> None:
+        """`part`: what of it fits as things are; `plans`: what plugins offer for the pod that stops it; `schedulers`:
+        those that its pods could name, if nobody runs their own.
+        """
+        self.notes: list[str] = []
+        self._gang = gang
+        self._fitting = fitting
+        self._cluster = fitting.cluster
+        self._part = part
+        self._plans = plans
+        self._written = written
+        self._schedulers = schedulers
+        self._shapes: dict[object, PodShape] = {}
+
+    def found(self) -> list[shown.GroupRemedy]:
+        """The changes, those that ask least of people first."""
+        first = self._needed_first()
+        if first and (fits := self._fits(first)) is not None:
+            return list(self._told(first, fits))
+        plans = [(*first, *plan) for plan in self._candidates(first)]
+        plans.sort(key=_cost)
+        told = (each for plan in plans if (fits := self._fits(plan)) is not None for each in self._told(plan, fits))
+        return list(islice(told, _SHOWN))
+
+    def _candidates(self, first: Whole) -> Iterator[Whole]:
+        """Changes that were found to be enough, together with those without which nothing helps (`first`)."""
+        group, fits = self._gang.group, len(self._part.nodes)
+        together = fits + len(self._gang.running)
+        if group.gang and 0 < together < group.needed:
+            yield (LowerMinCount(together, group.needed),)
+        if self._gang.missing:
+            return
+        yield from self._of_plugins(first)
+        yield from self._smaller(first)
+        yield from self._more_nodes(first)
+        if group.topology_key is not None and heeds_topology(self._fitting.framework):
+            yield from self._labels(first, group.topology_key)
+            leave: Whole = (LeaveDomain(group.topology_key),)
+            if self._fits((*first, *leave)) is not None:
+                yield leave
+
+    # -- what is tried -----------------------------------------------------------------------------------------------
+
+    def _of_plugins(self, first: Whole) -> Iterator[Whole]:
+        """Yield what plugins offer for the pod that stops the gang: made for all pods like it, or for several nodes."""
+        kinds: set[str] = set()
+        nodes: dict[str, list[OnNode]] = {}
+        own = {pod.key for pod in self._gang.waiting}
+        for plan in self._plans:
+            # Pods of the gang are on nodes in a dry run only: each would change with the one that stops it.
+            plan = tuple(change for change in plan if not (isinstance(change, MovePod) and change.pod in own))
+            if not plan or any(isinstance(change, MovePod | AddNode | Request) for change in plan):
+                continue
+            kind = " ".join(type(change).__name__ if isinstance(change, OnNode) else str(change) for change in plan)
+            if kind in kinds:
+                continue
+            if self._fits((*first, *plan)) is not None:
+                kinds.add(kind)
+                yield plan
+            elif len(plan) == 1 and isinstance(plan[0], OnNode):
+                nodes.setdefault(kind, []).append(plan[0])
+        for kind, changes in nodes.items():
+            if kind not in kinds:
+                yield from self._several(first, changes)
+
+    def _several(self, first: Whole, changes: Sequence[OnNode]) -> Iterator[Whole]:
+        """One change on as few nodes as are enough."""
+        for number in range(2, min(len(changes), _TOGETHER) + 1):
+            if self._fits((*first, *changes[:number])) is not None:
+                kept = list(changes[:number])
+                for one in changes[:number]:
+                    rest = [each for each in kept if each != one]
+                    if self._fits((*first, *rest)) is not None:
+                        kept = rest
+                yield tuple(kept)
+                return
+
+    def _labels(self, first: Whole, key: str) -> Iterator[Whole]:
+        """As few nodes as are enough come to a domain, of those that are in none; the domains with most room first."""
+        where, nodes = self._where(()), self._cluster.nodes
+        found = self._fitting.room(self._gang.waiting)
+        free = [(row, node) for row, node in nodes.live() if key not in node.labels]
+        if found is not None:
+            counts = found.counts
+            free = sorted((each for each in free if counts[each[0]]), key=lambda each: -int(counts[each[0]]))
+        most = self._fitting.most(self._gang.waiting, where)
+        order = sorted(range(len(where)), key=lambda i: -(most[i] or 0))
+        for i in order[:_KINDS_OF_NODES]:
+            changes = [Label(node.name, key, where[i].name) for _, node in free[:_TOGETHER]]
+            if changes and self._fits((*first, changes[0])) is not None:
+                yield (changes[0],)
+            else:
+                yield from self._several(first, changes)
+
+    def _smaller(self, first: Whole) -> Iterator[Whole]:
+        """All pods like the one that stops the gang ask for as much less of one resource as is needed."""
+        stopped = self._part.stopped
+        if stopped is None:
+            return
+        asked = {name: amount for name, amount in stopped.pod.shape.requests.items() if amount > 1}
+        for name in list(asked)[:_RESOURCES]:
+
+            def less(amount: int, name: str = name) -> Whole:
+                return (*first, Request({name: amount}, {name: asked[name]}))
+
+            if self._fits(less(1)) is None:
+                continue
+            low, high, steps = 1, asked[name], 0
+            while high - low > 1 and (self._by_sums or steps < _ROUGH):
+                middle, steps = (low + high) // 2, steps + 1
+                if self._fits(less(middle)) is not None:
+                    low = middle
+                else:
+                    high = middle
+            amount = low // _MI * _MI if low >= _MI else low
+            yield (Request({name: amount}, {name: asked[name]}),)
+
+    def _more_nodes(self, first: Whole) -> Iterator[Whole]:
+        """As few nodes more as are enough, of two sizes; of each size, like the node of which the fewest are."""
+        found: dict[object, AddNodes] = {}
+        in_domains, most = len(self._where(())) > 1, _MORE_NODES
+        for node, _ in templates_of(node for _, node in self._cluster.nodes.live()):
+            size = tuple(sorted(node.allocatable.items()))
+            if (size in found and not in_domains) or self._fits((*first, AddNodes(node.name, most))) is None:
+                continue
+            low, high = 0, most
+            while high - low > 1:
+                middle = (low + high) // 2
+                if self._fits((*first, AddNodes(node.name, middle))) is not None:
+                    high = middle
+                else:
+                    low = middle
+            most = high
+            if size not in found or high < found[size].count:
+                found[size] = AddNodes(node.name, high)
+        for each in sorted(found.values(), key=lambda one: one.count)[:_KINDS_OF_NODES]:
+            yield (each,)
+
+    # -- trying ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _by_sums(self) -> bool:
+        """Return whether a try costs little, however many pods the gang has."""
+        return self._fitting.room(self._gang.waiting) is not None
+
+    def _fits(self, plan: Whole) -> int | None:
+        """Return how many of the waiting pods find a node after a plan; None: too few for the gang to start."""
+        by_part = len(plan) == 1 and isinstance(plan[0], LowerMinCount) and not self._gang.gap(self._cluster)
+        if by_part and not any(pod.gates for pod in self._gang.waiting):
+            return len(self._part.nodes)  # it was placed already
+        members = self._edited(plan)
+        if self._fitting.spent or any(pod.gates for pod in members):
+            return None
+        needed = self._needed(plan)
+        if needed > len(members):
+            return None
+        return self._fit(members, plan, needed)
+
+    def _fit(self, members: Sequence[Pod], plan: Whole, needed: int) -> int | None:
+        try:
+            with self._applied(plan):
+                where = self._where(plan)
+                if self._gang.gap(self._cluster) or not self._fitting.starts(members, where, needed):
+                    return None
+                if not self._by_sums and any(not isinstance(change, LowerMinCount) for change in plan):
+                    return needed  # at least
+                return max((each for each in self._fitting.most(members, where) if each is not None), default=needed)
+        except PluginError as error:
+            self.notes.append(f"not every change could be tried: {error}")
+            return None
+
+    def _needed(self, plan: Whole) -> int:
+        count = next((change.count for change in plan if isinstance(change, LowerMinCount)), self._gang.group.needed)
+        return max(count - len(self._gang.running), 1)
+
+    def _where(self, plan: Whole) -> list[Domain]:
+        gang = self._gang
+        if any(isinstance(change, LeaveDomain) for change in plan):
+            gang = Gang(replace(gang.group, topology_key=None), gang.waiting, gang.running)
+        return domains(gang, self._fitting.framework, self._cluster)
+
+    def _edited(self, plan: Whole) -> list[Pod]:
+        """The waiting pods; those like the one that stops the gang with the changes that concern pods."""
+        edits = [change for change in plan if isinstance(change, OnPod)]
+        if not edits:
+            return list(self._gang.waiting)
+        gates = [change for change in edits if isinstance(change, Ungate)]
+        others = [change for change in edits if not isinstance(change, Ungate)]
+        stopped = self._part.stopped
+        shape = None if stopped is None else stopped.pod.shape
+        made = list[Pod]()
+        edited_shape = None if stopped is None or not others else edited(stopped.pod, others).shape
+        for change in others if edited_shape is not None else ():
+            if isinstance(change, Request) and edited_shape is not None:
+                less = {name: change.instead_of[name] - amount for name, amount in change.requests.items()}
+                scored = edited_shape.scoring
+                edited_shape.scoring = {name: amount - less.get(name, 0) for name, amount in scored.items()}
+                cpu, memory = edited_shape.nonzero  # what it adds to its node for the scores of the next pods
+                edited_shape.nonzero = cpu - less.get("cpu", 0), memory - less.get("memory", 0)
+        for pod in self._gang.waiting:
+            if edited_shape is not None and pod.shape is shape:
+                pod = replace(pod, shape=edited_shape)
+            made.append(replace(pod, gates=()) if gates else pod)
+        return made
+
+    @contextmanager
+    def _applied(self, plan: Whole) -> Iterator[None]:
+        """The cluster with a plan, as long as the block lasts."""
+        of_cluster = [change for change in plan if not isinstance(change, GroupChange)]
+        with applied(self._cluster, of_cluster), ExitStack() as undone:
+            for change in plan:
+                if isinstance(change, AddNodes):
+                    for clone in self._clones(change):
+                        undone.callback(add_node(self._cluster, change.like, clone))
+            yield
+
+    def _clones(self, change: AddNodes) -> Iterator[Node]:
+        node = live_node(self._cluster, change.like)
+        assert node is not None
+        clone = AddNode(change.like).clone(node)
+        for number in range(change.count):
+            name = f"{clone.name}-{number}"
+            own = {HOSTNAME: name} if HOSTNAME in clone.labels else {}
+            yield replace(clone, name=name, labels={**clone.labels, **own})
+
+    # -- what is told ------------------------------------------------------------------------------------------------
+
+    def _needed_first(self) -> Whole:
+        """The changes without which nothing else helps."""
+        gates = sorted({gate for pod in self._gang.waiting for gate in pod.gates})
+        named = (NameScheduler(name) for name in self._schedulers[:1])
+        return (*named, *ungated(gates))
+
+    def _told(self, plan: Whole, fits: int) -> Iterator[shown.GroupRemedy]:
+        """The plan, unless the gang does not start once its commands are carried out."""
+        lines = self._commands(plan)
+        if lines is not None:
+            yield shown.GroupRemedy(" and ".join(map(str, plan)), list(plan), fits, lines)
+
+    def _commands(self, plan: Whole) -> list[str] | None:
+        """The kubectl commands; none where a part of the plan has none. None: they do not do what the plan says."""
+        if any(isinstance(change, AddNodes | LeaveDomain) for change in plan):
+            return []
+        group = self._gang.group
+        lines = [change.command(group) for change in plan if isinstance(change, LowerMinCount)]
+        others = [change for change in plan if not isinstance(change, GroupChange)]
+        if not others:
+            return lines
+        of_pods = any(isinstance(change, OnPod) for change in others)
+        concerned = self._concerned(others) if of_pods else list(self._gang.waiting)[:1]
+        made = dict[str, None]()
+        for pod in concerned[: _EACH + 1]:
+            found = commands(others, pod, self._written(pod))
+            if found is None or not self._does_the_same(found, pod, plan):
+                return None
+            if not found.lines:
+                return []
+            made |= dict.fromkeys(found.lines)
+        if len(made) > _EACH:
+            self.notes.append(f"{len(concerned):,} pods would have to be changed one by one: no commands are shown")
+            return []
+        return [*lines, *made]
+
+    def _concerned(self, changes: Sequence[Change]) -> list[Pod]:
+        stopped = self._part.stopped
+        waiting = self._gang.waiting
+        if any(isinstance(change, NameScheduler) for change in changes):
+            return list(waiting)
+        if any(isinstance(change, Ungate) for change in changes):
+            return [pod for pod in waiting if pod.gates]
+        return [pod for pod in waiting if stopped is not None and pod.shape is stopped.pod.shape]
+
+    def _does_the_same(self, found: Commands, pod: Pod, plan: Whole) -> bool:
+        """Return whether the gang starts with pods like the one that the command makes."""
+        if not found.pods:
+            return True
+        made = found.pods[0]
+        # One shape for all pods that a command changes alike.
+        shape = self._shapes.setdefault((id(pod.shape), str(plan)), made.shape)
+        members = [
+            replace(one, shape=shape, gates=made.gates) if one.shape is pod.shape else one
+            for one in self._edited(tuple(change for change in plan if isinstance(change, Ungate)))
+        ]
+        return self._fit(members, plan, self._needed(plan)) is not None
+
+
+def _cost(plan: Whole) -> float:
+    """Return how much a plan asks of people."""
+    total = 0.0
+    for change in plan:
+        total += change.cost
+        if isinstance(change, Request):
+            total += max(1 - amount / change.instead_of[name] for name, amount in change.requests.items())
+        if isinstance(change, LowerMinCount):
+            total += 1 - change.count / change.instead_of
+        if isinstance(change, AddNodes):
+            total += 0.5 * (change.count - 1)
+    return total

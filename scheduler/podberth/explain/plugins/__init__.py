@@ -1,0 +1,51 @@
+"""What plugins say of the nodes and pods that they reject: one file per plugin, named like the plugin's own.
+
+A plugin from outside names its explainer itself (`Plugin.explainer`).
+"""
+
+from podberth.explain.plugins.dynamic_resources import DynamicResourcesExplainer
+from podberth.explain.plugins.inter_pod_affinity import InterPodAffinityExplainer
+from podberth.explain.plugins.node_affinity import NodeAffinityExplainer
+from podberth.explain.plugins.node_declared_features import NodeDeclaredFeaturesExplainer
+from podberth.explain.plugins.node_name import NodeNameExplainer
+from podberth.explain.plugins.node_ports import NodePortsExplainer
+from podberth.explain.plugins.node_resources_fit import NodeResourcesFitExplainer
+from podberth.explain.plugins.node_unschedulable import NodeUnschedulableExplainer
+from podberth.explain.plugins.node_volume_limits import NodeVolumeLimitsExplainer
+from podberth.explain.plugins.pod_topology_spread import PodTopologySpreadExplainer
+from podberth.explain.plugins.required_during_execution import RequiredDuringExecutionExplainer
+from podberth.explain.plugins.service_affinity import ServiceAffinityExplainer
+from podberth.explain.plugins.taint_toleration import TaintTolerationExplainer
+from podberth.explain.plugins.volume_binding import VolumeBindingExplainer
+from podberth.explain.plugins.volume_restrictions import VolumeRestrictionsExplainer
+from podberth.explain.plugins.volume_zone import VolumeZoneExplainer
+from podberth.framework.explaining import Explainer
+from podberth.framework.plugin import Plugin
+
+EXPLAINERS: dict[str, type[Explainer]] = {
+    "DynamicResources": DynamicResourcesExplainer,
+    "InterPodAffinity": InterPodAffinityExplainer,
+    "NodeAffinity": NodeAffinityExplainer,
+    "NodeDeclaredFeatures": NodeDeclaredFeaturesExplainer,
+    "NodeName": NodeNameExplainer,
+    "NodePorts": NodePortsExplainer,
+    "NodeResourcesFit": NodeResourcesFitExplainer,
+    "NodeUnschedulable": NodeUnschedulableExplainer,
+    "NodeVolumeLimits": NodeVolumeLimitsExplainer,
+    "PodTopologySpread": PodTopologySpreadExplainer,
+    "RequiredDuringExecution": RequiredDuringExecutionExplainer,
+    "ServiceAffinity": ServiceAffinityExplainer,
+    "TaintToleration": TaintTolerationExplainer,
+    "VolumeBinding": VolumeBindingExplainer,
+    "VolumeRestrictions": VolumeRestrictionsExplainer,
+    "VolumeZone": VolumeZoneExplainer,
+}
+"""Name of an in-tree plugin → its explainer. Of the others, the reasons' own texts are shown."""
+
+
+def explainer_of(plugin_class: type[Plugin]) -> type[Explainer]:
+    """Return the explainer of a plugin: its own, or that of the in-tree plugin that it derives from."""
+    if plugin_class.explainer is not None:
+        return plugin_class.explainer
+    names = (vars(base).get("name", "") for base in plugin_class.__mro__)
+    return next((EXPLAINERS[name] for name in names if name in EXPLAINERS), Explainer)

@@ -1,0 +1,568 @@
+"""What DynamicResources says of a node that it rejects: device by device, why it can't be given, and what would help.
+
+Changes of what a pod claims, and of who has devices, may give it its devices. Each is tried later.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, product
+from typing import Any, NamedTuple
+
+import msgspec
+
+from podberth.cache.allocated_devices import AllocatedDevices
+from podberth.cache.cluster import Cluster
+from podberth.cache.devices import Devices
+from podberth.framework.changes import Change, Fix, Request
+from podberth.framework.device_changes import (
+    DropConstraint,
+    DropDeviceSelector,
+    FewerDevices,
+    FreeDevices,
+    LessCapacity,
+    RemoveTaintRule,
+    TolerateDeviceTaint,
+    UseDeviceClass,
+)
+from podberth.framework.explaining import Detail, Explainer, Inquiry
+from podberth.framework.status import Reason
+from podberth.model.devices import DeviceClass, DeviceID, DeviceTaint, ResourceClaim
+from podberth.model.node import Node
+from podberth.model.taints import taint_text
+from podberth.plugins.dynamic_resources.capacities import CapacityError
+from podberth.plugins.dynamic_resources.counters import available_counters, tolerates_all, uses
+from podberth.plugins.dynamic_resources.plugin import DynamicResources
+from podberth.plugins.dynamic_resources.pools import Pool, PoolDevice
+from podberth.plugins.dynamic_resources.requested import AllocationError, Alternative, RequestedClaim
+from podberth.plugins.dynamic_resources.requests import PodDevices, named
+from podberth.plugins.dynamic_resources.search import Selects
+from podberth.plugins.dynamic_resources.values import attribute, values
+
+_SHOWN = 8
+"""Devices of which the same is said that are named."""
+_REASONS = 4
+"""Reasons against devices of a request that are told."""
+_PODS = 3
+"""Pods of a claim that are named."""
+_FREE = "free"
+_HOLDERS = 4
+"""Claims of a node of which each is offered to be freed."""
+_AT_ONCE = 3
+"""Claims that are offered to be freed together."""
+_COMBINATIONS = 24
+
+
+class DynamicResourcesExplainer(Explainer):
+    """Says of a node that DynamicResources rejects: device by device, why it can't be given, and what would help."""
+
+    plugin: DynamicResources
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Device by device, why none can be given; or which claim can't be used on the node."""
+        plugin, node, wants = self.plugin, inquiry.node(row), self._wants(inquiry)
+        if wants is None:
+            return reason.text, {}
+        if reason == plugin.unavailable:
+            names = [str(claim) for claim in self._unusable_on(row, wants, inquiry.cluster)]
+            return f"{', '.join(names)}: the devices that it was given can't be used there", {"claims": names}
+        if reason == plugin.refused:
+            requests = inquiry.pod.shape.requests
+            lacking = sorted(name for name in requests if name not in node.allocatable and "/" in name)
+            return f"has no {', '.join(lacking)}, neither as devices nor otherwise", {"lacking": lacking}
+        unallocatable = reason in (plugin.unallocatable, plugin.invalid, plugin.no_other, plugin.given_up)
+        if unallocatable and wants.request is not None:
+            pools = plugin.requests.pools(row, node, inquiry.cluster.devices)
+            wanted = wants.request.of(node) or ()
+            return _unallocatable(inquiry, node, wants, pools, wanted, plugin.programs.selects)
+        return reason.text, {}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> Sequence[Fix]:
+        """Claim less or otherwise, tolerate a taint, or have those leave who have the devices."""
+        plugin, node, wants = self.plugin, inquiry.node(row), self._wants(inquiry)
+        if wants is None:
+            return ()
+        found: list[Fix] = []
+        for reason in reasons:
+            if reason == plugin.unavailable:
+                elsewhere = self._unusable_on(row, wants, inquiry.cluster)
+                found.append(tuple(_free(claim, _named_devices(claim)) for claim in elsewhere))
+            elif reason in (plugin.unallocatable, plugin.no_other, plugin.given_up) and wants.request is not None:
+                pools = plugin.requests.pools(row, node, inquiry.cluster.devices)
+                wanted = wants.request.of(node) or ()
+                found += _Fixes(inquiry, wants, pools, plugin.programs.selects).found(wanted)
+        return found
+
+    def _wants(self, inquiry: Inquiry) -> PodDevices | None:
+        return inquiry.once((self.plugin.name, "wants"), lambda: self.plugin.wants(inquiry.pod, inquiry.cluster))
+
+    def _unusable_on(self, row: int, wants: PodDevices, cluster: Cluster) -> list[ResourceClaim]:
+        """The pod's claims with devices that can't be used on a node."""
+        return [c for c in wants.claims if (where := self.plugin.unusable(c, cluster)) is not None and where[row]]
+
+
+class Holders:
+    """Who has which device."""
+
+    def __init__(self, devices: Devices) -> None:
+        self._allocated = devices.allocated
+        self._claims = {claim.uid: claim for claim in devices.claims.values()}
+
+    @staticmethod
+    def of(inquiry: Inquiry) -> "Holders":
+        """Found once for all nodes that are asked about."""
+        return inquiry.once(("DynamicResources", "holders"), lambda: Holders(inquiry.cluster.devices))
+
+    def claims(self, device: DeviceID) -> list[ResourceClaim | None]:
+        """The claims that have a device, or a share of it; None for one that is not there yet."""
+        return [self._claims.get(uid) for uid in self._allocated.claims_holding(device)]
+
+    def said(self, device: DeviceID) -> str:
+        """The claims that hold a device, in words."""
+        return ", ".join(map(_said, self.claims(device))) or "a claim"
+
+
+def _said(claim: ResourceClaim | None) -> str:
+    if claim is None:
+        return "a claim that is being made"
+    pods = _users(claim)
+    of = f" of {' and '.join(pods[:_PODS])}" if pods else ", which no pod uses"
+    return f"claim {claim}{of}" + (f" and {len(pods) - _PODS} more" if len(pods) > _PODS else "")
+
+
+def _users(claim: ResourceClaim) -> list[str]:
+    """`pod namespace/name` of each pod that a claim is reserved for; of what is no pod, its resource and name."""
+    found = []
+    for raw in claim.raw_reserved_for:
+        said = msgspec.json.decode(raw)
+        resource = said.get("resource", "pods")
+        found.append(f"{'pod' if resource == 'pods' else resource} {claim.namespace}/{said.get('name', '?')}")
+    return found
+
+
+def _unallocatable(
+    inquiry: Inquiry,
+    node: Node,
+    wants: PodDevices,
+    pools: Sequence[Pool],
+    wanted: Sequence[RequestedClaim],
+    selects: Selects,
+) -> Detail:
+    """The first request for which there are too few devices, and what is wrong with each of them."""
+    asking = _Asking(inquiry, pools, selects)
+    broken = [
+        f"pool {pool}: {pool.invalid or 'its driver is still publishing it'}" for pool in pools if not pool.usable
+    ]
+    found = _nearest(asking, wants, wanted) or _together(asking, wants, wanted)
+    _, text, data = found
+    if "devices" in data:
+        data["devices"] = {device: named(reason, wants, inquiry.pod) for device, reason in data["devices"].items()}
+    if broken:
+        data["pools"] = broken
+    return named("; ".join((text, *broken)), wants, inquiry.pod), data
+
+
+class _Asking:
+    """What is asked of one node."""
+
+    def __init__(self, inquiry: Inquiry, pools: Sequence[Pool], selects: Selects) -> None:
+        self.devices = inquiry.cluster.devices
+        self.holders = Holders.of(inquiry)
+        self.pools = [pool for pool in pools if pool.usable]
+        self.selects = selects
+
+    def against(self, one: Alternative) -> dict[PoolDevice, str]:
+        """Device → why it can't be given, of those that are of its class."""
+        found: dict[PoolDevice, str] = {}
+        for pool in self.pools:
+            left = available_counters(pool, self.devices.allocated)
+            for entry in pool.devices:
+                why = _against(one, entry, self.devices, left, self.selects, self.holders)
+                if why is not None:
+                    found[entry] = why
+        return found
+
+
+_Told = tuple[int, str, dict[str, Any]]
+"""How many devices are missing, and the same in words and as data."""
+
+
+def _nearest(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClaim]) -> _Told | None:
+    """About the first request that can't be served; of its alternatives, the one that lacks least."""
+    for number, claim in enumerate(wanted):
+        for alternatives in claim.requests:
+            told = [_request(asking, wants, number, one) for one in alternatives]
+            if all(short > 0 for short, _, _ in told):
+                return min(told, key=lambda one: one[0])
+    return None
+
+
+def _together(asking: _Asking, wants: PodDevices, wanted: Sequence[RequestedClaim]) -> _Told:
+    """Each request alone could be served."""
+    why = []
+    for number, claim in enumerate(wanted):
+        free: dict[DeviceID, PoolDevice] = {}
+        for one in (each for alternatives in claim.requests for each in alternatives):
+            free |= {entry.id: entry for entry, reason in asking.against(one).items() if reason == _FREE}
+        for constraint in claim.spec.constraints:
+            name = constraint.match or constraint.distinct or ""
+            has = {str(each): attribute(name, entry.device.traits) or "none" for each, entry in free.items()}
+            of = f"{_claim(wants, number)} has the constraint {constraint}"
+            why.append(f"{of} ({_grouped({device: f'has {value}' for device, value in has.items()})})")
+    said = "; ".join(why) or "requests want the same devices, or their counters"
+    return 0, f"each request alone could be served, but not all of them together: {said}", {}
+
+
+def _claim(wants: PodDevices, number: int) -> str:
+    """Return what asks for devices: a claim, or the extended resources for which one would be made."""
+    return f"claim {wants.open[number]}" if number < len(wants.open) else ", ".join(sorted(wants.resources))
+
+
+def _request(asking: _Asking, wants: PodDevices, number: int, alternative: Alternative) -> _Told:
+    against = asking.against(alternative)
+    why = {str(entry.id): reason for entry, reason in against.items()}
+    free = sum(reason == _FREE for reason in why.values())
+    needed = max(len(why), 1) if alternative.wants_all else alternative.asked.count
+    told = {device: reason for device, reason in why.items() if reason != _FREE}
+    extended = number >= len(wants.open)
+    who = _claim(wants, number) + ("" if extended else f", request {alternative.name}")
+    text = f"{who} needs {needed} of class {alternative.of.name}, {free or 'none'} free"
+    if not why:
+        text = f"{who} needs {needed} of class {alternative.of.name}, of which the node reaches none"
+    elif told:
+        text += f" ({_grouped(told)})"
+    claim = "its extended resources" if extended else str(wants.open[number])
+    data = {"claim": claim, "request": alternative.name, "needed": needed, "free": free, "devices": why}
+    return needed - free, text, data
+
+
+def _grouped(told: Mapping[str, str]) -> str:
+    """Devices of which the same is said, together: `gpu.test/n/d0, d1: tainted`."""
+    groups: dict[str, list[str]] = {}
+    for device, reason in told.items():
+        groups.setdefault(reason, []).append(device)
+    said = [f"{_devices(devices)}: {reason}" for reason, devices in list(groups.items())[:_REASONS]]
+    rest = sum(len(devices) for devices in list(groups.values())[_REASONS:])
+    return "; ".join(said) + (f"; and {rest} more devices" if rest else "")
+
+
+def _devices(devices: Sequence[str]) -> str:
+    pool = devices[0].rpartition("/")[0]
+    shown = [devices[0]]
+    for each in devices[1:_SHOWN]:
+        of, _, name = each.rpartition("/")
+        shown.append(name if of == pool else each)
+        pool = of
+    more = len(devices) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _against(
+    alternative: Alternative,
+    entry: PoolDevice,
+    devices: Devices,
+    left: Mapping[tuple[str, str], int],
+    selects: Selects,
+    holders: Holders,
+) -> str | None:
+    """Return why a device can't be given; None for one that is of another class."""
+    traits, asked, allocated = entry.device.traits, alternative.asked, devices.allocated
+    is_taken = not asked.admin_access and allocated.is_taken(entry.id)
+    for number, (expression, whose) in enumerate(alternative.selectors):
+        of_class = number < len(alternative.of.selectors)
+        if is_taken and not of_class:
+            break
+        try:
+            selected = selects(expression, whose, traits, entry.id)
+        except AllocationError as error:
+            return str(error)
+        if not selected and of_class:
+            return None
+        if not selected:
+            has = values(expression, traits)
+            return f"not selected by {expression}" + (f", as {has}" if has else "")
+    if not entry.reached:
+        return "reached from other nodes only"
+    if is_taken:
+        return f"allocated to {holders.said(entry.id)}"
+    if entry.taints and not tolerates_all(alternative, entry.taints):
+        return f"tainted {', '.join(f'{taint.key}:{taint.effect}' for taint in entry.taints)}"
+    return _short(alternative, entry, allocated, left) or _FREE
+
+
+def _short(
+    alternative: Alternative, entry: PoolDevice, holders: AllocatedDevices, left: Mapping[tuple[str, str], int]
+) -> str | None:
+    """Return what a device has too little of."""
+    capacity = entry.device.traits.capacity
+    try:
+        takes = alternative.takes(capacity)
+    except CapacityError as error:
+        return str(error)
+    if takes is None:
+        return "does not offer the capacity that is asked for"
+    used = holders.used(entry.id)
+    for name, amount in takes.items():
+        free = capacity[name].value.nano - used.get(name, 0)
+        if amount.nano > free:
+            return f"needs {amount} {name}, {type(amount)(free, amount.notation)} free"
+    if holders.is_shared(entry.id):
+        return None
+    for (counter_set, counter), nano in uses(entry.device):
+        missing = nano - left.get((counter_set, counter), 0)
+        if missing > 0:
+            return f"counter {counter_set}/{counter} is short by {missing / 1e9:g}"
+    return None
+
+
+class _Against(NamedTuple):
+    """What keeps a request from a device of its class."""
+
+    selectors: tuple[str, ...] = ()
+    taints: tuple[DeviceTaint, ...] = ()
+    capacity: tuple[str, ...] = ()
+    """What it has too little of."""
+    counters: tuple[tuple[str, str], ...] = ()
+    """The counters of its pool that are used up."""
+    taken: bool = False
+
+    @property
+    def nothing(self) -> bool:
+        """Return whether the device can be given."""
+        return self == _NOTHING
+
+
+_NOTHING = _Against()
+_TAKEN = _Against(taken=True)
+
+
+class _Fixes:
+    """The changes of one node that may help. `pools`: the ones that it reaches."""
+
+    def __init__(self, inquiry: Inquiry, wants: PodDevices, pools: Sequence[Pool], selects: Selects) -> None:
+        self._devices: Devices = inquiry.cluster.devices
+        self._holders = Holders.of(inquiry)
+        self._inquiry = inquiry
+        self._wants = wants
+        self._specs = {str(claim): claim.spec for claim in wants.open}
+        self._selects = selects
+        self._pools = [pool for pool in pools if pool.usable]
+        self._left: Mapping[int, Mapping[tuple[str, str], int]] = {
+            id(pool): available_counters(pool, self._devices.allocated) for pool in self._pools
+        }
+
+    def found(self, wanted: Sequence[RequestedClaim]) -> Iterator[Fix]:
+        """Alternatives. `wanted`: the claims to allocate there."""
+        claims = list(self._wants.open)
+        choices: list[list[Fix]] = []
+        for i, claim in enumerate(wanted):
+            name = str(claims[i]) if i < len(claims) else ""
+            for alternatives in claim.requests:
+                served = [self._free(one) >= self._needed(one) for one in alternatives]
+                if not any(served):
+                    choices.append([fix for one in alternatives for fix in self._for_request(name, one)])
+        if choices:
+            for combined in islice(product(*choices), _COMBINATIONS):
+                yield tuple(dict.fromkeys(change for fix in combined for change in fix))
+        else:
+            yield from self._together(wanted)
+
+    def _together(self, wanted: Sequence[RequestedClaim]) -> Iterator[Fix]:
+        """Each request alone could be served."""
+        claims = list(self._wants.open)
+        for i, claim in enumerate(wanted[: len(claims)]):
+            name = str(claims[i])
+            for place, constraint in enumerate(claim.spec.constraints):
+                patch = [{"op": "remove", "path": f"/devices/constraints/{place}"}]
+                yield (DropConstraint(name, str(constraint), patch),)
+            for alternatives in claim.requests:
+                for one in alternatives:
+                    if not one.wants_all:
+                        yield from self._fewer(name, one, one.asked.count - 1)
+        every = [one for claim in wanted for alternatives in claim.requests for one in alternatives]
+        yield from self._freed({id(e): e for one in every for e in self._selected(one)}.values(), 1)
+
+    # -- one request ---------------------------------------------------------------------------------------------------
+
+    def _needed(self, one: Alternative) -> int:
+        return max(sum(1 for _ in self._selected(one)), 1) if one.wants_all else one.asked.count
+
+    def _free(self, one: Alternative) -> int:
+        return self._free_of(one.of, one)
+
+    def _for_request(self, claim: str, one: Alternative) -> Iterator[Fix]:
+        free = self._free(one)
+        missing = self._needed(one) - free
+        blocked = [
+            (entry, pool, against)
+            for entry, pool in self._of_class(one.of)
+            if not (against := self._against(one, entry, pool)).nothing
+        ]
+        if not one.wants_all:
+            yield from self._fewer(claim, one, free)
+        counted: dict[Fix, int] = {}
+        for _, _, against in blocked:
+            for fix in self._without(claim, one, against):
+                counted[fix] = counted.get(fix, 0) + 1
+        yield from (fix for fix, number in counted.items() if number >= missing or one.wants_all)
+        yield from self._freed([entry for entry, _, against in blocked if against == _TAKEN], missing)
+        for entry, pool, against in blocked:
+            if against.counters and against == _Against(counters=against.counters):
+                yield from self._freed(_competitors(pool, against.counters), 1)
+            elif against.capacity and against == _Against(capacity=against.capacity):
+                yield from self._freed([entry], 1)
+        if claim:
+            for of in self._devices.classes.values():
+                if of is not one.of and self._free_of(of, one) >= one.asked.count:
+                    patch = [{"op": "replace", "path": f"{self._at(claim, one)}/deviceClassName", "value": of.name}]
+                    yield (UseDeviceClass(claim, one.name, of.name, one.of.name, patch),)
+
+    def _without(self, claim: str, one: Alternative, against: _Against) -> Iterator[Fix]:
+        """Yield what the claim could do without, so that it could have a device."""
+        if against.taken or against.counters:
+            return
+        selectors, taints, capacity = against.selectors, against.taints, against.capacity
+        if claim:
+            at = self._at(claim, one)
+            yield (
+                *[
+                    DropDeviceSelector(claim, one.name, each, _remove(at, "selectors", one.asked.selectors.index(each)))
+                    for each in selectors
+                ],
+                *[
+                    TolerateDeviceTaint(claim, one.name, *taint, _tolerated(at, taint, len(one.asked.tolerations) + i))
+                    for i, taint in enumerate(taints)
+                ],
+                *[
+                    LessCapacity(claim, one.name, name, _remove(at, "capacity", "requests", _pointer(name)))
+                    for name in capacity
+                ],
+            )
+        rules = [rule for rule in self._devices.rules.values() if rule.taint in taints]
+        if not selectors and not capacity and {rule.taint for rule in rules} == set(taints):
+            yield tuple(RemoveTaintRule(rule.name, taint_text(*rule.taint)) for rule in rules)
+
+    def _fewer(self, claim: str, one: Alternative, count: int) -> Iterator[Fix]:
+        if 0 < count < one.asked.count:
+            if claim:
+                patch = [{"op": "replace", "path": f"{self._at(claim, one)}/count", "value": count}]
+                yield (FewerDevices(claim, one.name, count, one.asked.count, patch),)
+            else:
+                yield from self._less_of_resource(one, one.asked.count - count)
+
+    def _less_of_resource(self, one: Alternative, less: int) -> Iterator[Fix]:
+        """Yield what helps if the pod asks for less of an extended resource, for which the
+        scheduler makes the claim.
+        """
+        requests = self._inquiry.pod.shape.requests
+        for resource, of in self._wants.resources.items():
+            if of.name == one.of.name and requests.get(resource, 0) > less:
+                yield (Request({resource: requests[resource] - less}, {resource: requests[resource]}),)
+
+    def _freed(self, entries: Iterable[PoolDevice], missing: int) -> Iterator[Fix]:
+        """Claims that have devices: those that have most of them come first."""
+        held: dict[str, tuple[ResourceClaim, list[str]]] = {}
+        for entry in entries:
+            for claim in self._holders.claims(entry.id):
+                if claim is not None:
+                    held.setdefault(claim.uid, (claim, []))[1].append(str(entry.id))
+        most = sorted(held.values(), key=lambda each: (-len(each[1]), str(each[0])))
+        if missing > 1 and most and len(most[0][1]) < missing:
+            together: list[Change] = []
+            for claim, devices in most[:_AT_ONCE]:
+                together.append(_free(claim, devices))
+                missing -= len(devices)
+            if missing <= 0:
+                yield tuple(together)
+            return
+        for claim, devices in most[:_HOLDERS]:
+            if len(devices) >= missing:
+                yield (_free(claim, devices),)
+
+    def _at(self, claim: str, one: Alternative) -> str:
+        """Return where a claim's spec has a request."""
+        place = next(i for i, each in enumerate(self._specs[claim].requests) if each.name == one.base)
+        return f"/devices/requests/{place}/{f'firstAvailable/{one.place}' if one.parent else 'exactly'}"
+
+    # -- devices -------------------------------------------------------------------------------------------------------
+
+    def _selected(self, one: Alternative) -> Iterator[PoolDevice]:
+        return (entry for entry, _ in self._of_class(one.of) if not self._unselected(one, entry))
+
+    def _of_class(self, of: DeviceClass) -> Iterator[tuple[PoolDevice, Pool]]:
+        for pool in self._pools:
+            for entry in pool.devices:
+                if entry.reached and all(self._selects_(each, entry) for each in of.selectors):
+                    yield entry, pool
+
+    def _free_of(self, of: DeviceClass, one: Alternative) -> int:
+        return sum(self._against(one, entry, pool).nothing for entry, pool in self._of_class(of))
+
+    def _selects_(self, expression: str | None, entry: PoolDevice) -> bool:
+        if expression is None:
+            return False
+        try:
+            return self._selects(expression, "", entry.device.traits, entry.id)
+        except AllocationError:
+            return False
+
+    def _unselected(self, one: Alternative, entry: PoolDevice) -> list[str]:
+        return [each for each in one.asked.selectors if each is not None and not self._selects_(each, entry)]
+
+    def _against(self, one: Alternative, entry: PoolDevice, pool: Pool) -> _Against:
+        allocated, short = self._devices.allocated, tuple[tuple[str, str], ...]()
+        is_taken = not one.asked.admin_access and allocated.is_taken(entry.id)
+        if not is_taken and not allocated.is_shared(entry.id):
+            left = self._left[id(pool)]
+            short = tuple([counter for counter, nano in uses(entry.device) if nano > left.get(counter, 0)])
+        return _Against(
+            tuple(self._unselected(one, entry)),
+            tuple([taint for taint in entry.taints if not tolerates_all(one, [taint])]),
+            tuple(self._lacks(one, entry)),
+            short,
+            is_taken,
+        )
+
+    def _lacks(self, one: Alternative, entry: PoolDevice) -> Iterator[str]:
+        """Yield what a device has too little of that is asked for."""
+        asked, capacity = one.asked.capacity or {}, entry.device.traits.capacity
+        used = self._devices.allocated.used(entry.id)
+        yield from (name for name in asked if name not in capacity)
+        try:
+            takes = one.takes(capacity) or {}
+        except CapacityError:
+            takes = {}
+        for name, amount in takes.items():
+            if amount.nano + used.get(name, 0) > capacity[name].value.nano and name in asked:
+                yield name
+
+
+def _free(claim: ResourceClaim, devices: Sequence[str]) -> FreeDevices:
+    """Take a claim's devices from it."""
+    return FreeDevices(str(claim), [user.removeprefix("pod ") for user in _users(claim)], list(devices))
+
+
+def _named_devices(claim: ResourceClaim) -> list[str]:
+    """Return what a claim has."""
+    return [] if claim.allocation is None else [str(device.id) for device in claim.allocation.devices]
+
+
+def _remove(*path: object) -> list[dict[str, Any]]:
+    return [{"op": "remove", "path": "/".join(map(str, path))}]
+
+
+def _tolerated(at: str, taint: DeviceTaint, there: int) -> list[dict[str, Any]]:
+    """`there`: how many tolerations come before it."""
+    made = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+    path = f"{at}/tolerations"
+    return [
+        {"op": "add", "path": f"{path}/-", "value": made} if there else {"op": "add", "path": path, "value": [made]}
+    ]
+
+
+def _pointer(key: str) -> str:
+    """A key in a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _competitors(pool: Pool, counters: Sequence[tuple[str, str]]) -> list[PoolDevice]:
+    """Devices that use any of these counters of their pool."""
+    return [one for one in pool.consumers if any(counter in counters for counter, _ in uses(one.device))]

@@ -1,0 +1,280 @@
+"""What would free a pending pod: small changes, each tried with the whole pipeline before it is offered.
+
+For every rejected node the plugins' fixes (`Explainer.fixes`) are put together to plans that would open it;
+the cheapest plans are tried first. A plan that the pipeline does not confirm is not shown.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, product
+from typing import Any
+
+from podberth.explain import explanation as shown
+from podberth.explain.asking import Asking
+from podberth.explain.leaving import awaited, instead_of_moves
+from podberth.explain.plugins.volume_claims import where_volumes_are
+from podberth.explain.stuck import Stuck, stuck_at
+from podberth.explain.trial import Trial, applied, edited
+from podberth.framework.changes import (
+    HOSTNAME,
+    AddNode,
+    Change,
+    Fix,
+    MovePod,
+    NameScheduler,
+    OnPod,
+    RaiseMaxSkew,
+    Request,
+    ungated,
+)
+from podberth.framework.device_changes import FewerDevices, FreeDevices, OnClaim
+from podberth.framework.explaining import Inquiry
+from podberth.framework.status import PluginError, Reason
+from podberth.framework.storage_changes import OnStorage
+from podberth.model.node import Node
+
+_SHOWN = 6
+_TRIED = 80
+_NODES_A_KIND = 40
+"""Rejected nodes looked at for each combination of reasons: the closest ones."""
+_MOST_CHANGES = 3
+_INSTEAD = 4
+_TAKEN = 3
+"""Plans of a kind that are tried when others take what they make free."""
+_TEMPLATES = 40
+_SCHEDULERS = 2
+"""Schedulers that are offered to a pod that nobody schedules."""
+
+
+Plan = tuple[Change, ...]
+_OWN = OnPod | OnClaim
+"""What the pod itself, or its claim, gives up."""
+
+
+def remedies(
+    asking: Asking,
+    trial: Trial,
+    stuck: Sequence[Stuck],
+    verdict: tuple[str, Reason] | None = None,
+    schedulers: Sequence[str] = (),
+) -> list[shown.Remedy]:
+    """The changes that would free the pod, the smallest first. Nothing of them stays.
+
+    Each is carried out before it is offered, as its commands say (`Trial.offer`).
+
+    `verdict`: the plugin that rejected it before any node was looked at, and why. `schedulers`: those that the pod
+    could name, if nobody runs its own.
+    """
+    gates: Plan = ungated(asking.inquiry.pod.gates)
+    needed: list[Plan] = [(NameScheduler(name), *gates) for name in schedulers[:_SCHEDULERS]] or [gates]
+    first = needed[0]
+    if first and (nodes := trial.nodes(first)):
+        return [offer for plan in needed if (offer := trial.offer(plan, nodes)) is not None]
+    if (wait := awaited(trial, first)) and (offered := list(_offers(trial, [(*first, *wait)]))):
+        return offered
+    if verdict is not None:
+        return _of_the_pod(asking, trial, first, *verdict)
+    if not stuck:
+        return []
+    found: list[shown.Remedy] = []
+    kept: dict[tuple[str, ...], int] = {}
+    covered: list[Plan] = []
+    taken: Counter[tuple[str, ...]] = Counter()
+
+    def known(plan: Plan) -> bool:
+        """Return whether it is told already, or a smaller one is, or enough of its kind."""
+        at = kept.get(_kind(plan))
+        alike = [each for each in covered if _kind(each) == _kind(plan)]
+        return (
+            taken[_kind(plan)] >= _TAKEN
+            or any(plan == smaller or _includes(plan, smaller) for smaller in covered)
+            or (at is not None and (all(isinstance(change, _OWN) for change in plan) or _full(found[at])))
+            or (bool(_left(plan)) and _left(plan) in map(_left, alike))
+        )
+
+    for plan in plans_for(asking, stuck):
+        plan = (*first, *plan)
+        if len(found) >= _SHOWN or trial.count >= _TRIED:
+            break
+        if found and len(plan) > len(found[0].changes) + 1:
+            continue
+        if known(plan) or not (nodes := trial.nodes(plan)):
+            continue
+        if any(isinstance(change, MovePod) for change in plan) and (fewer := trial.fewest(plan, first)) != plan:
+            if known(fewer):
+                continue
+            plan, nodes = fewer, trial.nodes(fewer)
+        at, before = kept.get(_kind(plan)), trial.taken
+        if at is None:
+            offer = trial.offer(plan, nodes)
+            if offer is None:
+                taken[_kind(plan)] += trial.taken - before
+                continue
+            kept[_kind(plan)] = len(found)
+            found.append(offer)
+        elif not trial.left(plan, nodes):
+            taken[_kind(plan)] += 1
+            continue
+        else:
+            found[at].instead.append(_subject(plan))
+        covered.append(plan)
+    more = _one_more_node(trial, first) or _one_more_node(trial, first, where_volumes_are(asking.inquiry))
+    return found + ([more] if more is not None else [])
+
+
+def _of_the_pod(asking: Asking, trial: Trial, first: Plan, plugin: str, reason: Reason) -> list[shown.Remedy]:
+    """Changes for a pod that no node was looked at for."""
+    found: list[shown.Remedy] = []
+    for fix in asking.fixes_of_pod(plugin, reason):
+        plan = (*first, *fix)
+        nodes = trial.nodes(plan)
+        more = list(_offers(trial, [plan])) if nodes else list(_and_more(asking, trial, plan))
+        found += more[: _SHOWN - len(found)]
+    return found
+
+
+def _and_more(asking: Asking, trial: Trial, plan: Plan) -> Iterator[shown.Remedy]:
+    """Yield what a pod needs besides, when its nodes are looked at after these changes and none takes it."""
+    pod, cluster = edited(asking.inquiry.pod, plan), trial.cluster
+    with applied(cluster, plan):
+        then = Asking(Inquiry(pod, cluster), asking.framework)
+        try:
+            decision = asking.framework.decide(pod, cluster)
+        except PluginError as error:
+            asking.failed("not every change could be tried", error)
+            return
+        plans = list(islice(plans_for(then, stuck_at(then, decision)), _TRIED // 8))
+    wholes = (tuple(dict.fromkeys((*plan, *each))) for each in plans)
+    yield from islice(_offers(trial, (whole for whole in wholes if len(whole) <= _MOST_CHANGES)), 1)
+
+
+def _offers(trial: Trial, plans: Iterable[Plan]) -> Iterator[shown.Remedy]:
+    return (offer for plan in plans if (offer := trial.offer(plan)) is not None)
+
+
+def plans_for(asking: Asking, stuck: Sequence[Stuck]) -> Iterator[Plan]:
+    """Distinct plans, the cheapest first; among equals those that many nodes ask for."""
+    priced: dict[Plan, float] = {}
+    votes: dict[Plan, int] = {}
+    for each in _closest_of_each_kind(stuck):
+        for plan, cost in _plans_at(asking, each):
+            if plan not in priced or cost < priced[plan]:
+                priced[plan] = cost
+            votes[plan] = votes.get(plan, 0) + 1
+    return iter(sorted(priced, key=lambda plan: (priced[plan], -votes[plan], str(plan))))
+
+
+def _closest_of_each_kind(stuck: Iterable[Stuck]) -> Iterator[Stuck]:
+    seen: dict[tuple[str, ...], int] = {}
+    for each in stuck:
+        kind = tuple(sorted({f"{o.plugin} {o.reason.text}" for o in each.obstacles}))
+        seen[kind] = seen.get(kind, 0) + 1
+        if seen[kind] <= _NODES_A_KIND:
+            yield each
+
+
+def _plans_at(asking: Asking, stuck: Stuck) -> Iterator[tuple[Plan, float]]:
+    """Every way to open one node by one fix for each plugin that is against it."""
+    choices: list[Sequence[Fix]] = []
+    reasons: dict[str, list[Reason]] = {}
+    for obstacle in stuck.obstacles:
+        reasons.setdefault(obstacle.plugin, []).append(obstacle.reason)
+    for plugin, texts in reasons.items():
+        found = asking.fixes(stuck.row, plugin, texts)
+        if not found:
+            return
+        choices.append(found)
+    for combination in product(*choices):
+        merged = dict.fromkeys(change for changes in combination for change in changes)
+        plan = instead_of_moves(list(merged), asking.inquiry.cluster)
+        if 0 < len(plan) <= _MOST_CHANGES:
+            yield tuple(sorted(plan, key=str)), sum(_cost(asking.inquiry, change) for change in plan)
+
+
+def _cost(inquiry: Inquiry, change: Change) -> float:
+    """Return how much a change asks of people: the more, the more a pod gives up, and for a pod that matters more."""
+    cost = change.cost
+    if isinstance(change, Request):
+        cost += max(1 - amount / change.instead_of[name] for name, amount in change.requests.items())
+    if isinstance(change, FewerDevices):
+        cost += 1 - change.count / change.instead_of
+    if isinstance(change, FreeDevices):
+        cost += max(len(change.pods) - 1, 0)
+    if isinstance(change, MovePod):
+        row = inquiry.cluster.nodes.row_of(change.node)
+        pods = () if row is None else inquiry.cluster.pods_on(row)
+        moved = next((pod for pod in pods if pod.key == change.pod), None)
+        cost += moved is not None and moved.priority > inquiry.pod.priority
+    return cost
+
+
+def _includes(plan: Plan, smaller: Plan) -> bool:
+    """Return whether a plan asks for all that a smaller one does, which is enough, and for more."""
+    return len(smaller) < len(plan) and all(any(_as_much(mine, other) for mine in plan) for other in smaller)
+
+
+def _as_much(mine: Change, other: Change) -> bool:
+    if isinstance(mine, Request) and isinstance(other, Request):
+        return mine.requests.keys() >= other.requests.keys() and all(
+            mine.requests[name] <= amount for name, amount in other.requests.items()
+        )
+    if isinstance(mine, FewerDevices) and isinstance(other, FewerDevices):
+        return (mine.claim, mine.request) == (other.claim, other.request) and mine.count <= other.count
+    if isinstance(mine, RaiseMaxSkew) and isinstance(other, RaiseMaxSkew):
+        return mine.topology_key == other.topology_key and mine.max_skew >= other.max_skew
+    return mine == other
+
+
+def _kind(plan: Plan) -> tuple[str, ...]:
+    """The kind of a plan. Only one plan of a kind is shown: others change another amount, node or pod."""
+    return tuple(
+        str(change)
+        if isinstance(change, _OWN | OnStorage) and not isinstance(change, Request | RaiseMaxSkew | FewerDevices)
+        else f"{type(change).__name__} {','.join(getattr(change, 'requests', ()))}{getattr(change, 'request', '')}"
+        for change in plan
+    )
+
+
+def _left(plan: Plan) -> list[str]:
+    """The nodes that pods leave by a plan."""
+    return [change.node for change in plan if isinstance(change, MovePod)]
+
+
+def _subject(plan: Plan) -> str:
+    """The objects that a plan changes."""
+    moved = [f"{change.pod} off {change.node}" for change in plan if isinstance(change, MovePod)]
+    if len(moved) > 1:
+        return " and ".join(moved)
+    change = next(change for change in plan if not isinstance(change, _OWN))
+    if isinstance(change, FreeDevices):
+        return f"{', '.join(change.pods)} with claim {change.claim}" if change.pods else f"claim {change.claim}"
+    return f"{change.pod} off {change.node}" if isinstance(change, MovePod) else str(getattr(change, "node", ""))
+
+
+def _full(remedy: shown.Remedy) -> bool:
+    return len(remedy.instead) >= _INSTEAD
+
+
+def _one_more_node(trial: Trial, first: Plan, but: dict[str, str] | None = None) -> shown.Remedy | None:
+    """The smallest node of those that are there which, if there were one more, would take the pod.
+
+    `but`: labels that it has instead; an empty dict: there is nothing to try.
+    """
+    if but is not None and not but:
+        return None
+    nodes = templates_of(node for _, node in trial.cluster.nodes.live())
+    return next(_offers(trial, ((*first, AddNode(node.name, but or {})) for node, _ in nodes)), None)
+
+
+def templates_of(nodes: Iterable[Node]) -> list[tuple[Node, int]]:
+    """One node of each make (labels but for its name, taints, size), the smallest first, and how many there are."""
+    makes: dict[Any, list[Node]] = {}
+    for node in nodes:
+        labels = frozenset((key, value) for key, value in node.labels.items() if key != HOSTNAME)
+        make = (labels, node.taints, node.unschedulable, tuple(sorted(node.allocatable.items())), node.allowed_pods)
+        makes.setdefault(make, []).append(node)
+    small = sorted(
+        ((found[0], len(found)) for found in makes.values()),
+        key=lambda each: (each[0].allocatable.get("cpu", 0), each[0].allocatable.get("memory", 0), each[0].name),
+    )
+    return small[:_TEMPLATES]

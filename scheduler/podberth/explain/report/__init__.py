@@ -1,0 +1,1 @@
+"""What a person reads: tables for a terminal, pages for a browser. Draws what `podberth.explain` found."""

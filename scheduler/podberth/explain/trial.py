@@ -1,0 +1,369 @@
+"""Carries changes out to try them: those of the pod on a copy, those of the cluster for as long as the trial lasts."""
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import copy
+from functools import partial
+
+from msgspec.structs import replace
+
+from podberth.cache.cluster import Cluster
+from podberth.explain.asking import Asking
+from podberth.explain.claims import freed, without
+from podberth.explain.commands import commands
+from podberth.explain.explanation import Remedy
+from podberth.explain.placing import Placing, placing
+from podberth.explain.written import Written
+from podberth.framework.changes import (
+    AddNode,
+    AwaitPod,
+    Change,
+    DropRequirement,
+    GiveUpNode,
+    MovePod,
+    OnNode,
+    OnPod,
+    RespellNodeAffinity,
+    Tolerate,
+    Ungate,
+)
+from podberth.framework.device_changes import FreeDevices, OnClaim, RemoveTaintRule
+from podberth.framework.status import PluginError
+from podberth.framework.storage_changes import OnStorage
+from podberth.model.devices import ClaimKey, Place, PoolID, ResourceSlice
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.model.storage import StorageKind
+
+_OF_NODES = DropRequirement | RespellNodeAffinity
+_BEFORE = 30
+"""Pods that come first are played, the first ones."""
+
+
+class Trial:
+    """Asks the whole pipeline what changes would do, and counts how often. `notes`: why some of them are not offered.
+
+    `written`: the pod as it was written. `others`: pods that wait, too.
+    """
+
+    def __init__(self, asking: Asking, written: Written | None = None, others: Iterable[Pod] = ()) -> None:
+        self.cluster = asking.inquiry.cluster
+        self._asking = asking
+        self._written = written
+        self._others = _rivals(asking.inquiry.pod, others)
+        self.count = 0
+        self.taken = 0
+        """How often others took what the changes make free."""
+        self.notes: list[str] = []
+
+    def nodes(self, changes: Sequence[Change]) -> list[str]:
+        """Return where the pod could go after these changes, as they are meant."""
+        self.count += 1
+        owner = self._asking.inquiry.pod.owner
+        if owner is not None and owner[0] == "DaemonSet" and any(isinstance(each, _OF_NODES) for each in changes):
+            return []  # its controller requires the node of each pod
+        if any(pod.belongs_to_node for change in changes for pod in _leaving(self.cluster, change)):
+            return []  # it would come back at once
+        return self._nodes(edited(self._asking.inquiry.pod, changes), changes)
+
+    def offer(self, changes: Sequence[Change], nodes: Sequence[str] | None = None) -> Remedy | None:
+        """The changes as they are told, with the commands for them: if these are carried out, and the pod has a node.
+
+        `nodes`: where the pod could go, if that is known.
+        """
+        pod = self._asking.inquiry.pod
+        nodes = self.nodes(changes) if nodes is None else nodes
+        found = commands(changes, pod, self._written) if nodes else None
+        if found is None:
+            return None
+        if found.pods:
+            self.count += len(found.pods)
+            nodes = sorted(set.intersection(*(set(self._nodes(each, changes)) for each in found.pods)))
+        if found.full and nodes:
+            self.notes.append(
+                f"a change of the pod has no commands, as the new one has to be created first: {found.full}"
+            )
+        nodes = self.left(changes, nodes)
+        return Remedy(_text(changes), list(changes), list(nodes), [], found.lines) if nodes else None
+
+    def left(self, changes: Sequence[Change], nodes: Sequence[str]) -> Sequence[str]:
+        """Those of the nodes that the pod can still go to when those have theirs that come first.
+
+        These are pods of a higher priority that leave by the changes and are made again, and pods that wait and are
+        tried before it. Of new nodes there may be more than one.
+        """
+        pod = self._asking.inquiry.pod
+        anew = any(isinstance(change, OnPod) and not isinstance(change, Tolerate | Ungate) for change in changes)
+        comes = [*self._comes_again(changes, anew)]
+        if not all(isinstance(change, OnPod | OnClaim) for change in changes):
+            comes += [each for each in self._others if anew or _is_before(each, pod)][:_BEFORE]
+        if not nodes or not comes or any(isinstance(change, AddNode) for change in changes):
+            return nodes
+        leave = [each for change in changes for each in _leaving(self.cluster, change)]
+        try:
+            with (
+                without(leave, self.cluster),
+                applied(self.cluster, changes),
+                placing(self._asking.framework, self.cluster) as place,
+            ):
+                rest, takers = self._after(comes, edited(pod, changes), nodes, place)
+        except PluginError as error:
+            self._asking.failed("not every change could be tried", error)
+            return ()
+        self.taken += not rest
+        if not rest and not self.notes:
+            who = takers[0] if len(takers) == 1 else f"{takers[0]} and {len(takers) - 1} more"
+            self.notes.append(f"not offered: {_text(changes)}; {who} would come first and take the room")
+        return rest
+
+    def _after(
+        self, comes: Sequence[Pod], pod: Pod, nodes: Sequence[str], place: Placing
+    ) -> tuple[Sequence[str], list[str]]:
+        """Those of the nodes that are left when others come first, and who takes some; none as soon as none is left."""
+        rest, takers, unfit = nodes, list[str](), set[object]()
+        for each in comes:
+            kind = id(each.shape), id(each.labels), each.priority
+            node = None if kind in unfit else place.put(replace(each, node_name="", nominated_node_name=""))
+            if node is None:
+                unfit.add(kind)
+            elif node in nodes:
+                takers.append(each.key)
+            if node is not None:
+                there = self._nodes(pod, ())
+                rest = [node for node in nodes if node in there]
+            if not rest:
+                return rest, takers or [each.key]
+        return rest, takers
+
+    def _comes_again(self, changes: Sequence[Change], anew: bool) -> Iterator[Pod]:
+        """The pods that a controller makes again when they are deleted, and that are tried before the pod then.
+
+        `anew`: the pod itself is made again, too, so that it has not waited for longer than they.
+        """
+        own = self._asking.inquiry.pod
+        for change in changes:
+            gone = [*_leaving(self.cluster, change)]
+            if isinstance(change, GiveUpNode):
+                gone = [pod for pod in self.cluster.nominations.on(change.node) if pod.key == change.pod]
+            for pod in gone:
+                if pod.owner is not None and (
+                    pod.priority > own.priority or (anew and (pod.priority == own.priority or not own.preempts))
+                ):
+                    yield pod
+
+    def fewest(self, changes: tuple[Change, ...], first: Container[Change]) -> tuple[Change, ...]:
+        """Those of the changes without which it does not do: one that is needless is left out, but none of `first`."""
+        for change in changes:
+            rest = tuple(each for each in changes if each != change)
+            if rest and change not in first and self.nodes(rest):
+                return self.fewest(rest, first)
+        return changes
+
+    def _nodes(self, pod: Pod, changes: Sequence[Change]) -> list[str]:
+        framework = self._asking.framework
+        with applied(self.cluster, changes):
+            try:
+                if framework.pre_enqueue(pod, self.cluster) is not None:
+                    return []
+                feasible = framework.decide(pod, self.cluster).feasible
+            except PluginError as error:
+                self._asking.failed("not every change could be tried", error)
+                return []
+            return sorted(self.cluster.nodes.names[row] or "" for row in feasible)
+
+
+def _text(changes: Sequence[Change]) -> str:
+    return " and ".join(map(str, changes))
+
+
+def _rivals(pod: Pod, others: Iterable[Pod]) -> list[Pod]:
+    """Pods that wait and may come before this one, those first that are tried first; others of its owner are like it.
+
+    One that a node is kept for has its room already, and those of a group come only together.
+    """
+    found = [
+        each
+        for each in others
+        if each.priority >= pod.priority
+        and each.uid != pod.uid
+        and (each.owner is None or each.owner != pod.owner)
+        and each.scheduler_name == pod.scheduler_name
+        and not (each.gates or each.terminating or each.nominated_node_name or each.scheduling_group)
+    ]
+    return sorted(found, key=lambda each: (-each.priority, each.created, each.key))
+
+
+def _is_before(other: Pod, pod: Pod) -> bool:
+    """Return whether it is tried first as things are; of two of the same second that is not known."""
+    return other.priority > pod.priority or "" < other.created <= pod.created
+
+
+def edited(pod: Pod, changes: Sequence[Change]) -> Pod:
+    """A copy of the pod with the changes that concern it."""
+    edits = [change for change in changes if isinstance(change, OnPod)]
+    if not edits:
+        return pod
+    pod = copy(pod)
+    pod.shape = copy(pod.shape)
+    for change in edits:
+        change.edit(pod, pod.shape)
+    return pod
+
+
+@contextmanager
+def applied(cluster: Cluster, changes: Sequence[Change]) -> Iterator[None]:
+    """The cluster with the changes that concern it, as long as the block lasts."""
+    with ExitStack() as undone:
+        for change in changes:
+            undo = _apply(cluster, change)
+            if undo is not None:
+                undone.callback(undo)
+        yield
+
+
+def _apply(cluster: Cluster, change: Change) -> Callable[[], object] | None:
+    """Make one change of the cluster: what takes it back. None where there is nothing to change."""
+    if isinstance(change, OnNode):
+        node = live_node(cluster, change.node)
+        if node is not None:
+            cluster.put_node(change.changed(node))
+            return partial(cluster.put_node, node)
+    elif isinstance(change, MovePod):
+        row, pod = cluster.nodes.row_of(change.node), _pod(cluster, change.node, change.pod)
+        if row is not None and pod is not None:
+            placement = cluster.drop_pod(pod.uid)
+            assumed = placement is not None and placement.assumed
+            return partial(cluster.assume, pod, row) if assumed else partial(cluster.put_pod, pod)
+    elif isinstance(change, AwaitPod) and (pod := _pod(cluster, change.node, change.pod)) is not None:
+        gone = ExitStack()
+        gone.enter_context(without([pod], cluster))
+        return gone.close
+    elif isinstance(change, AwaitPod | GiveUpNode):
+        pod = next((pod for pod in cluster.nominations.on(change.node) if pod.key == change.pod), None)
+        if pod is not None:
+            cluster.nominations.drop(pod.uid)
+            return partial(cluster.nominations.put, pod, change.node)
+    elif isinstance(change, AddNode):
+        like = live_node(cluster, change.like)
+        clone = None if like is None else change.clone(like)
+        if clone is not None and cluster.nodes.row_of(clone.name) is None:
+            return add_node(cluster, change.like, clone)
+    elif isinstance(change, OnClaim | FreeDevices):
+        claim = cluster.devices.claims.get(_key(change.claim))
+        if claim is not None:
+            if isinstance(change, FreeDevices):
+                cluster.put_device(freed(claim, again=True))
+            else:
+                cluster.put_device(replace(claim, spec=change.changed(claim.spec)))
+            return partial(cluster.put_device, claim)
+    elif isinstance(change, RemoveTaintRule):
+        rule = cluster.devices.rules.get(change.rule)
+        if rule is not None:
+            cluster.drop_device("DeviceTaintRule", "", rule.name)
+            return partial(cluster.put_device, rule)
+    elif isinstance(change, OnStorage):
+        made = change.made(cluster.storage)
+        if made is not None:
+            return _put(cluster, made)
+    return None
+
+
+def _leaving(cluster: Cluster, change: Change) -> Iterator[Pod]:
+    """The placed pods that a change has leave."""
+    if isinstance(change, MovePod):
+        pod = _pod(cluster, change.node, change.pod)
+        yield from () if pod is None else (pod,)
+    elif isinstance(change, FreeDevices):
+        claim = cluster.devices.claims.get(_key(change.claim))
+        for uid in () if claim is None else claim.reserved_for:
+            placement = cluster.placement(uid)
+            yield from () if placement is None else (placement.pod,)
+
+
+def add_node(cluster: Cluster, like: str, clone: Node) -> Callable[[], object]:
+    """Add a node, with what every node like this one has: CSI drivers, devices, static pods and those of DaemonSets.
+
+    Returns what takes it back.
+    """
+    drivers = cluster.storage.csi_nodes.get(like)
+    own = [replace(pod, uid=f"{clone.name}/{pod.uid}", node_name=clone.name) for pod in _of_every_node(cluster, like)]
+    cluster.put_node(clone)
+    for pod in own:
+        cluster.put_pod(pod)
+    leave = None if drivers is None else _put(cluster, replace(drivers, name=clone.name, uid=""))
+    published = _published_for(clone, like, cluster)
+    for one in published:
+        cluster.put_device(one)
+
+    def undo() -> None:
+        for one in published:
+            cluster.drop_device("ResourceSlice", "", one.name)
+        if leave is not None:
+            leave()
+        for pod in own:
+            cluster.drop_pod(pod.uid)
+        cluster.drop_node(clone.name)
+
+    return undo
+
+
+def _of_every_node(cluster: Cluster, like: str) -> Iterator[Pod]:
+    """The pods of a node that another one like it gets, too.
+
+    One that is being deleted counts if it is to come back: if its DaemonSet has others that stay.
+    """
+    row = cluster.nodes.row_of(like)
+    pods = [pod for pod in (() if row is None else cluster.pods_on(row)) if pod.belongs_to_node]
+    here = {pod.owner for pod in pods if not pod.terminating}
+    leaving = {pod.owner: pod for pod in pods if pod.terminating and pod.owner is not None and pod.owner not in here}
+    lasting = {p.pod.owner for p in cluster.placements() if not p.pod.terminating} if leaving else set()
+    yield from (pod for pod in pods if not pod.terminating)
+    yield from (replace(pod, terminating=False) for owner, pod in leaving.items() if owner in lasting)
+
+
+def _published_for(clone: Node, like: str, cluster: Cluster) -> list[ResourceSlice]:
+    """The slices that a driver would publish for a node like one that is there: its devices, in a pool of its own."""
+    slices, suffix = list(cluster.devices.slices_on(like)), clone.name.removeprefix(like)
+    generations = {pool: max(one.generation for one in slices if one.pool_id == pool) for pool in map(_pool, slices)}
+    newest = [one for one in slices if one.generation == generations[one.pool_id]]
+    counts = Counter(map(_pool, newest))
+    return [
+        replace(
+            one,
+            name=f"{one.name}{suffix}",
+            uid="",
+            pool=f"{one.pool}{suffix}",
+            count=counts[one.pool_id],
+            place=Place(clone.name, False, None, None),
+        )
+        for one in newest
+    ]
+
+
+def _key(claim: str) -> ClaimKey:
+    namespace, _, name = claim.partition("/")
+    return namespace, name
+
+
+def _pool(one: ResourceSlice) -> PoolID:
+    return one.pool_id
+
+
+def _put(cluster: Cluster, thing: StorageKind) -> Callable[[], object]:
+    """Add or change an object of storage: what takes it back."""
+    old = cluster.storage.put(thing)
+    if old is not None:
+        return partial(cluster.storage.put, old)
+    return partial(cluster.storage.drop, type(thing).__name__, thing.namespace, thing.name)
+
+
+def _pod(cluster: Cluster, node: str, key: str) -> Pod | None:
+    row = cluster.nodes.row_of(node)
+    return next((pod for pod in (() if row is None else cluster.pods_on(row)) if pod.key == key), None)
+
+
+def live_node(cluster: Cluster, name: str) -> Node | None:
+    """The node of a name; None: there is none."""
+    row = cluster.nodes.live_row(name)
+    return None if row is None else cluster.nodes.objects[row]

@@ -1,1 +1,0 @@
-"""What a person reads: tables for a terminal, pages for a browser. Draws what `podberth.whatif` found."""

@@ -1,0 +1,1 @@
+"""What the demo and the benchmarks run against: the demo's world, and workloads."""

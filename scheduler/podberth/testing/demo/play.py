@@ -1,0 +1,236 @@
+"""Steps of the tour on a live cluster: create a pod, wait for the API server, show the result. `acts` has them."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from podberth.explain.explanation import Explanation
+from podberth.explain.gangs.answer import GroupExplanation
+from podberth.kube.client import Client
+from podberth.kube.errors import ApiError
+from podberth.kube.resources import NODES, PODS, RESOURCE_CLAIMS
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.testing.demo import words
+from podberth.testing.demo.cast import DEVICES, Setting
+from podberth.testing.demo.mirror import LateError, Mirror
+from podberth.testing.demo.objects import ZONE, Object
+from podberth.testing.demo.recording import Act, NodeCard, PodCard, Recording, Step
+from podberth.testing.demo.witness import SeenDecision, Witness
+
+PATIENCE = 15.0
+"""Seconds that anything may take before the demo gives up on it."""
+
+Audience = Callable[[Step | Act, Recording], None]
+
+
+class Play:
+    """Sends the requests of the tour to the API server, and shows the audience the results.
+
+    `pace`: seconds that the eye gets for one step; 0 for no pauses.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        mirror: Mirror,
+        witness: Witness,
+        setting: Setting,
+        audience: Audience,
+        explain: Callable[[Pod], Explanation],
+        explain_group: Callable[[str], GroupExplanation],
+        *,
+        pace: float,
+        has_devices: bool = False,
+    ) -> None:
+        self.has_devices = has_devices
+        """Whether the cluster serves devices, and the story's are published."""
+        self.client = client
+        self.mirror = mirror
+        self.witness = witness
+        self.setting = setting
+        self.recording = Recording()
+        self.created: dict[str, float] = {}
+        self._audience = audience
+        self.explain_group = explain_group
+        """What `berth explain podgroup/NAME` says of a group of ours, asked of the running scheduler's cache."""
+        self._explain = explain
+        self._pace = pace
+
+    # --- telling --------------------------------------------------------------------------------------------------
+
+    async def act(self, title: str, text: str) -> None:
+        """Open a chapter."""
+        act = Act(title, text)
+        self.recording.acts.append(act)
+        self._audience(act, self.recording)
+        await self.pause(2.0)
+
+    async def show(self, kind: str, title: str, lines: Sequence[str] = (), *, beats: float = 1.0, **more: Any) -> Step:
+        """Show one step to the audience."""
+        step = Step(len(self.recording.acts) - 1, kind, title, list(lines), **more)
+        self.recording.steps.append(step)
+        self._audience(step, self.recording)
+        await self.pause(beats)
+        return step
+
+    async def pause(self, beats: float) -> None:
+        """Give the eye some time."""
+        if self._pace:
+            await asyncio.sleep(beats * self._pace)
+
+    # --- doing ----------------------------------------------------------------------------------------------------
+
+    async def place(self, *pods: Object, together: bool = False) -> list[SeenDecision]:
+        """Create pods, one after the other or all at once, and show where each went and why."""
+        verdicts = []
+        if together:
+            for pod in pods:
+                await self.create(pod)
+        for pod in pods:
+            if not together:
+                await self.create(pod)
+            verdicts.append(await self.show_outcome(pod["metadata"]["name"]))
+        return verdicts
+
+    async def create(self, pod: Object) -> None:
+        """Create one pod. A new namespace may lack its service account for a moment; that is waited out."""
+        name = pod["metadata"]["name"]
+        path = PODS.path(self.setting.namespace)
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    self.created[f"{self.setting.namespace}/{name}"] = asyncio.get_running_loop().time()
+                    await self.client.create(path, msgspec.json.encode(pod))
+                    break
+                except ApiError as error:
+                    if error.status != 403 or "serviceaccount" not in error.message:
+                        raise
+                await asyncio.sleep(0.1)
+        await self.mirror.until(lambda: self._pod(name) is not None, f"pod {name} to show up", PATIENCE)
+        self.card(self._there(name))
+
+    async def create_claim(self, claim: Object) -> None:
+        """Create a ResourceClaim."""
+        await self.client.create(RESOURCE_CLAIMS.path(self.setting.namespace), msgspec.json.encode(claim))
+
+    async def show_outcome(self, name: str, *, after: SeenDecision | None = None, beats: float = 1.0) -> SeenDecision:
+        """Wait until a pod is bound or has found no node, and show it.
+
+        `after`: the failure before; only a node is waited for then.
+        """
+        verdict = await self.outcome(name, after=after)
+        if verdict.node is None:
+            await self.show(
+                "pending",
+                f"{name} stays pending",
+                [verdict.message],
+                pod=name,
+                puts={name: ""},
+                verdict=verdict,
+            )
+        else:
+            node = verdict.node
+            lines = words.why(verdict)
+            title, puts = f"{name} → {node}", {name: node}
+            await self.show("bound", title, lines, beats=beats, pod=name, node=node, puts=puts, verdict=verdict)
+        return verdict
+
+    async def outcome(self, name: str, *, after: SeenDecision | None = None) -> SeenDecision:
+        """Wait for the decision on a pod, and when it is a node, for the API server to say the same."""
+        key = f"{self.setting.namespace}/{name}"
+
+        def settled() -> bool:
+            verdict, pod = self.witness.last(key), self._pod(name)
+            if verdict is None or verdict is after or pod is None:
+                return False
+            if verdict.node is None:
+                return after is None and not pod.node_name
+            return self.short(pod.node_name) == verdict.node
+
+        try:
+            await self.mirror.until(settled, f"a decision on pod {name}", PATIENCE)
+        except LateError as error:
+            errors = [text for text in self.witness.errors if text.startswith(f"{name}: ")]
+            raise LateError(f"{error} ({errors[-1]})" if errors else str(error)) from None
+        verdict = self.witness.last(key)
+        assert verdict is not None
+        return verdict
+
+    async def patch_pod(self, name: str, patch: Object) -> None:
+        """Merge-patch a pod."""
+        await self.client.patch(PODS.path(self.setting.namespace, name), msgspec.json.encode(patch))
+
+    async def patch_node(self, name: str, patch: Object) -> None:
+        """Merge-patch a node (by its short name)."""
+        await self.client.patch(NODES.path(name=self.setting.full(name)), msgspec.json.encode(patch))
+
+    async def uncordon(self, name: str, more: str = "") -> None:
+        """Open a node (by its short name) again, and show it. `more`: what else is to be said."""
+        await self.patch_node(name, {"spec": {"unschedulable": False}})
+        title, line = f"The maintenance of {name} is over: uncordon {name}", f"PATCH spec.unschedulable: false.{more}"
+        await self.show("change", title, [line], node=name, cordons={name: False})
+
+    async def delete_pod(self, name: str) -> None:
+        """Delete a pod of ours and wait until it is gone."""
+        await self.client.delete(PODS.path(self.setting.namespace, name))
+        await self.mirror.until(lambda: self._pod(name) is None, f"pod {name} to be gone", PATIENCE)
+
+    # --- cards ----------------------------------------------------------------------------------------------------
+
+    def explain(self, name: str) -> Explanation:
+        """Return what `berth explain` says of a pod of ours, asked of the running scheduler's cache."""
+        return self._explain(self._there(name))
+
+    def shorten(self, text: str) -> str:
+        """A text with the story's short names."""
+        text = text.replace(f"{self.setting.namespace}/", "")
+        return text.replace(self.setting.prefix, "") if self.setting.prefix else text
+
+    def short(self, node: str) -> str:
+        """A node's name without the prefix that the story gave it."""
+        return self.setting.short(node)
+
+    def card(self, pod: Pod) -> PodCard:
+        """The picture's view of a pod, kept in the recording."""
+        requests = pod.shape.requests
+        mine = pod.scheduler_name in self.setting.profiles
+        name = self.label(pod)
+        card = PodCard(
+            name,
+            pod.labels.get("app", "") if mine else "others",
+            requests.get("cpu", 0),
+            requests.get("memory", 0),
+            len(pod.shape.claims),
+            mine,
+        )
+        self.recording.pods[name] = card
+        return card
+
+    def label(self, pod: Pod) -> str:
+        """A pod's name, with its namespace when that is not the story's."""
+        return pod.name if pod.namespace == self.setting.namespace else pod.key
+
+    def node_card(self, node: Node) -> NodeCard:
+        """The picture's view of a node, kept in the recording."""
+        allocatable = node.allocatable
+        card = NodeCard(
+            self.short(node.name),
+            node.labels.get(ZONE, ""),
+            allocatable.get("cpu", 0),
+            allocatable.get("memory", 0),
+            len(DEVICES.get(self.short(node.name), ())) if self.setting.own_nodes else 0,
+            [f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}" for taint in node.taints],
+            node.unschedulable,
+            {key: value for key, value in node.labels.items() if key in self.setting.shown_labels},
+        )
+        self.recording.nodes[card.name] = card
+        return card
+
+    def _pod(self, name: str) -> Pod | None:
+        return self.mirror.pod(self.setting.namespace, name)
+
+    def _there(self, name: str) -> Pod:
+        return self.mirror.pods[f"{self.setting.namespace}/{name}"]

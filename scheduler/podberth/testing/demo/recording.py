@@ -1,0 +1,111 @@
+"""What happened, step by step: written by `play`, read by the terminal and by the page, which both only repeat it."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from podberth.testing.demo import words
+from podberth.testing.demo.witness import SeenDecision
+
+
+@dataclass(slots=True)
+class PodCard:
+    """A pod as the picture shows it. `mine` is False for pods that another scheduler placed."""
+
+    name: str
+    app: str
+    cpu: int
+    memory: int
+    gpus: int
+    mine: bool
+
+
+@dataclass(slots=True)
+class NodeCard:
+    """A node as the picture shows it, by its short name."""
+
+    name: str
+    zone: str
+    cpu: int
+    memory: int
+    gpus: int
+    taints: list[str]
+    cordoned: bool
+    labels: dict[str, str]
+
+
+@dataclass(slots=True)
+class Explained:
+    """What `berth explain` said of a pending pod. `nodes`: (node, what stands in its way), the closest first.
+
+    `remedies`: (change, where the pod would fit then); `taken` is the one that the story carries out.
+    """
+
+    nodes: list[tuple[str, str]]
+    remedies: list[tuple[str, str]]
+    taken: int | None = None
+
+
+@dataclass(slots=True)
+class Step:
+    """One thing that happened. `puts`: pod → node, "" while it waits, None when it is gone.
+
+    `kind` is scene, bound, pending, gated, rejected, or change.
+    """
+
+    act: int
+    kind: str
+    title: str
+    lines: list[str] = field(default_factory=list)
+    pod: str = ""
+    node: str = ""
+    puts: dict[str, str | None] = field(default_factory=dict)
+    cordons: dict[str, bool] = field(default_factory=dict)
+    verdict: SeenDecision | None = None
+    explanation: Explained | None = None
+
+
+@dataclass(slots=True)
+class Act:
+    """A chapter of the story."""
+
+    title: str
+    text: str
+
+
+@dataclass(slots=True)
+class Recording:
+    """The whole story."""
+
+    server: str = ""
+    nodes: dict[str, NodeCard] = field(default_factory=dict)
+    pods: dict[str, PodCard] = field(default_factory=dict)
+    acts: list[Act] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    summary: list[tuple[str, str, str]] = field(default_factory=list)
+    """(number, what it counts, a word of explanation)."""
+
+
+MOST_NODES = 36
+MOST_CANDIDATES = 8
+MOST_REFUSALS = 40
+
+
+def page_data(recording: Recording) -> dict[str, Any]:
+    """The recording as plain data for `podberth.explain.report.demo_page`, cut to what a person can look at."""
+    data = asdict(recording)
+    busy = {node for step in recording.steps for node in step.puts.values() if step.kind != "scene"}
+    kept = sorted(recording.nodes, key=lambda name: name not in busy)[:MOST_NODES]
+    data["nodes"] = [node for name, node in data["nodes"].items() if name in kept]
+    data["left_out"] = len(recording.nodes) - len(kept)
+    data["plugins"] = words.PLUGIN_WORDS
+    for raw, step in zip(data["steps"], recording.steps, strict=True):
+        if step.verdict is None:
+            continue
+        verdict = raw["verdict"]
+        verdict["took"] = words.took(step.verdict.seconds)
+        verdict["flat"] = [name for name in step.verdict.weights if len(step.verdict.points(name)) == 1]
+        verdict["able"] = len(step.verdict.candidates)
+        verdict["candidates"] = verdict["candidates"][:MOST_CANDIDATES]
+        verdict["refused"] = len({refusal.node for refusal in step.verdict.refusals})
+        verdict["refusals"] = verdict["refusals"][:MOST_REFUSALS]
+    return data

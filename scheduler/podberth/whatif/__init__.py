@@ -1,4 +1,0 @@
-"""Answers questions with the engine of `berth run`, without writing anything: explain, simulate, traces, lint.
-
-Next stage: `podberth.report` draws the answers, `podberth.cli` prints them.
-"""

@@ -1,9 +1,0 @@
-"""What the API server would refuse of an object, before it is used: `judge` says it, field by field.
-
-Types, unknown fields and enums come from `schemas.json`, which `make schemas` writes from the OpenAPI documents of the
-supported versions. `podberth.whatif.judging.rules` has what those documents can't say.
-"""
-
-from podberth.whatif.judging.judge import judge
-
-__all__ = ["judge"]

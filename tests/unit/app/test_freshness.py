@@ -1,0 +1,211 @@
+"""Nothing is decided on a cluster that can't be seen, and everybody is told why."""
+
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from podberth.app.freshness import NEEDED, STALE_SECONDS, Freshness
+from podberth.app.scheduler import Scheduler
+from podberth.engine.instructions import Failed
+from podberth.engine.queue.queued import Place
+from podberth.engine.stimuli import Put
+from podberth.framework.config import decode
+from podberth.framework.profiles import build
+from podberth.kube.client import Client
+from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.reflector import Reflector
+from podberth.kube.resources import NAMESPACES, NODES, PODS, Resource
+from podberth.model import wire
+from podberth.model.kinds import Decoder
+from tests.builders import configuration, node, pod
+from tests.registered import registry
+
+from .test_pod_groups_followed import Followed
+
+
+class Kind:
+    """What a reflector says of itself."""
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
+        self.has_synced = True
+        self.trusted = True
+        self.astray = False
+        self.refused: ApiError | None = None
+        self.last_error: Unreachable | None = None
+        self.silent: float | None = 1.0
+        self.strayed = self.checked = 0
+
+    def staleness(self) -> float | None:
+        return self.silent
+
+    def stray(self) -> None:
+        self.strayed += 1
+
+    def check_soon(self) -> None:
+        self.checked += 1
+
+
+class World:
+    """Three kinds, of which two are needed."""
+
+    def __init__(self) -> None:
+        self.nodes, self.pods, self.others = Kind(NODES), Kind(PODS), Kind(NAMESPACES)
+        self.woken = 0
+        kinds = [cast(Reflector[Any], kind) for kind in (self.nodes, self.pods, self.others)]
+        self.freshness = Freshness(kinds, NEEDED, self.wake)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+FORBIDDEN = ApiError(403, "Forbidden", "no role")
+
+
+@pytest.mark.parametrize(
+    ("id", "change", "gap"),
+    [
+        ("forbidden", {"refused": FORBIDDEN}, "not allowed to follow Pods: 403 Forbidden: no role"),
+        (
+            "of a backup",
+            {"astray": True, "trusted": False},
+            "the API server's data is that of a backup, and its Pods are not listed yet",
+        ),
+        ("silent", {"silent": STALE_SECONDS + 1.0}, "nothing heard of Pods for 78s: the watch is silent"),
+        (
+            "not reached",
+            {"silent": STALE_SECONDS + 1.0, "last_error": Unreachable("connection refused")},
+            "nothing heard of Pods for 78s: connection refused",
+        ),
+        ("between two streams", {"trusted": False}, ""),
+        ("silent for as long as a quiet kind is", {"silent": STALE_SECONDS}, None),
+        ("before the first list", {"has_synced": False, "silent": 1e6}, None),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "." not in value else "",
+)
+def test_what_stops_decisions(id: str, change: dict[str, Any], gap: str | None) -> None:
+    """Of the kinds that every decision needs, and of no other. An empty gap is one of a moment: nobody is told."""
+    world = World()
+    vars(world.others).update(change)
+    assert world.freshness.clear
+    vars(world.pods).update(change)
+    assert (world.freshness.clear, world.freshness.gap()) == (gap is None, gap or "")
+
+
+def test_what_is_missing() -> None:
+    """Kinds that have to be listed first are named with why they are not; so are forbidden ones that nobody needs."""
+    world = World()
+    assert (world.freshness.missing(), world.freshness.without()) == ("", "")
+    for kind in (world.nodes, world.pods, world.others):
+        kind.has_synced = False
+    world.nodes.refused = world.others.refused = FORBIDDEN
+    world.pods.last_error = Unreachable("connection refused")
+    assert world.freshness.missing() == "Node (403 Forbidden: no role), Pod (connection refused)"
+    assert world.freshness.without() == "Namespace (403 Forbidden: no role)"
+    world.others.refused = ApiError(404, "NotFound", "no such kind")
+    assert world.freshness.without() == ""
+    world.others.refused = None
+    assert world.freshness.missing().endswith("Namespace (the first list is under way)")
+
+
+def test_it_is_said_once_and_work_goes_on_afterwards() -> None:
+    """One line when it begins, whatever changes in the reason, and one when it is over."""
+    world = World()
+    with capture_logs() as logs:
+        world.freshness.tell()
+        world.nodes.refused = FORBIDDEN
+        world.freshness.tell()
+        world.nodes.refused, world.nodes.silent = None, 200.0
+        world.freshness.tell()
+        assert world.woken == 0
+        world.nodes.silent = 0.0
+        world.freshness.tell()
+        world.freshness.tell()
+    assert [(line["log_level"], line["event"]) for line in logs] == [
+        ("error", "the cluster can't be seen, so nothing is decided"),
+        ("info", "the cluster can be seen again"),
+    ]
+    assert world.woken == 1
+
+
+def test_a_backup_is_every_kinds() -> None:
+    """Whichever kind noticed it, the others are listed again too."""
+    world = World()
+    with capture_logs() as logs:
+        world.freshness.back(NAMESPACES)
+    assert [kind.strayed for kind in (world.nodes, world.pods, world.others)] == [1, 1, 0]
+    assert (logs[0]["log_level"], logs[0]["seen_at"]) == ("error", "Namespace")
+
+
+def test_after_a_backup_all_kinds_are_listed_before_anything_is_decided() -> None:
+    """The pods are unbound again, and their claims may have lost what they had. A kind that is refused is not waited
+    for."""
+    world = World()
+    with capture_logs():
+        world.freshness.back(PODS)
+    world.others.astray = True
+    assert world.freshness.gap() == "the API server's data is that of a backup, and its Namespaces are not listed yet"
+    world.others.refused = FORBIDDEN
+    assert world.freshness.clear
+    world.others.refused = None
+    assert not world.freshness.clear
+    world.freshness.trust()
+    assert world.woken == 0
+    world.others.astray = False
+    world.freshness.trust()
+    assert world.freshness.clear
+    assert world.woken == 1
+
+
+def test_work_goes_on_when_all_are_heard_again() -> None:
+    """Not when the first of them is."""
+    world = World()
+    world.nodes.trusted = world.pods.trusted = False
+    world.nodes.trusted = True
+    world.freshness.trust()
+    assert world.woken == 0
+    world.pods.trusted = True
+    world.freshness.trust()
+    assert world.woken == 1
+
+
+class Blind:
+    """A sight that a test opens."""
+
+    clear = False
+    checked = 0
+
+    def check_soon(self) -> None:
+        self.checked += 1
+
+
+async def test_the_loop_decides_nothing_meanwhile() -> None:
+    """Changes are applied, and the pod waits; then it finds no room, which has nodes and pods compared."""
+    config = decode(configuration())
+    scheduler, blind = Scheduler(cast(Client, object()), build(config, registry()), config), Blind()
+    scheduler.freshness = cast(Freshness, blind)
+    failed = scheduler.carries[Failed]
+    scheduler.carries = {kind: lambda _: None for kind in scheduler.carries} | {Failed: failed}
+    decoder, engine = Decoder(), scheduler.engine
+    for one in (decoder.node(wire.encode(node("n", cpu="1"))), decoder.pod(wire.encode(pod("web", cpu="9")))):
+        scheduler.receive(Put(one))
+    while scheduler.work(cycles=True):
+        pass
+    assert (engine.cluster.nodes.count, engine.queue.counts()[Place.ACTIVE], blind.checked) == (1, 1, 0)
+    blind.clear = True
+    while scheduler.work(cycles=True):
+        pass
+    assert (engine.queue.counts()[Place.ACTIVE], blind.checked) == (0, 1)
+
+
+async def test_a_binding_that_is_undone() -> None:
+    """A placed pod is listed without its node, in a later version: what is known of other kinds counts no more."""
+    placed, waiting = pod("p", uid="p", on="n"), pod("p", uid="p")
+    placed["metadata"]["resourceVersion"], waiting["metadata"]["resourceVersion"] = "5", "6"
+    followed = Followed()
+    await followed.lists(PODS, [placed])
+    assert not any(reflector.astray for reflector in followed.scheduler.watch.reflectors)
+    await followed.lists(PODS, [waiting])
+    assert all(reflector.astray for reflector in followed.scheduler.watch.reflectors)
+    assert followed.scheduler.freshness.histories == 1

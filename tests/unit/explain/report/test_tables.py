@@ -1,0 +1,140 @@
+"""Tables as a person sees them: golden outputs of the story cluster, widths, long names, many nodes, colours."""
+
+import io
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from podberth.cli.output import as_table
+from podberth.explain.explanation import Explanation
+from podberth.explain.report.tables import ExplanationTable, console_for
+from podberth.explain.report.wording import folded
+from tests.builders import namespace, node, pod
+from tests.storage import storage_class, using
+from tests.unit.explain.story import BIG, DB, WEB, explained
+
+GOLDEN = Path(__file__).parent / "golden"
+GATED = pod("later", "250m", namespace="shop", gates=["quota"])
+
+
+def drawn(answer: Explanation, width: int, *, everything: bool = False, colour: bool = False) -> str:
+    """The table at a width, without trailing spaces."""
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=colour, color_system="truecolor" if colour else None
+    )
+    with console.capture() as captured:
+        console.print(ExplanationTable(answer, everything))
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "incoming", "width", "everything"),
+    [
+        ("big-100", BIG, 100, False),
+        ("big-80", BIG, 80, False),
+        ("db-100", DB, 100, False),
+        ("web-100", WEB, 100, False),
+        ("web-all-160", WEB, 160, True),
+        ("gated-100", GATED, 100, False),
+    ],
+)
+def test_golden(name: str, incoming: Any, width: int, everything: bool) -> None:
+    """What the story's pods look like; BERTH_GOLDEN=write writes the files anew."""
+    got = drawn(explained(incoming), width, everything=everything)
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("BERTH_GOLDEN") == "write":
+        path.write_text(got, encoding="utf-8")
+    assert got == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [80, 100, 140, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    """Long node names are folded, never cut off or run over."""
+    long = [node(f"{'n' * 60}{i}.{'d' * 100}.internal", "1") for i in range(3)]
+    text = drawn(explained(pod("p", "8"), long), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "".join(text.split()).count("n" * 8) >= len(long)
+
+
+def test_a_shared_ending_of_long_names_is_told_once() -> None:
+    """Where room is short, `.eu-west-1.compute.internal` is not repeated on every line."""
+    nodes = [node(f"ip-10-0-0-{i}.eu-west-1.compute.internal", "1") for i in range(3)]
+    text = drawn(explained(pod("p", "8"), nodes), 100)
+    assert text.count("compute.internal") == 1
+    assert "node names end in .eu-west-1.compute.internal" in text
+    assert drawn(explained(pod("p", "8"), nodes), 160).count("compute.internal") > 1
+
+
+def test_many_nodes_are_summed_up() -> None:
+    """Twenty of many, the counts by reason, and how to see the rest."""
+    nodes = [node(f"n{i:04}", "1") for i in range(1500)]
+    answer = explained(pod("p", "8"), nodes)
+    text = drawn(answer, 100)
+    assert "… 1,480 more (--all shows them)" in text
+    assert "The 20 closest to fitting" in text
+    assert "  1,500   Insufficient cpu" in text
+    assert len(text.splitlines()) < 60
+    assert "n1499" in drawn(answer, 100, everything=True)
+
+
+def test_colours_only_where_asked() -> None:
+    """The same words with and without colours; escape codes in the one only."""
+    answer = explained(WEB)
+    plain, coloured = drawn(answer, 100), drawn(answer, 100, colour=True)
+    assert "\x1b[" in coloured
+    assert "\x1b[" not in plain
+
+
+def test_names_cannot_move_the_cursor() -> None:
+    """What a dump calls its nodes is shown, not obeyed."""
+    text = drawn(explained(pod("p", "8"), [node("a\x1b[2Jb", "1"), node("[red]c", "1")]), 100)
+    assert "\x1b" not in text
+    assert "a�[2Jb" in text
+    assert "[red]c" in text
+
+
+def test_without_a_terminal_the_width_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file or a pipe gets 120 columns, unless COLUMNS says otherwise."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert console_for(io.StringIO()).width == 120
+    monkeypatch.setenv("COLUMNS", "90")
+    assert console_for(io.StringIO()).width == 90
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 200])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "kubectl uncordon n",
+        "kubectl taint nodes n 'a=b c:NoSchedule'-",
+        """kubectl patch pod p -n x --type=json -p '[{"op":"add","path":"/a","value":{"key":"k","a":"b"}}]'""",
+        """kubectl patch pod p -p '[{"op":"add","path":"/a","value":"one, two,three, \\"four, five\\",six"}]' --x""",
+        """echo '{"kind":"PersistentVolumeClaim","metadata":{"name":"a"},"spec":["b","c"]}' | kubectl create -f -""",
+        """echo '[{"a":"it'"'"'s, it","b":"c,d"}]' | kubectl create -f -""",
+    ],
+)
+def test_folded_commands_stay_what_they_are(command: str, width: int) -> None:
+    """A shell reads the same words, however narrow the terminal; what JSON says does not change with it."""
+    text = "\n".join(f"  {line}" for line in folded(command, width))
+
+    def words(said: str) -> list[Any]:
+        return [
+            json.loads(word) if word.startswith(("[", "{")) else word for word in shlex.split(said.replace("\\\n", ""))
+        ]
+
+    assert words(text) == words(command)
+
+
+def test_commands_are_not_broken_by_the_terminals_width(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name of 200 letters has no place where it may be broken, and is copied as one line."""
+    name = "n" * 200
+    there = [namespace("default"), node("n", "9"), storage_class("fast", "csi.test")]
+    as_table(ExplanationTable(explained(using(pod("p"), name), there)))
+    out = capsys.readouterr().out
+    (line,) = [line for line in out.splitlines() if f'"name":"{name}"' in line]
+    assert line.startswith("    ")

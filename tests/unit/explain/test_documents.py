@@ -1,0 +1,260 @@
+"""Dumps in every form that kubectl and people produce, and what is said of those that are none."""
+
+import json
+import re
+
+import pytest
+
+from podberth.explain.documents import ObjectError, parse, read, readable
+
+NODE = '{"kind": "Node", "metadata": {"name": "n"}}'
+POD = '{"kind": "Pod", "metadata": {"name": "p"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param(NODE, [("Node", "")], id="one JSON object"),
+        pytest.param(
+            f'{{"kind": "List", "items": [{NODE}, {POD}]}}', [("Node", "items[0]"), ("Pod", "items[1]")], id="List"
+        ),
+        pytest.param(
+            '{"kind": "PodList", "items": [{"metadata": {}}]}', [("Pod", "items[0]")], id="a list of raw items"
+        ),
+        pytest.param(
+            f'{NODE}\n{{"kind": "List", "items": [{POD}]}}\n',
+            [("Node", "document 1"), ("Pod", "document 2: items[0]")],
+            id="JSON after JSON",
+        ),
+        pytest.param(
+            f"---\n{NODE}\n---\n{POD}", [("Node", "document 1"), ("Pod", "document 2")], id="JSON as YAML documents"
+        ),
+        pytest.param(
+            "kind: Node\nmetadata: {name: n}\n---\n# nothing\n", [("Node", "document 1")], id="YAML with an empty end"
+        ),
+        pytest.param("kind: List\nitems:\n- kind: Pod\n", [("Pod", "items[0]")], id="YAML List"),
+        pytest.param("{kind: Pod, metadata: {name: p}}", [("Pod", "")], id="flow style"),
+        pytest.param(
+            f'{{"kind": "List", "items": [{{"kind": "PodList", "items": [{{"metadata": {{}}}}]}}, {NODE}]}}',
+            [("Pod", "items[0]: items[0]"), ("Node", "items[1]")],
+            id="a list in a list",
+        ),
+        pytest.param(f"\n\n  {NODE}  \n", [("Node", "")], id="space around"),
+    ],
+)
+def test_reads(text: str, want: list[tuple[str, str]]) -> None:
+    """Every object comes out with its kind and its place."""
+    assert [(kind, place) for kind, _, place in read(text.encode())] == want
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(b"", "is empty", id="empty"),
+        pytest.param(b" \n ", "is empty", id="blank"),
+        pytest.param(b"# only a comment", "holds no object", id="comment"),
+        pytest.param(b"hello", "got text", id="text"),
+        pytest.param(b"- a\n- b", "got a list", id="list"),
+        pytest.param(b"[1, 2]", "got a list", id="JSON list"),
+        pytest.param(b"a: 1", "without kind", id="no kind"),
+        pytest.param(b"\x00\x01\xff", "expected text, got a binary file", id="binary"),
+        pytest.param(b"a: [1\nb: 2", "line 2, column 2: not YAML", id="broken YAML"),
+        pytest.param(b'{"kind": "List",\n "items": [}', "line 2, column 12: not JSON", id="broken JSON"),
+        pytest.param(
+            b'{"kind":"List","items":[' * 9 + b"]}" * 9, "items[0]: List: too many lists", id="lists in lists in lists"
+        ),
+        pytest.param(b'{"kind": "List", "items": [{', "not JSON: input data was truncated", id="truncated JSON"),
+        pytest.param(b"kind: Pod\nkind: Node", 'line 2, column 1: not YAML: "kind" is there twice', id="key twice"),
+        pytest.param(b"a: &a [*a]", "aliases expand beyond all bounds", id="an alias of itself"),
+        pytest.param(b'{"a":' * 100_000, "nested too deep", id="deep JSON"),
+        pytest.param(b"[" * 100_000, "", id="deep list"),
+        pytest.param(b"kind: Pod\nn: !!int abc", "not YAML: a value is not what its tag says", id="a tag of another"),
+        pytest.param(b"kind: Pod\nn: !!bool maybe", "not YAML: a value is not what", id="a tag of another value"),
+        pytest.param(b"kind: Pod\nn: !!map [a]", "not YAML: a value is not what", id="a list that is called a map"),
+        pytest.param(b"kind: Pod\nn: !!timestamp x", "not YAML: a value is not what", id="no time"),
+        pytest.param(b"kind: Pod\nn: !!python/name:os.system", "not YAML: could not determine", id="a tag of Python"),
+        pytest.param(b"kind: Pod\n~: 1", "line 2, column 1: not YAML: a key is null: expected text", id="a null key"),
+        pytest.param(b"\xff\xfek\x00i\x00n\x00d", "it begins as utf-16 and is not", id="half a character"),
+        pytest.param(b"kind: [a]", "expected API objects", id="kind of a wrong type"),
+        pytest.param(b'{"kind": "List", "items": [5]}', "items[0]: expected an API object", id="item of a wrong type"),
+    ],
+)
+def test_refuses(text: bytes, said: str) -> None:
+    """What is no dump is refused in one line that says why."""
+    with pytest.raises(ObjectError) as found:
+        read(text)
+    assert said in str(found.value)
+    assert len(str(found.value).splitlines()) == 1
+
+
+def test_refuses_a_bomb_of_aliases() -> None:
+    """A few hundred bytes of anchors that stand for a billion values are refused before they are expanded."""
+    levels = [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}' if i else 'x'] * 10)}]" for i in range(9)]
+    with pytest.raises(ObjectError, match="aliases expand beyond all bounds"):
+        read("\n".join(levels).encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("a: 2024-01-01T00:00:00Z", {"a": "2024-01-01T00:00:00Z"}, id="times stay text"),
+        pytest.param("a: 1:30", {"a": "1:30"}, id="no base-60 numbers"),
+        pytest.param("a: =", {"a": "="}, id="a lone equals sign"),
+        pytest.param("a: 010\nb: 1.5\nc: true", {"a": 8, "b": 1.5, "c": True}, id="numbers and booleans"),
+        pytest.param('{"a": 1}', {"a": 1}, id="JSON"),
+        pytest.param("", None, id="nothing"),
+        pytest.param("on: a\nNo: b\n1: c\n2.5: d", {"true": "a", "false": "b", 1: "c", 2.5: "d"}, id="keys"),
+        pytest.param("base: &b {x: 1}\nmore: {<<: *b, y: 2}", {"base": {"x": 1}, "more": {"x": 1, "y": 2}}, id="merge"),
+    ],
+)
+def test_parses_as_the_api_clients_do(text: str, want: object) -> None:
+    """Scalars are read as Kubernetes' own YAML library reads them."""
+    assert parse(text.encode()) == want
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("text", [NODE, "kind: Node\nmetadata: {name: n}\n"], ids=["JSON", "YAML"])
+def test_reads_what_shells_and_editors_write(text: str, encoding: str) -> None:
+    """With a mark of the encoding at its beginning."""
+    (found,) = read(text.encode(encoding))
+    assert (found.kind, json.loads(bytes(found.raw))["metadata"]) == ("Node", {"name": "n"})
+
+
+BROKEN = b"""# of three
+---
+kind: Pod
+---
+kind: [1
+b: 2
+---
+- a
+---
+kind: Node
+metadata: {name: n}
+---
+kind: Node
+kind: Pod
+"""
+
+
+def test_a_broken_document_hides_no_other() -> None:
+    """Each fault is told with its line, and what can be read is there."""
+    found, faults = readable(BROKEN)
+    assert [(one.kind, one.place) for one in found] == [("Pod", "document 1"), ("Node", "document 4")]
+    assert [line.partition("not YAML")[0] for line in faults] == [
+        "document 2: line 6, column 2: ",
+        faults[1],
+        "document 5: line 14, column 1: ",
+    ]
+    assert faults[1].startswith("document 3: expected API objects")
+    assert faults[1].endswith("got a list")
+
+
+def _items(text: str) -> list[str]:
+    return [json.loads(bytes(one.raw))["metadata"]["name"] for one in readable(text.encode())[0]]
+
+
+def _pods(indent: int | None) -> str:
+    """A list of a, b, c and d, as kubectl prints it, or in one line."""
+    pods = [{"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [{"name": "x"}]}} for name in "abcd"]
+    return json.dumps({"kind": "List", "items": pods, "metadata": {}}, indent=indent)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        pytest.param('"b', "line 20, column 19: not JSON: invalid character", id="a quote"),
+        pytest.param('"b",,', "line 20, column 21: not JSON: expected '\"'", id="a comma"),
+        pytest.param('"b"]', "line 20, column 20: not JSON: expected ',' or '}'", id="a bracket too many"),
+        pytest.param('"b", "x": {', "line 17, column 5: not JSON: input data was truncated", id="a brace"),
+        pytest.param('"b", "x": [', "line 21, column 7: not JSON: invalid character", id="a bracket"),
+    ],
+)
+def test_a_broken_item_hides_no_other(broken: str, said: str) -> None:
+    """Of JSON as kubectl prints it: a second one is told too, and the others are there."""
+    text = _pods(2).replace('"b"', broken).replace('"d"', '"d\\x"')
+    found, faults = readable(text.encode())
+    assert [one.place for one in found] == ["items[0]", "items[2]"]
+    told = [f"items[1]: {said}", "items[3]: line 46, column 20: not JSON: invalid escaped character"]
+    assert [fault[: len(wanted)] for fault, wanted in zip(faults, told, strict=True)] == told
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names", "said"),
+    [
+        pytest.param('"b"', "b", "acd", ["items[1]: not JSON: invalid character"], id="a value"),
+        pytest.param(
+            "}, {",
+            "} {",
+            "abcd",
+            [f"items[{i}]: not JSON: expected a comma between objects" for i in (1, 2, 3)],
+            id=",",
+        ),
+        pytest.param('}], "m', '},], "m', "abcd", ["not JSON: expected an API object"], id="a comma at the end"),
+    ],
+)
+def test_a_broken_list_in_one_line(old: str, new: str, names: str, said: list[str]) -> None:
+    """Brackets say where its items are; the place is that of the fault."""
+    good = _pods(None)
+    assert "".join(_items(good.replace(old, new))) == names
+    faults = readable(good.replace(old, new).encode())[1]
+    assert [re.sub(r"line 1, column \d+: ", "", fault) for fault in faults] == said
+    column = int(re.findall(r"column (\d+)", faults[0])[0])
+    assert 0 <= column - 1 - good.index(old) <= len(new)
+
+
+def test_lines_of_json() -> None:
+    """An object without an end ends with its line, if the next one begins there."""
+    good = [json.dumps({"kind": "Pod", "metadata": {"name": name}}) for name in "abcd"]
+    text = "\n".join([good[0], good[1][:-1], good[2], good[3].replace("Pod", 'P"d')])
+    assert _items(text) == ["a", "c"]
+    assert [line.partition(": not JSON")[0] for line in readable(text.encode())[1]] == [
+        "document 2: line 2, column 1",
+        "document 4: line 4, column 13",
+    ]
+
+
+def test_an_object_without_kind_hides_no_other() -> None:
+    """Nor one whose kind is no text."""
+    found, faults = readable(f'{{"kind": 5}}{{"a": 1}}{POD}'.encode())
+    assert [one.place for one in found] == ["document 3"]
+    assert [line.partition(":")[0] for line in faults] == ["document 1", "document 2"]
+
+
+def test_json_that_is_no_utf8() -> None:
+    """It is told with its place, and hides nothing else; also in a configuration."""
+    text = _pods(2).encode().replace(b'"b"', b'"\xff"').replace(b'"d"', b'"d')
+    found, faults = readable(text)
+    assert [one.place for one in found] == ["items[0]", "items[1]", "items[2]"]
+    assert [fault.partition(": ")[0] for fault in faults] == ["line 20, column 18", "items[3]"]
+    with pytest.raises(ObjectError, match="line 1, column 8: expected UTF-8 text"):
+        parse(b'{"a": "\xff"}')
+
+
+def test_what_follows_a_bracket_too_many_is_not_taken_for_an_object() -> None:
+    """It may be a part of one: the rest of the list is told to be none, and no more."""
+    faults = readable(_pods(None).replace('"b"', '"b"}').encode())[1]
+    assert [re.sub(r"line 1, column \d+: ", "", fault) for fault in faults] == [
+        "items[2]: not JSON: expected an API object",
+        "items[3]: not JSON: expected a comma between objects",
+    ]
+
+
+def test_documents_with_directives_are_not_taken_apart() -> None:
+    """A directive is for the document that follows its own line, which begins a part."""
+    with pytest.raises(ObjectError) as found:
+        read(b"%TAG ! tag:x,2000:\n---\nkind: Pod\n---\na: [1\n")
+    assert len(str(found.value).splitlines()) == 1
+
+
+def test_a_configuration_is_one_document() -> None:
+    """Two documents are no configuration."""
+    with pytest.raises(ObjectError, match="expected one YAML document, got 2"):
+        parse(b"a: 1\n---\nb: 2")
+
+
+def test_a_big_dump_stays_bytes() -> None:
+    """Items of a JSON list are not decoded here: their bytes are those of the file."""
+    item = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"x": [1, 2, {"y": None}]}}
+    [document] = read(json.dumps({"kind": "List", "items": [item]}).encode())
+    assert bytes(document.raw) == json.dumps(item).encode()

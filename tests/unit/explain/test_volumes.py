@@ -1,0 +1,330 @@
+"""Pods that wait for a volume: the reason names the claim, the volume, the zone or the holder."""
+
+from typing import Any
+
+import pytest
+
+from podberth.explain.explanation import Explanation
+from tests.builders import namespace, node, pod
+from tests.storage import attachment, capacity, claim, csi_driver, csi_node, storage_class, using, volume
+from tests.unit.explain.carry_out import carried_out
+from tests.unit.explain.story import explained, framework, why, world
+
+Object = dict[str, Any]
+FAST = storage_class("fast", "csi.test")
+
+
+def zoned(name: str, zone: str, **more: Any) -> Object:
+    """A volume that only a zone reaches."""
+    return volume(name, on=[f"zone in {zone}"], labels={"zone": zone}, claimed="data", **more)
+
+
+def of(incoming: Object, *objects: Object) -> Explanation:
+    """The explanation in the namespace default."""
+    return explained(incoming, [namespace("default"), *objects])
+
+
+def texts(answer: Explanation) -> list[str]:
+    """What is offered."""
+    return [each.text for each in answer.remedies]
+
+
+CASES = [
+    pytest.param(
+        using(pod("p"), "data"),
+        [node("n"), FAST],
+        "the claim data of this pod does not exist",
+        "create the claim data, 1Gi of the storage class fast",
+        id="no claim",
+    ),
+    pytest.param(
+        using(pod("p"), "dta"),
+        [node("n"), FAST, claim("data")],
+        "the claim dta of this pod does not exist; did you mean data?",
+        "create the claim dta, 1Gi of the storage class fast",
+        id="misspelt claim",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [node("n"), FAST, claim("data", storage_class="fats")],
+        "the claim data of this pod names the storage class fats, which does not exist; did you mean fast?",
+        "create the claim data again with the storage class fast instead of fats",
+        id="no class",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [node("n"), FAST, claim("data", storage_class="fats")],
+        "the claim data of this pod names the storage class fats",
+        "create the storage class fats, with the provisioner csi.test",
+        id="no class, made",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [node("n"), FAST, claim("data", storage_class=None)],
+        "the claim data of this pod has no volume and names no storage class",
+        "create the claim data again with the storage class fast",
+        id="no class named",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [node("n"), FAST, storage_class("now", "csi.test", waits=False), claim("data", storage_class="now")],
+        "the claim data of this pod has no volume yet: csi.test has to make it before the pod is scheduled (class now)",
+        "create the claim data again with the storage class fast instead of now",
+        id="immediate",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [node("n"), FAST, claim("data", storage_class="fast", leaving=True)],
+        "the claim data of this pod is being deleted",
+        "create the claim data again",
+        id="being deleted",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [
+            node("n"),
+            FAST,
+            claim("data", storage_class="fast", leaving=True, to="v"),
+            volume("v", storage_class="fast", claimed="data"),
+            using(pod("old", on="n"), "data"),
+        ],
+        "the claim data of this pod is being deleted, and is held by default/old until then",
+        "delete default/old, which holds the claim data and create the claim data again, "
+        "with an empty volume instead of v",
+        id="being deleted, held",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [node("n"), FAST, claim("data", storage_class="fast", to="v", phase="Lost")],
+        "the claim data of this pod is bound to the volume v, which does not exist",
+        "create the claim data again, with an empty volume instead of v",
+        id="lost",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [node("n"), FAST, claim("data", storage_class="fast", to="v")],
+        "the claim data of this pod is bound to the volume v, which does not exist",
+        "create the claim data again, with an empty volume instead of v",
+        id="no volume",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [node("n", zone="a"), FAST, claim("data", storage_class="fast", to="v"), zoned("v", "b", storage_class="fast")],
+        "claim data of this pod is bound to a volume in zone b, and no node is there",
+        "add a node like n, but with zone=b",
+        id="no node in the zone",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [
+            node("n", zone="a"),
+            node("m", zone="b", cordoned=True),
+            FAST,
+            claim("data", storage_class="fast", to="v"),
+            zoned("v", "b", storage_class="fast"),
+        ],
+        "claim data of this pod is bound to a volume in zone b, and the one node there does not fit: "
+        "node(s) were unschedulable",
+        "uncordon m",
+        id="the zone is cordoned",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [
+            node("n"),
+            FAST,
+            claim("data", storage_class="fast", to="v", modes="RWOP"),
+            volume("v", storage_class="fast", claimed="data", modes="RWOP"),
+            using(pod("holder", on="n"), "data"),
+        ],
+        "claim data may be used by one pod only (ReadWriteOncePod): default/holder on n holds it",
+        "delete default/holder, which holds the claim data",
+        id="held by another",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [
+            node("n"),
+            FAST,
+            claim("data", storage_class="fast", to="v", modes="RWOP"),
+            volume("v", storage_class="fast", claimed="data", modes="RWOP"),
+            using(pod("one", on="n"), "data"),
+            using(pod("two", on="n"), "data"),
+        ],
+        "claim data may be used by one pod only (ReadWriteOncePod): default/one on n holds it; "
+        "claim data may be used by one pod only (ReadWriteOncePod): default/two on n holds it",
+        "delete default/one, which holds the claim data and delete default/two, which holds the claim data",
+        id="held by two others",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [
+            node("n"),
+            FAST,
+            csi_node("n", csi_test=1),
+            claim("data", storage_class="fast", to="v"),
+            volume("v", storage_class="fast", claimed="data"),
+            claim("other", storage_class="fast", to="w"),
+            volume("w", storage_class="fast", claimed="other"),
+            using(pod("user", on="n"), "other"),
+        ],
+        "1 of 1 volumes of csi.test are attached, the pod needs 1 more",
+        "move default/user off n",
+        id="attach limit",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [
+            node("n", zone="a"),
+            storage_class("fast", "csi.test", allowed=["zone in b"]),
+            storage_class("all", "csi.test"),
+            claim("data", storage_class="fast"),
+        ],
+        "claim data: the storage class fast makes volumes only in zone b",
+        "create the claim data again with the storage class all instead of fast",
+        id="topology of the class",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [
+            node("n"),
+            storage_class("local"),
+            FAST,
+            claim("data", "5Gi", storage_class="local"),
+            volume("small", "1Gi", storage_class="local"),
+            volume("taken", "9Gi", storage_class="local", claimed="other"),
+            volume("released", "9Gi", storage_class="local", phase="Released"),
+            volume("shared", "9Gi", storage_class="local", modes="ROX"),
+        ],
+        "claim data: no volume of the storage class local reaches the node (4 in all: 1 taken, 1 Released: "
+        "released can be used again without its spec.claimRef, 1 smaller than 5Gi, 1 of other modes or labels), "
+        "and it makes none",
+        "create the claim data again with the storage class fast instead of local",
+        id="no volume to bind",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [
+            node("n"),
+            storage_class("local"),
+            FAST,
+            claim("data", storage_class="local"),
+            volume("old", storage_class="local", claimed="default/data", uid="before", phase="Released"),
+        ],
+        "claim data: no volume of the storage class local reaches the node (1 in all: 1 Released: old can be used "
+        "again without its spec.claimRef), and it makes none",
+        "create the claim data again with the storage class fast instead of local",
+        id="a released volume",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [node("n"), FAST, claim("data", storage_class="fast", selected="gone")],
+        "claim data: its volume is to be made for the node gone",
+        "let the claim data forget the node gone, which was chosen for its volume",
+        id="another node is chosen",
+    ),
+    pytest.param(
+        using(pod("p"), "data"),
+        [
+            node("n"),
+            FAST,
+            csi_driver(capacity=True),
+            capacity("c", "4Gi", storage_class="fast"),
+            claim("data", "9Gi", storage_class="fast"),
+        ],
+        "claim data asks for 9Gi: of the storage class fast there is at most 4Gi here",
+        "create the claim data again, with 4Gi instead of 9Gi",
+        id="not enough room",
+    ),
+    pytest.param(
+        using(pod("p"), {"awsElasticBlockStore": {"volumeID": "vol-1"}}),
+        [node("n"), using(pod("q", on="n"), {"awsElasticBlockStore": {"volumeID": "vol-1"}})],
+        "the disk aws vol-1 is used by default/q here",
+        "move default/q off n",
+        id="disk",
+    ),
+]
+
+
+@pytest.mark.parametrize(("incoming", "objects", "cause", "change"), CASES)
+def test_a_pod_that_waits_for_a_volume(incoming: Object, objects: list[Object], cause: str, change: str) -> None:
+    """It is told what is in its way by name, and what would help; carried out by other code, that does help."""
+    answer = of(incoming, *objects)
+    details = [detail for each in answer.rejected for detail in why(answer, each.node)]
+    assert any(cause in said for said in (answer.cause or "", *details)), (answer.cause, details)
+    assert change in texts(answer)
+    [remedy] = [each for each in answer.remedies if each.text == change]
+    after, there = carried_out(remedy.changes, incoming, [namespace("default"), *objects])
+    made = world(there)
+    decoded: Any = made.decode(after)
+    feasible = framework().decide(decoded, made.cluster).feasible
+    assert sorted(made.cluster.nodes.names[row] or "" for row in feasible) == remedy.nodes
+
+
+def test_the_cause_is_in_the_first_line() -> None:
+    """Of a claim, of a zone, and of what most nodes say."""
+    assert of(using(pod("p"), "data"), node("n")).cause == "the claim data of this pod does not exist"
+    held = (
+        claim("data", to="v", modes="RWOP"),
+        volume("v", claimed="data", modes="RWOP"),
+        using(pod("q", on="n"), "data"),
+    )
+    assert of(using(pod("p"), "data"), node("n"), node("m", cordoned=True), *held).cause == (
+        "claim data may be used by one pod only (ReadWriteOncePod): default/q on n holds it"
+    )
+    assert of(pod("p", "9"), node("n", "1"), node("m", "1", cordoned=True)).cause == (
+        "1 Insufficient cpu, 1 node(s) were unschedulable"
+    )
+
+
+def test_zone_and_reason_of_a_node_that_is_elsewhere() -> None:
+    """Each node says which volume of which claim is where, and where it is itself."""
+    answer = of(
+        using(pod("p"), "data"),
+        node("n", zone="a"),
+        claim("data", storage_class="fast", to="v"),
+        volume("v", claimed="data", labels={"zone": "b"}),
+    )
+    assert why(answer, "n") == ["claim data has the volume v in zone b: the node is in zone a"]
+    answer = of(
+        using(pod("p"), "data"),
+        node("n", zone="a"),
+        claim("data", storage_class="fast", to="v"),
+        volume("v", claimed="data", on=["zone in b"]),
+    )
+    assert why(answer, "n") == ["claim data has the volume v: topology.kubernetes.io/zone=b: node has a"]
+
+
+def test_attachments_count_as_attached() -> None:
+    """A VolumeAttachment takes a place too, though no pod uses it."""
+    answer = of(
+        using(pod("p"), "data"),
+        node("n"),
+        csi_node("n", csi_test=1),
+        claim("data", storage_class="fast", to="v"),
+        volume("v", claimed="data"),
+        volume("w"),
+        attachment("a", "n", "w"),
+    )
+    assert why(answer, "n") == ["1 of 1 volumes of csi.test are attached, the pod needs 1 more"]
+
+
+def test_two_faults_are_mended_together() -> None:
+    """One change for each claim, and none is offered that helps one of them only."""
+    answer = of(
+        using(pod("p"), "data", "logs"), node("n"), FAST, claim("data", storage_class="fats"), claim("x", to="y")
+    )
+    assert answer.cause == (
+        "the claim data of this pod names the storage class fats, which does not exist; did you mean fast?; "
+        "the claim logs of this pod does not exist"
+    )
+    assert texts(answer)[0] == (
+        "create the claim data again with the storage class fast instead of fats and "
+        "create the claim logs, 1Gi of the storage class fast"
+    )
+
+
+def test_what_is_missing_besides_is_told_with_it() -> None:
+    """With its claim there is still no room: both changes are offered as one."""
+    answer = of(using(pod("p", "4"), "data"), node("n", "4"), pod("q", "1", on="n"), FAST)
+    assert texts(answer)[0] == ("create the claim data, 1Gi of the storage class fast and ask for 3 cpu instead of 4")

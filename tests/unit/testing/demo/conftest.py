@@ -1,0 +1,38 @@
+"""The story, told once on the embedded server for all tests that look at it."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from podberth.testing.demo.lines import Lines
+from podberth.testing.demo.recording import Act, Recording, Step
+from podberth.testing.demo.run import Options, embedded
+
+
+@dataclass
+class Told:
+    """A story and all that was said of it."""
+
+    recording: Recording
+    lines: list[str] = field(default_factory=list)
+    heard: list[Act | Step] = field(default_factory=list)
+
+    def step(self, pod: str, kind: str) -> Step:
+        """The last step of a kind about a pod."""
+        return [step for step in self.recording.steps if step.pod == pod and step.kind == kind][-1]
+
+
+@pytest.fixture(scope="session")
+def told() -> Told:
+    """The whole story over real HTTP, without pauses."""
+    found = Told(Recording())
+    lines = Lines(lambda line, style: found.lines.append(line), 100)
+
+    def hear(told: Act | Step, recording: Recording) -> None:
+        found.heard.append(told)
+        lines(told)
+
+    found.recording = asyncio.run(embedded(hear, Options()))
+    lines.summary(found.recording)
+    return found
