@@ -17,8 +17,8 @@ from unittest.mock import patch
 import msgspec
 
 from podberth.app.bindings import GONE, LOST, Bindings, _Failure, _Unknown
-from podberth.app.freshness import Freshness
 from podberth.app.scheduler import Scheduler
+from podberth.app.watch import Freshness
 from podberth.app.writer import Writer
 from podberth.engine.instructions import Bind
 from podberth.engine.queue.scheduling_queue import SchedulingQueue

@@ -74,7 +74,7 @@ class _Recalled(Exception):  # noqa: N818 - no error: nobody is to send it any m
 
 
 class View(Protocol):
-    """What is known of the cluster (`podberth.app.freshness`)."""
+    """What is known of the cluster (`podberth.app.watch`)."""
 
     histories: int
     """How often it turned out that the API server's data is that of a backup."""

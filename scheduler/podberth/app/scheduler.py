@@ -12,15 +12,11 @@ import structlog
 
 from podberth.app.bindings import SETTLED
 from podberth.app.calls import Calls
-from podberth.app.cluster_watch import ClusterWatch
 from podberth.app.extenders import ExtenderBinder, Extenders
-from podberth.app.freshness import STALE_SECONDS
 from podberth.app.meter import Meter
-from podberth.app.originals import Originals
-from podberth.app.refusals import Refusals
 from podberth.app.reports import Reports
 from podberth.app.sources import Sources
-from podberth.app.unshown_claims import UnshownClaims
+from podberth.app.watch import STALE_SECONDS, ClusterWatch, Originals, UnshownClaims
 from podberth.app.watchdog import Watchdog
 from podberth.app.writer import Writer
 from podberth.engine.engine import Engine
@@ -111,6 +107,10 @@ class Scheduler:
         self._took_over = asyncio.Event()
         self.leads_since: float | None = None
         """When it was elected, on the clock of the engine."""
+        self.watch = ClusterWatch(
+            client, frameworks, self.originals, self.receive, self._awake.set, limits=config.limits, machine=machine
+        )
+        self.freshness = self.watch.freshness
         name = f"berth-{machine.name}"
         self.writer = Writer(client, self.receive, name, machine=machine, view=lambda: self.freshness)
         self.calls = Calls(self.receive)
@@ -124,18 +124,6 @@ class Scheduler:
         }
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         self._hear_plugins(frameworks)
-        self.refusals = Refusals(lambda: self.engine.queue.frameworks)
-        self.watch = ClusterWatch(
-            client,
-            frameworks,
-            self.originals,
-            self.refusals,
-            self.receive,
-            self._awake.set,
-            limits=config.limits,
-            machine=machine,
-        )
-        self.freshness = self.watch.freshness
         self._synced = asyncio.Event()
         self.blocks = Blocks(clock=machine.monotonic)
         self.decisions = Quantiles()
@@ -251,7 +239,7 @@ class Scheduler:
     async def _sync(self) -> None:
         """Wait until every kind is listed, or is refused and not needed, and apply everything."""
         started = self._clock()
-        while not self._stopping and self.watch.awaited():
+        while not self._stopping and self.freshness.awaited():
             await self.wait(0.05 if self._inbox else _IDLE_SECONDS)
             await self._apply_inbox()
         await self.sources.first()

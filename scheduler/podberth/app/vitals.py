@@ -83,7 +83,7 @@ class _Vitals:
         return self._lost()
 
     def _awaited(self) -> str | None:
-        kinds = self._scheduler.watch.awaited()
+        kinds = [reflector.resource.called for reflector in self._scheduler.freshness.awaited()]
         return f"not listed yet: {', '.join(kinds)}" if kinds else None
 
     def _gap(self) -> str | None:
@@ -110,7 +110,7 @@ class _Vitals:
             Asked(families.INBOX, lambda: {(): float(scheduler.inbox)}),
             Asked(families.BIND_FAILURES, self._bind_failures),
             Asked(families.UNANSWERED, lambda: {(): float(scheduler.writer.bindings.unanswered)}),
-            Asked(families.REFUSALS, lambda: {(why,): float(n) for why, n in scheduler.refusals.counted.items()}),
+            Asked(families.REFUSALS, lambda: {(why,): float(n) for why, n in scheduler.watch.refusals.counted.items()}),
             Asked(families.CONFLICTS, lambda: {(what,): float(written.conflicts[what]) for what in CONSTRAINTS}),
             Asked(families.DEVICES_TWICE, lambda: {(): float(written.devices_given_twice)}),
             Asked(families.STATUSES_WAITING, lambda: {(): float(len(scheduler.writer.statuses))}),
