@@ -119,7 +119,7 @@ def main() -> int:
     options.add_argument("--beside", type=Path, help="a run written by --output, instead of a new one")
     options.add_argument("--output", type=Path, help="write who went where")
     options.add_argument("--page", type=Path, help="write the page with the pictures")
-    options.add_argument("--record", action="store_true", help="write the figures into docs/quality.md")
+    options.add_argument("--record", action="store_true", help="write the figures into docs/evidence/quality.md")
     chosen = options.parse_args()
     trace = read((chosen.directory / NODES_FILE).read_bytes(), (chosen.directory / PODS_FILE).read_bytes())
     if chosen.beside is not None:
@@ -139,7 +139,7 @@ def main() -> int:
         chosen.page.write_text(study_page(whole))
     if chosen.record:
         said = provenance("make bench-trace RECORD=1")
-        replace_between(DOCS / "quality.md", "figures", f"{said}\n\n{markdown(whole)}")
+        replace_between(DOCS / "evidence" / "quality.md", "figures", f"{said}\n\n{markdown(whole)}")
     return 0
 
 

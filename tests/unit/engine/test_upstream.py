@@ -1,4 +1,4 @@
-"""A bug that kube-scheduler had in 2026 and that devices have no part in: docs/storm.md says what Berth does."""
+"""A bug that kube-scheduler had in 2026 and that devices have no part in: see docs/evidence/storm.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workload file: a list of steps, in the spirit of kube-scheduler's scheduler_perf; see docs/benchmarks.md.
+"""The workload file, a list of steps as in kube-scheduler's scheduler_perf; see docs/evidence/benchmarks.md.
 
 Read strictly: an unknown field, a step with two operations or a count of 0 is refused with its place in the file.
 """
