@@ -24,8 +24,8 @@ from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.stimuli import Bound, Cycle, Put
 from podberth.framework.binding_plugins import BindingPlugins
 from podberth.framework.config import default_configuration
-from podberth.framework.equivalence import EquivalenceClass, EquivalenceClasses
 from podberth.framework.profiles import build
+from podberth.framework.result_cache import EquivalenceClass, EquivalenceClasses
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Decoder
 from podberth.model.shape_parse import parse_shape

@@ -2,11 +2,10 @@
 
 from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.durations import seconds
-from podberth.kube.candidate import Candidate
 from podberth.kube.client import Client
-from podberth.kube.config import IN_CLUSTER
 from podberth.kube.connection import Connection
-from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY
+from podberth.kube.kubeconfig import IN_CLUSTER
+from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate
 from podberth.kube.schedulers import SCHEDULERS
 from podberth.service.election import candidate
 

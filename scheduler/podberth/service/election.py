@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from podberth.kube.candidate import Candidate
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Elector, LeaseLostError, own_identity
+from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate, Elector, LeaseLostError, own_identity
 from podberth.service.ending import end_at_once
 
 AGAIN_SECONDS = 5.0
