@@ -24,7 +24,7 @@ from podberth.cli.inputs import configuration
 from podberth.cli.services import log_at
 from podberth.framework.profiles import build
 from podberth.kube.client import Client
-from podberth.kube.config import connect
+from podberth.kube.kubeconfig import connect
 from podberth.plugins.registry import registry
 from podberth.service.loop import collect_briefly, collect_daily
 from podberth.service.run import run_service, until_told

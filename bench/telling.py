@@ -20,7 +20,7 @@ from typing import Any
 
 import structlog
 
-from podberth.cache import row_counts, rowlog
+from podberth.cache import kept_results, row_counts
 from podberth.cli.main import run
 from podberth.engine import story
 from podberth.kube import known_objects
@@ -86,7 +86,7 @@ def divide_bounds(by: int) -> None:
     """Of all that fills for longest: entries of stories, keys of deleted objects, and logs of what changed."""
     story.MOST //= by
     known_objects.TOMBSTONES //= by
-    rowlog.KEPT //= by
+    kept_results.KEPT //= by
     row_counts.REMEMBERED //= by
 
 

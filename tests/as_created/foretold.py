@@ -16,7 +16,7 @@ from unittest.mock import patch
 from podberth.cli.arriving import Asked
 from podberth.cli.given import given
 from podberth.cli.main import run
-from podberth.engine.choice import Choice
+from podberth.engine.schedule_one import Choice
 from podberth.explain.admission import Admission
 from podberth.explain.arrivals import Batch
 from podberth.explain.explain import explain

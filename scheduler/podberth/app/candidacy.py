@@ -2,9 +2,8 @@
 
 from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.durations import seconds
-from podberth.kube.candidate import Candidate
 from podberth.kube.client import Client
-from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY
+from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate
 from podberth.kube.schedulers import SCHEDULERS
 from podberth.service.election import candidate, lease_namespace
 

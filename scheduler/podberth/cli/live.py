@@ -12,10 +12,10 @@ from podberth.cli.output import progress
 from podberth.explain.documents import Document, ObjectError
 from podberth.explain.world import World
 from podberth.kube.client import Client
-from podberth.kube.config import connect
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.evictions import PastEviction, read_past_evictions
+from podberth.kube.kubeconfig import connect
 from podberth.kube.resources import DEVICES, GROUPS, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, WATCHED, Resource
 from podberth.kube.wire import list_page
 from podberth.model.kinds import KINDS, Decoder

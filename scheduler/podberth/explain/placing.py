@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
-from podberth.engine.choice import Choice
+from podberth.engine.schedule_one import Choice
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources.plugin import DynamicResources

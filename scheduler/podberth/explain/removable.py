@@ -11,7 +11,7 @@ from msgspec import field
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
-from podberth.engine.choice import Choice
+from podberth.engine.schedule_one import Choice
 from podberth.explain.claims import without
 from podberth.explain.disruptions import UNGUARDED, Disruptions
 from podberth.explain.drain import again, goes_anyway

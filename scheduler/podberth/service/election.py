@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from podberth.kube.candidate import Candidate
 from podberth.kube.client import Client
-from podberth.kube.config import IN_CLUSTER
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Elector, LeaseLostError, own_identity
+from podberth.kube.kubeconfig import IN_CLUSTER
+from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate, Elector, LeaseLostError, own_identity
 from podberth.service.run import end_at_once
 
 AGAIN_SECONDS = 5.0

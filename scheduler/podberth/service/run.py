@@ -18,7 +18,7 @@ import structlog
 from podberth import __version__
 from podberth.kube.client import Client
 from podberth.kube.lease import LeaseLostError
-from podberth.kube.loop import loop_factory
+from podberth.kube.machine import loop_factory
 from podberth.kube.reviews import Reviews
 from podberth.service import log as lines
 from podberth.service.loop import tell_unhandled

@@ -17,8 +17,8 @@ from podberth.app.rivals import Rivals
 from podberth.evictor.settings import Settings
 from podberth.framework.config import decode
 from podberth.kube.client import Client
-from podberth.kube.config import IN_CLUSTER
 from podberth.kube.connection import Connection
+from podberth.kube.kubeconfig import IN_CLUSTER
 from podberth.kube.lease import Elector, own_identity
 from tests.builders import configuration, profile
 

@@ -5,7 +5,7 @@ from typing import Any
 from unittest.mock import patch
 
 from podberth.cache.validate import validate
-from podberth.engine.choice import Choice
+from podberth.engine.schedule_one import Choice
 from podberth.explain.gangs.answer import GroupExplanation
 from podberth.explain.gangs.explain import explain_group
 from podberth.explain.gangs.gang import gang_of

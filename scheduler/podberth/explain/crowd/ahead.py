@@ -16,9 +16,10 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints
 from podberth.explain.crowd import inter_pod_affinity, pod_topology_spread
 from podberth.explain.crowd.following import Following, Kinds
+from podberth.framework.decision import every_row
 from podberth.framework.foreign import declared
-from podberth.framework.kept_results import Ask, OnNodeResults, Scorer, every_row
 from podberth.framework.plugin import NODE, OTHER_NODES
+from podberth.framework.result_cache import Ask, OnNodeResults, Scorer
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 from podberth.model.volumes import NO_VOLUMES
@@ -87,7 +88,7 @@ class Ahead:
         nodes, found = self._cluster.nodes, self._on_node
         nodes.charge_all(self._pod.shape, number)
         try:
-            found.compute_all(nodes, self._pod, self._cluster)
+            found.compute(nodes, self._pod, self._cluster)
         finally:
             nodes.charge_all(self._pod.shape, -number)
         passes = self._beyond.passes & found.passes

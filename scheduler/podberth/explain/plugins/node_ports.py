@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from podberth.cache.ports import conflicts
+from podberth.cache.nodes import conflicts
 from podberth.framework.changes import DropHostPort, Fix, MovePod
 from podberth.framework.explaining import Detail, Explainer, Inquiry
 from podberth.framework.status import Reason

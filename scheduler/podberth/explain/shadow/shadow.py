@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from podberth.engine.choice import Choice
+from podberth.engine.schedule_one import Choice
 from podberth.explain.against import first_against
 from podberth.explain.asking import Asking
 from podberth.explain.documents import ObjectError

@@ -6,30 +6,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podberth.cache.kept_results import Bounded, KeptByRow
 from podberth.cache.nodes import Nodes
-from podberth.cache.per_node import ALL_ROWS, Bounded, PerNode
 
 
-class Copied(PerNode):
+class Copied(KeptByRow):
     """The number of pods of each row, as it was when it was computed."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.values: list[int] = []
         self.fails = False
+        self.repaired: list[set[int]] = []
 
-    def compute_all(self, nodes: Nodes, *asked: Any) -> None:
+    def compute(self, *asked: Any) -> None:
         """All rows."""
         if self.fails:
             raise RuntimeError("not now")
+        (nodes,) = asked
         self.values = nodes.pods[: nodes.rows].tolist()
 
-    def compute_rows(self, nodes: Nodes, rows: set[int], *asked: Any) -> None:
+    def apply(self, changes: set[int], *asked: Any) -> None:
         """Some rows."""
-        for row in rows:
+        (nodes,) = asked
+        self.repaired.append(changes)
+        for row in changes:
             if self.fails:
                 raise RuntimeError("not now")
             self.values[row] = int(nodes.pods[row])
+
+    def follow(self, nodes: Nodes) -> set[int] | None:
+        """The rows that were computed again; None: all were."""
+        self.repaired = []
+        return None if self.renew((nodes, nodes.rows), nodes.log, nodes) else set().union(*self.repaired)
 
 
 def some(rows: int) -> Nodes:
@@ -57,26 +65,26 @@ def test_always_right(rows: int, steps: list[set[int] | str]) -> None:
                 nodes.log.touch(row)
         kept.fails = step == "fail"
         try:
-            kept.renew(nodes, nodes.log)
+            kept.follow(nodes)
         except RuntimeError:
             kept.fails = False
-            kept.renew(nodes, nodes.log)
+            kept.follow(nodes)
         assert kept.values == nodes.pods[: nodes.rows].tolist()
 
 
 def test_few_rows_are_repaired() -> None:
     """Up to one in eight, and one of however few; beyond, all are computed."""
     nodes, kept = some(16), Copied()
-    assert kept.renew(nodes, nodes.log) is ALL_ROWS
-    assert kept.renew(nodes, nodes.log) == set()
-    for changed, wanted in (({3}, {3}), ({1, 2}, {1, 2}), ({1, 2, 3}, ALL_ROWS)):
+    assert kept.follow(nodes) is None
+    assert kept.follow(nodes) == set()
+    for changed, wanted in (({3}, {3}), ({1, 2}, {1, 2}), ({1, 2, 3}, None)):
         for row in changed:
             nodes.log.touch(row)
-        assert kept.renew(nodes, nodes.log) == wanted
+        assert kept.follow(nodes) == wanted
     few, kept = some(2), Copied()
-    kept.renew(few, few.log)
+    kept.follow(few)
     few.log.touch(1)
-    assert kept.renew(few, few.log) == {1}
+    assert kept.follow(few) == {1}
 
 
 def test_bounded() -> None:
@@ -92,12 +100,12 @@ def test_bounded() -> None:
 def test_nothing_is_half_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that could not be computed is computed the next time."""
     nodes, kept = some(16), Copied()
-    kept.renew(nodes, nodes.log)
+    kept.follow(nodes)
     nodes.pods[5] = 7
     nodes.log.touch(5)
     kept.fails = True
     with pytest.raises(RuntimeError):
-        kept.renew(nodes, nodes.log)
+        kept.follow(nodes)
     kept.fails = False
-    assert kept.renew(nodes, nodes.log) == {5}
+    assert kept.follow(nodes) == {5}
     assert kept.values[5] == 7

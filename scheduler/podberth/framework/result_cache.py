@@ -1,4 +1,4 @@
-"""Equivalence classes: pods that get the same answers share the results by node that are kept here.
+"""What is kept of decisions from pod to pod, and which pods share it (upstream calls such pods an equivalence class).
 
 A decision has three parts. Results that depend on node objects only (taints, labels) are `StaticResults`. Results that
 also depend on the pods on the node (requests, host ports) are `OnNodeResults`. Plugins whose answers depend on more
@@ -15,23 +15,22 @@ from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints
+from podberth.cache.kept_results import KeptByRow, Recurring
 from podberth.cache.nodes import Nodes
-from podberth.cache.per_node import ALL_ROWS, PerNode, Recurring
+from podberth.cache.view import some_rows
+from podberth.framework.decision import every_row
 from podberth.framework.foreign import Foreign, declared
-from podberth.framework.kept_results import (
-    NO_FLAGS,
-    ONE_BY_ONE,
-    Ask,
-    Normalized,
-    OnNodeResults,
-    Scorer,
-    StaticResults,
-    as_index,
-    every_row,
-)
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 
+ONE_BY_ONE = 16
+"""For at most this many rows, plugins that can be asked row by row are: that is cheaper than NumPy's fixed costs."""
+
+Scorer = tuple[Any, int, Any]
+"""(plugin, weight, normalize)."""
+Ask = Callable[..., Any]
+NO_FLAGS: Bools = np.zeros(0, dtype=np.bool_)
+_NO_SCORES: Ints = np.zeros(0, dtype=np.int64)
 NOWHERE = -(1 << 62)
 """The total of rows that do not pass."""
 KEPT_BYTES = 16 << 20
@@ -45,6 +44,154 @@ Skipped = tuple[tuple[str, ...], ...]
 """For each plugin that may skip points: the points that it skips."""
 
 
+class StaticResults(KeptByRow):
+    """Results that depend on node objects only."""
+
+    def __init__(self, filters: tuple[Any, ...], scorers: tuple[Scorer, ...], ask: Ask) -> None:
+        self._filters = filters
+        self._scorers = scorers
+        self._ask = ask
+        self.passes: Bools = NO_FLAGS
+        """bool[rows]: nodes that exist and pass."""
+        self.raw: list[tuple[Scorer, Ints | int]] = []
+        """Scores before they are normalised; one number where all rows share it."""
+        self.moves = 0
+        """Counts changes of `raw`."""
+
+    def compute(self, *asked: Any) -> None:
+        """All rows."""
+        nodes, pod, cluster = asked
+        passes = passing(self._filters, pod, cluster, nodes.alive[: nodes.rows], self._ask)
+        rows = every_row(nodes.rows)
+        found: list[tuple[Scorer, Ints | int]] = []
+        for scorer in self._scorers:
+            raw = self._ask(scorer[0], scorer[0].score, pod, cluster, rows)
+            if isinstance(raw, np.ndarray) and len(raw) and int(raw.min()) == int(raw.max()):
+                raw = int(raw[0])
+            if raw is not None:
+                found.append((scorer, raw))
+        self.passes, self.raw = passes, found
+        self.moves += 1
+
+    def apply(self, changes: set[int], *asked: Any) -> None:
+        """Some rows."""
+        _, pod, cluster = asked
+        which = as_index(changes)
+        some = some_rows(cluster, which)
+        self.passes[which] = passing(self._filters, pod, some, some.nodes.alive, self._ask)
+        for i, (scorer, raw) in enumerate(self.raw):
+            fresh = self._ask(scorer[0], scorer[0].score, pod, some, every_row(len(which)))
+            if fresh is not None and np.any(fresh != (raw if isinstance(raw, int) else raw[which])):
+                values = np.full(len(self.passes), raw, dtype=np.int64) if isinstance(raw, int) else raw
+                values[which] = fresh
+                self.raw[i] = (scorer, values)
+                self.moves += 1
+
+
+class OnNodeResults(KeptByRow):
+    """Results that also depend on the pods on the node."""
+
+    def __init__(
+        self, filters: tuple[Any, ...], scorers: tuple[Scorer, ...], ask: Ask, *, one_by_one: frozenset[Any]
+    ) -> None:
+        """`one_by_one`: the plugins that can be asked about one row."""
+        self._filters = filters
+        self._scorers = scorers
+        self._ask = ask
+        self._may_one_by_one = one_by_one
+        self.passes: Bools = NO_FLAGS
+        """bool[rows]: rows that pass, also where there is no node."""
+        self.sums: Ints = _NO_SCORES
+        """int64[rows]: weighted scores."""
+        self._adding: list[tuple[Any, int]] = []
+        """The scorers that take part, with their weights."""
+        self._one_by_one = False
+
+    def compute(self, *asked: Any) -> None:
+        """All rows."""
+        nodes, pod, cluster = asked
+        passes = passing(self._filters, pod, cluster, None, self._ask)
+        rows = every_row(nodes.rows)
+        total: Any = None
+        adding: list[tuple[Any, int]] = []
+        for plugin, weight, _ in self._scorers:
+            raw = self._ask(plugin, plugin.score, pod, cluster, rows)
+            if raw is not None:
+                adding.append((plugin, weight))
+                weighted = raw if weight == 1 else raw * weight
+                total = weighted if total is None else total + weighted
+        self.passes, self._adding = passes, adding
+        self.sums = total if isinstance(total, np.ndarray) else np.full(nodes.rows, total or 0, dtype=np.int64)
+        self._one_by_one = self._may_one_by_one.issuperset([*self._filters, *[plugin for plugin, _ in adding]])
+
+    def apply(self, changes: set[int], *asked: Any) -> None:
+        """Some rows."""
+        nodes, pod, cluster = asked
+        if len(changes) <= ONE_BY_ONE and self._one_by_one:
+            self._each(changes, nodes, pod)
+            return
+        which = as_index(changes)
+        some = some_rows(cluster, which)
+        self.passes[which] = passing(self._filters, pod, some, None, self._ask)
+        total: Any = 0
+        for plugin, weight in self._adding:
+            raw = self._ask(plugin, plugin.score, pod, some, every_row(len(which)))
+            total = total if raw is None else total + raw * weight
+        self.sums[which] = total
+
+    def _each(self, rows: set[int], nodes: Nodes, pod: Pod) -> None:
+        ask = self._ask
+        for row in rows:
+            passes = True
+            for plugin in self._filters:
+                if not ask(plugin, plugin.filter_one, pod, nodes, row):
+                    passes = False
+                    break
+            self.passes[row] = passes
+            total = 0
+            for plugin, weight in self._adding:
+                total += ask(plugin, plugin.score_one, pod, nodes, row) * weight
+            self.sums[row] = total
+
+
+class Normalized:
+    """A static scorer's part of the totals. It depends on the lowest and the highest score among the feasible rows."""
+
+    def __init__(self, scorer: Scorer, raw: Ints) -> None:
+        self._scorer = scorer
+        self._raw = raw
+        self._extremes: tuple[int, int] | None = None
+        self.weighted: Ints = np.zeros(0, dtype=np.int64)
+
+    def fit(self, left: Bools, pod: Pod, cluster: Cluster, ask: Ask) -> bool:
+        """Bring the scores up to date for the rows that are left; returns whether anything changed."""
+        there = self._raw[left]
+        extremes = (int(there.min()), int(there.max())) if len(there) else (0, 0)
+        if self._extremes == extremes:
+            return False
+        plugin, weight, normalize = self._scorer
+        # Only rows that are not left have scores beyond the extremes. With these clipped, each row gets the score that
+        # it would get among any rows with the same extremes.
+        scores = np.minimum(np.maximum(self._raw, extremes[0]), extremes[1])
+        self.weighted = ask(plugin, normalize, scores, pod, cluster, every_row(len(scores))) * weight
+        self._extremes = extremes
+        return True
+
+
+def passing(plugins: Iterable[Any], pod: Pod, cluster: Cluster, among: Bools | None, ask: Ask) -> Bools:
+    """bool[rows]: rows of `among` (None: all) that no filter rejects. The array belongs to the caller."""
+    passes = np.ones(cluster.nodes.rows, dtype=np.bool_) if among is None else among.copy()
+    for plugin in plugins:
+        for _, rejected in ask(plugin, plugin.filter, pod, cluster):
+            np.greater(passes, rejected, out=passes)
+    return passes
+
+
+def as_index(rows: set[int]) -> NDArray[np.intp]:
+    """A set of rows as an index."""
+    return np.fromiter(rows, dtype=np.intp, count=len(rows))
+
+
 class Asked(Struct, frozen=True):
     """The plugins that have to be asked about each pod of a class."""
 
@@ -53,11 +200,10 @@ class Asked(Struct, frozen=True):
     scorers: tuple[Scorer, ...]
 
 
-class EquivalenceClass(PerNode):
+class EquivalenceClass(KeptByRow):
     """One class: the rows that pass all kept filters, and the totals of the kept scores."""
 
     def __init__(self, key: Hashable, static: StaticResults, on_node: OnNodeResults, asked: Asked) -> None:
-        super().__init__()
         self.key = key
         self.asked = asked
         self.static = static
@@ -67,46 +213,43 @@ class EquivalenceClass(PerNode):
         self._normalized: list[Normalized] = []
         """Without scores that are the same for all rows: they do not change which row is best."""
         self._moves = -1
-        self._computed = (-1, -1)
         self._totals: Ints | None = None
         self._feasible: NDArray[np.intp] | None = None
 
-    def renew_all(self, pod: Pod, cluster: Cluster) -> bool:
+    def follow(self, pod: Pod, cluster: Cluster) -> bool:
         """Bring everything up to date; returns whether the results on the nodes were computed for all rows.
 
         Raises PluginError.
         """
-        nodes = cluster.nodes
-        static, on_node, log = self.static, self.on_node, nodes.log
-        if self.version == log.version and self.nodes is nodes and on_node.nodes is nodes:
+        nodes, static, on_node = cluster.nodes, self.static, self.on_node
+        log = nodes.log
+        if self.version == log.version and self.basis == (nodes, nodes.rows, static.computed, on_node.computed):
             return False
-        static.renew(nodes, nodes.object_log, pod, cluster)
-        changed = on_node.renew(nodes, log, pod, cluster)
-        if self._computed != (static.computed, on_node.computed):
-            self.nodes = None  # all rows of a part are new, so all rows have to be combined again
-        self.renew(nodes, log)
-        return changed is ALL_ROWS
+        rows = nodes, nodes.rows
+        static.renew(rows, nodes.object_log, nodes, pod, cluster)
+        computed = on_node.renew(rows, log, nodes, pod, cluster)
+        self.renew((*rows, static.computed, on_node.computed), log, nodes)
+        return computed
 
-    def compute_all(self, nodes: Nodes, *asked: Any) -> None:
+    def compute(self, *asked: Any) -> None:
         """All rows."""
         self.passes = self.static.passes & self.on_node.passes
         self._feasible = self._totals = None
-        self._computed = (self.static.computed, self.on_node.computed)
         self._follow_scores()
 
-    def compute_rows(self, nodes: Nodes, rows: set[int], *asked: Any) -> None:
+    def apply(self, changes: set[int], *asked: Any) -> None:
         """Some rows."""
         static, on_node, passes = self.static, self.on_node, self.passes
         if self._moves != static.moves:
             self._follow_scores()
-        if len(rows) > ONE_BY_ONE:
-            which = as_index(rows)
+        if len(changes) > ONE_BY_ONE:
+            which = as_index(changes)
             passes[which] = static.passes[which] & on_node.passes[which]
             self._feasible = self._totals = None
             return
         totals = self._totals
         moved = False
-        for row in rows:
+        for row in changes:
             now = static.passes.item(row) and on_node.passes.item(row)
             if now is not passes.item(row):
                 passes[row] = now
@@ -211,7 +354,7 @@ class EquivalenceClasses:
             found = self._find(pod, cluster)
         elif len(self._classes) > 1:
             self._classes[found.key] = self._classes.pop(found.key, found)
-        if found.renew_all(pod, cluster):
+        if found.follow(pod, cluster):
             self.computed += 1
         return found
 

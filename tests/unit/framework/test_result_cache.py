@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from podberth.framework import equivalence
+from podberth.framework import result_cache
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
@@ -58,8 +58,8 @@ def _wanting(document: Object, text: str) -> Object:
 
 def test_classes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what may be kept, those that were not asked for longest go, and answers stay right."""
-    monkeypatch.setattr(equivalence, "KEPT_BYTES", 3 * 20 * 40)
-    monkeypatch.setattr(equivalence, "SHAPES", 2)
+    monkeypatch.setattr(result_cache, "KEPT_BYTES", 3 * 20 * 40)
+    monkeypatch.setattr(result_cache, "SHAPES", 2)
     made, there = framework(), cluster(*NODES)
     for i in [*range(6), *range(6), *range(6), 0, 0, 0, 5, 5, 5]:
         asking = a_pod(pod(f"p{i}", cpu=f"{100 + i}m"))
@@ -70,7 +70,7 @@ def test_classes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_class_in_use_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """One tenant's pods of which no two are alike do not push out what pods of others share, as long as these come."""
-    monkeypatch.setattr(equivalence, "KEPT_BYTES", 4 * 20 * 40)
+    monkeypatch.setattr(result_cache, "KEPT_BYTES", 4 * 20 * 40)
     made, there = framework(), cluster(*NODES)
     for name in ("web", "web-too"):
         made.decide_quickly(a_pod(pod(name, cpu="1")), there)

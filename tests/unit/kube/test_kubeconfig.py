@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
-from podberth.kube import config
 from podberth.kube.errors import ConfigError
+from podberth.kube.kubeconfig import connect, in_cluster
 from tests.unit.kube.kubeconfigs import Authority, kubeconfig
 
 
 def test_a_context_gives_host_namespace_and_token(tmp_path: Path) -> None:
     """The plainest case; the slash at the server's end goes."""
-    found = config.connect(kubeconfig(tmp_path, user={"token": "abc"}))
+    found = connect(kubeconfig(tmp_path, user={"token": "abc"}))
     assert (found.host, found.namespace, found.authorization()) == ("http://10.0.0.1:8080", "team", "Bearer abc")
     assert found.source == f"{tmp_path}/config (context one)"
     assert found.tls is None
@@ -32,7 +32,7 @@ def test_a_context_gives_host_namespace_and_token(tmp_path: Path) -> None:
 def test_basic_auth_and_impersonation(tmp_path: Path) -> None:
     """username and password become Basic; as, as-groups and as-user-extra become headers."""
     user = {"username": "u", "password": "p", "as": "jane", "as-groups": ["a", "b"], "as-user-extra": {"x": ["1"]}}
-    found = config.connect(kubeconfig(tmp_path, user=user))
+    found = connect(kubeconfig(tmp_path, user=user))
     assert found.authorization() == f"Basic {base64.b64encode(b'u:p').decode()}"
     assert found.headers == (
         ("Impersonate-User", "jane"),
@@ -62,9 +62,9 @@ def test_the_named_context_counts_and_so_does_the_first_file(tmp_path: Path) -> 
     empty = tmp_path / "empty"
     empty.write_text("")
     environ = {"KUBECONFIG": f"{empty}:{first}:{tmp_path}/absent:{tmp_path}/second"}
-    found = config.connect(environ=environ)
+    found = connect(environ=environ)
     assert (found.host, found.authorization()) == ("http://10.0.0.1:8080", "Bearer 1")
-    found = config.connect(context="two", environ=environ)
+    found = connect(context="two", environ=environ)
     assert (found.host, found.authorization(), found.namespace) == ("http://second", "Bearer 2", "default")
 
 
@@ -72,19 +72,19 @@ def test_where_it_looks_and_in_which_order(tmp_path: Path) -> None:
     """KUBECONFIG, then ~/.kube/config, then the pod's account, else one line that names all of them."""
     (tmp_path / ".kube").mkdir()
     with pytest.raises(ConfigError, match=r"no cluster to talk to: .* and not in a pod"):
-        config.connect(environ={"HOME": str(tmp_path)})
+        connect(environ={"HOME": str(tmp_path)})
     with pytest.raises(ConfigError, match=r"in-cluster configuration .*token"):
-        config.connect(environ={"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "1"})
+        connect(environ={"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "1"})
     kubeconfig(tmp_path / ".kube")
-    assert config.connect(environ={"HOME": str(tmp_path)}).host == "http://10.0.0.1:8080"
+    assert connect(environ={"HOME": str(tmp_path)}).host == "http://10.0.0.1:8080"
     with pytest.raises(ConfigError, match="no such file"):
-        config.connect(environ={"HOME": str(tmp_path), "KUBECONFIG": "/nowhere/at/all"})
+        connect(environ={"HOME": str(tmp_path), "KUBECONFIG": "/nowhere/at/all"})
 
 
 def test_a_token_file_wins_and_is_read_again(tmp_path: Path) -> None:
     """tokenFile (relative to the kubeconfig) beats token, and a rotated file shows after ten seconds or a renewal."""
     (tmp_path / "t").write_text("old\n")
-    found = config.connect(kubeconfig(tmp_path, user={"token": "static", "tokenFile": "t"}))
+    found = connect(kubeconfig(tmp_path, user={"token": "static", "tokenFile": "t"}))
     assert found.authorization() == "Bearer old"
     (tmp_path / "t").write_text("new")
     assert found.authorization() == "Bearer old"
@@ -102,20 +102,20 @@ def test_in_cluster(tmp_path: Path, authority: Authority) -> None:
     (tmp_path / "namespace").write_text("berth-system")
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
     files: dict[str, Any] = {"token_file": str(tmp_path / "token"), "ca_file": str(authority.cert)}
-    found = config.in_cluster(**files, environ=environ)
+    found = in_cluster(**files, environ=environ)
     assert (found.host, found.namespace, found.source) == ("https://[fd00::1]:443", "berth-system", "in-cluster")
     assert found.authorization() == "Bearer tok"
     (tmp_path / "token").write_text("tok2")
     found.credentials.renew()
     assert found.authorization() == "Bearer tok2"
     with pytest.raises(ConfigError, match=r"in-cluster configuration .*not exist"):
-        config.in_cluster(token_file=files["token_file"], ca_file=str(tmp_path / "none"), environ=environ)
+        in_cluster(token_file=files["token_file"], ca_file=str(tmp_path / "none"), environ=environ)
 
 
 def test_a_static_token_is_read_anew_after_a_401(tmp_path: Path) -> None:
     """Renewing reads the kubeconfig again, so that `kubectl config set-credentials` helps a running process."""
     path = kubeconfig(tmp_path, user={"token": "one"})
-    found = config.connect(path)
+    found = connect(path)
     kubeconfig(tmp_path, user={"token": "two"})
     assert found.authorization() == "Bearer one"
     found.credentials.renew()
@@ -152,7 +152,7 @@ count = pathlib.Path("count"); n = int(count.read_text()) + 1 if count.exists() 
 token = "-".join([*sys.argv[1:], os.environ["FLAVOUR"], info["spec"]["cluster"]["server"], str(n)])
 status = {{"token": token, "expirationTimestamp": "{ends}"}}
 {PRINT}"""
-    found = config.connect(kubeconfig(tmp_path, user={"exec": plugin(tmp_path, body)}))
+    found = connect(kubeconfig(tmp_path, user={"exec": plugin(tmp_path, body)}))
     assert found.authorization() == "Bearer get-token-mint-http://10.0.0.1:8080/-1"
     assert not found.credentials.due()
     found.credentials.renew()
@@ -163,7 +163,7 @@ def test_an_expired_plugin_token_is_due(tmp_path: Path) -> None:
     """A token that ends within seconds is asked for anew right away."""
     ends = (datetime.now(UTC) + timedelta(seconds=5)).isoformat()
     user = {"exec": plugin(tmp_path, f"status = {{'token': 't', 'expirationTimestamp': '{ends}'}}\n{PRINT}")}
-    assert config.connect(kubeconfig(tmp_path, user=user)).credentials.due_in <= 1.0
+    assert connect(kubeconfig(tmp_path, user=user)).credentials.due_in <= 1.0
 
 
 def test_an_exec_plugin_may_give_a_certificate(tmp_path: Path, authority: Authority, issued: tuple[Path, Path]) -> None:
@@ -173,7 +173,7 @@ cert, key = pathlib.Path({str(issued[0])!r}).read_text(), pathlib.Path({str(issu
 status = {{"clientCertificateData": cert, "clientKeyData": key}}
 {PRINT}"""
     cluster = {"server": "https://10.0.0.1", "certificate-authority": str(authority.cert)}
-    found = config.connect(kubeconfig(tmp_path, cluster=cluster, user={"exec": plugin(tmp_path, body)}))
+    found = connect(kubeconfig(tmp_path, cluster=cluster, user={"exec": plugin(tmp_path, body)}))
     assert found.authorization() is None
     assert found.tls is not None
     assert shown_to_a_server(found.tls.context(), authority, issued) == issued[0].read_text()
@@ -213,7 +213,7 @@ def shown_to_a_server(context: ssl.SSLContext, authority: Authority, pair: tuple
 )
 def test_a_broken_plugin_is_one_line(tmp_path: Path, body: str, want: str) -> None:
     """What the plugin said, which one, and whose it is."""
-    line = refusal(lambda: config.connect(kubeconfig(tmp_path, user={"exec": plugin(tmp_path, body)})))
+    line = refusal(lambda: connect(kubeconfig(tmp_path, user={"exec": plugin(tmp_path, body)})))
     assert want in line
     assert 'exec plugin "./plugin.py"' in line
 
@@ -282,7 +282,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, fields: dict[str, Any
     """Each mistake names the file and what was expected."""
     (tmp_path / "bad.crt").write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
     path = kubeconfig(tmp_path, **fields)
-    line = refusal(lambda: config.connect(path))
+    line = refusal(lambda: connect(path))
     assert want in line
     assert str(tmp_path) in line
 
@@ -304,6 +304,6 @@ def test_what_is_no_kubeconfig(tmp_path: Path, content: bytes, want: str) -> Non
     """Files of the wrong sort, and none at all."""
     path = tmp_path / "config"
     path.write_bytes(content)
-    assert want in refusal(lambda: config.connect(str(path)))
-    assert "Is a directory" in refusal(lambda: config.connect(str(tmp_path)))
-    assert "no such file" in refusal(lambda: config.connect(str(tmp_path / "none")))
+    assert want in refusal(lambda: connect(str(path)))
+    assert "Is a directory" in refusal(lambda: connect(str(tmp_path)))
+    assert "no such file" in refusal(lambda: connect(str(tmp_path / "none")))

@@ -1,7 +1,7 @@
-"""What the `kubernetes` package reads of a kubeconfig for us: auth providers (gcp, oidc) and exec plugins.
+"""The `kubernetes` package reads what takes more than a kubeconfig: auth providers (gcp, oidc) and exec plugins.
 
-What it reads once and never again is renewed by `config`. Its complaints are about Python objects; here each becomes
-one line that names the file and what was expected.
+What it reads once and never again is renewed by `kubeconfig`. Its complaints are about Python objects; here each
+becomes one line that names the file and what was expected.
 """
 
 # mypy: allow-untyped-calls
@@ -21,11 +21,9 @@ from kubernetes.config.dateutil import parse_rfc3339
 from kubernetes.config.exec_provider import ExecProvider
 from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
-from podberth.kube.connection import Tls
-from podberth.kube.credentials import Credential
+from podberth.kube.connection import Credential, Tls
 from podberth.kube.errors import ConfigError, one_line
-from podberth.kube.kubeconfig import Selected, written
-from podberth.kube.settings import ServerSettings, as_file
+from podberth.kube.kubeconfig import Selected, ServerSettings, as_file, written
 
 EXPIRY_SKEW = 10.0  # s; renew an exec plugin's token this long before it ends
 

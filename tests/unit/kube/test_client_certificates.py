@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from podberth.kube.users import CREDENTIAL_ID, UID, NobodyError, User, certified
+from podberth.kube.reviews import CREDENTIAL_ID, UID_OID, NobodyError, User, certified
 from tests.certificates import Authority, der
 
-CN, O, OU, U = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, ObjectIdentifier(UID)  # noqa: E741
+CN, O, OU = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME  # noqa: E741
+U = ObjectIdentifier(UID_OID)
 Subject = list[tuple[ObjectIdentifier, str]]
 NAMED: list[tuple[str, Subject, User]] = [
     ("a user", [(CN, "ann")], User("ann", groups=("system:authenticated",))),
