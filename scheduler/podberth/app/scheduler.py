@@ -7,20 +7,20 @@ progress, so that each decision sees the newest state of the cluster.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import structlog
 
-from podberth.app.bindings import SETTLED
 from podberth.app.calls import Calls
 from podberth.app.extenders import ExtenderBinder, Extenders
 from podberth.app.meter import Meter
-from podberth.app.reports import Reports
+from podberth.app.reporting import Reports
 from podberth.app.sources import Sources
 from podberth.app.watch import STALE_SECONDS, ClusterWatch, Originals, UnshownClaims
 from podberth.app.watchdog import Watchdog
-from podberth.app.writer import Writer
+from podberth.app.writer import SETTLED, Writer
 from podberth.engine.engine import Engine
-from podberth.engine.instructions import Instruction
+from podberth.engine.instructions import UNSCHEDULABLE, Failed, Instruction
 from podberth.engine.stimuli import Broke, Compared, Cycle, Stimulus, Tick
 from podberth.framework.config import Extender, SchedulerConfiguration
 from podberth.framework.extenders import in_order
@@ -112,15 +112,16 @@ class Scheduler:
         )
         self.freshness = self.watch.freshness
         name = f"berth-{machine.name}"
-        self.writer = Writer(client, self.receive, name, machine=machine, view=lambda: self.freshness)
+        self.writer = Writer(client, self.receive, name, machine=machine, freshness=self.freshness)
         self.calls = Calls(self.receive)
         self.sources = Sources(frameworks, self.receive, machine.monotonic)
-        self._reports = Reports(lambda: self.freshness.check_soon())
-        self.carries = {
+        self._reports = Reports()
+        self.carries: dict[type[Instruction], Callable[[Any], None]] = {
             **self.writer.carries,
             **self.calls.carries,
             **self.extenders.carries,
             **self._reports.carries,
+            Failed: self._failed,
         }
         self.watchdog = Watchdog(framework.guard for framework in frameworks.values())
         self._hear_plugins(frameworks)
@@ -162,7 +163,9 @@ class Scheduler:
             if self._elector is not None:
                 log.info("leads", identity=self._elector.term.identity)
                 self.leads_since = self._clock()
-                self.writer.overtake(self.engine.takes_over(self.leads_since, SETTLED + STALE_SECONDS, True))
+                self.writer.plugin_writes.overtake(
+                    self.engine.takes_over(self.leads_since, SETTLED + STALE_SECONDS, True)
+                )
                 self._took_over.set()
             self._led = True
             self._awake.set()
@@ -348,6 +351,11 @@ class Scheduler:
                 self._observe(instruction)
             self.carries[type(instruction)](instruction)
 
+    def _failed(self, failed: Failed) -> None:
+        if failed.reason == UNSCHEDULABLE:
+            self.freshness.check_soon()
+        self._reports.failed(failed)
+
     def _totals(self) -> dict[str, int | float]:
         quantiles = {
             "decision_p50_ms": self.decisions.at(0.5),
@@ -356,11 +364,10 @@ class Scheduler:
             "held_longest_ms": self.blocks.longest,
             "held_longest_wall_ms": self.blocks.longest_wall,
         }
-        written = self.writer.written
         return {
-            "bound": written.bound,
+            "bound": self.writer.bound,
             "bind_errors": self.writer.bindings.failures.total(),
-            "events": written.events,
+            "events": self.writer.events.written,
             "pending": len(self.engine.queue),
             **self.meter.verified(),
             **{name: round(1000 * seconds, 4) for name, seconds in quantiles.items() if seconds is not None},

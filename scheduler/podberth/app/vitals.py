@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from podberth.app import families
-from podberth.app.bindings import FAILURES
 from podberth.app.comparer import Comparer
 from podberth.app.reload import Reloader
 from podberth.app.rivals import Rivals
 from podberth.app.scheduler import Scheduler
 from podberth.app.storyteller import PATH, Storyteller
+from podberth.app.writer import FAILURES
 from podberth.engine.placement_conflicts import CONSTRAINTS
 from podberth.kube.client import Client
 from podberth.kube.lease import Elector
@@ -95,7 +95,7 @@ class _Vitals:
     # -- numbers -------------------------------------------------------------------------------------------------
 
     def instruments(self) -> list[Instrument]:
-        scheduler, written = self._scheduler, self._scheduler.writer.written
+        scheduler, writer = self._scheduler, self._scheduler.writer
         found: list[Instrument] = [
             *scheduler.meter.instruments(),
             Asked(families.PENDING, self._pending),
@@ -109,13 +109,13 @@ class _Vitals:
             Asked(families.IN_FLIGHT, lambda: {(): float(scheduler.engine.in_flight)}),
             Asked(families.INBOX, lambda: {(): float(scheduler.inbox)}),
             Asked(families.BIND_FAILURES, self._bind_failures),
-            Asked(families.UNANSWERED, lambda: {(): float(scheduler.writer.bindings.unanswered)}),
+            Asked(families.UNANSWERED, lambda: {(): float(writer.bindings.unanswered)}),
             Asked(families.REFUSALS, lambda: {(why,): float(n) for why, n in scheduler.watch.refusals.counted.items()}),
-            Asked(families.CONFLICTS, lambda: {(what,): float(written.conflicts[what]) for what in CONSTRAINTS}),
-            Asked(families.DEVICES_TWICE, lambda: {(): float(written.devices_given_twice)}),
-            Asked(families.STATUSES_WAITING, lambda: {(): float(len(scheduler.writer.statuses))}),
-            Asked(families.STATUSES_DROPPED, lambda: {(): float(scheduler.writer.statuses.dropped)}),
-            Asked(families.EVENTS_DROPPED, lambda: {(): float(written.events_dropped)}),
+            Asked(families.CONFLICTS, lambda: {(what,): float(writer.conflicts[what]) for what in CONSTRAINTS}),
+            Asked(families.DEVICES_TWICE, lambda: {(): float(writer.devices_given_twice)}),
+            Asked(families.STATUSES_WAITING, lambda: {(): float(len(writer.statuses))}),
+            Asked(families.STATUSES_DROPPED, lambda: {(): float(writer.statuses.dropped)}),
+            Asked(families.EVENTS_DROPPED, lambda: {(): float(writer.events.dropped)}),
             Asked(families.STALENESS, self._staleness),
             Asked(
                 families.WATCHED_OBJECTS,

@@ -39,7 +39,7 @@ async def test_counted_and_told() -> None:
     for name in ("p", "q"):
         writer.carries[DeviceGivenTwice](DeviceGivenTwice(Decoder().pod(wire.encode(pod(name))), NOTE))
     assert await writer.drain(30.0) == 0
-    assert writer.written.devices_given_twice == 2
+    assert writer.devices_given_twice == 2
     assert {(event["type"], event["reason"], event["note"]) for event in api.created} == {
         ("Warning", "DeviceGivenTwice", NOTE)
     }
