@@ -1,4 +1,4 @@
-"""docs/cookbook.md: every command is run, and prints the lines that are shown."""
+"""docs/answers.md: every command is run, and prints the lines that are shown."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Berth
 
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "examples" / "cookbook"
-BLOCKS = re.findall(r"^```console\n\$ berth (.*?)\n(.*?)^```", (ROOT / "docs/cookbook.md").read_text(), re.M | re.S)
+BLOCKS = re.findall(r"^```console\n\$ berth (.*?)\n(.*?)^```", (ROOT / "docs/answers.md").read_text(), re.M | re.S)
 
 
 def plain(text: str) -> str:

@@ -1,6 +1,6 @@
 """Which pods controllers make of an object: how many of each template, and the labels that only they set.
 
-One function for each kind and API group, with the source that it mirrors. `docs/simulate.md` has the table. What
+One function for each kind and API group, with the source that it mirrors. `docs/answers.md` has the table. What
 operators' webhooks add to pods, and what they do once the first pods run, is not here.
 """
 
