@@ -186,11 +186,11 @@ def _rooms_errors() -> tuple[type[Exception], ...]:
     from podberth.framework.status import PluginError
     from podberth.kube import errors as kube
     from podberth.policy import settings
-    from podberth.service import listening
+    from podberth.service import serving
 
     undecided = (PluginError, UndecidedError)
     cluster = (kube.ConfigError, kube.ApiError, kube.Unreachable)
-    given = (config.ConfigError, documents.ObjectError, listening.ServingError, settings.SettingsError)
+    given = (config.ConfigError, documents.ObjectError, serving.ServingError, settings.SettingsError)
     return (*given, *cluster, *undecided)
 
 

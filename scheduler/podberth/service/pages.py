@@ -1,9 +1,10 @@
-"""/statusz and /flagz, in the forms that kube-scheduler 1.37 gives them: text for people, or a versioned object."""
+"""Pages that every component has: /healthz, /livez and /readyz in the form of Kubernetes' components, and /statusz and
+/flagz in the forms that kube-scheduler 1.37 gives them, text for people or a versioned object."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from podberth import __version__
-from podberth.service.process import PYTHON, STARTED
+from podberth.service.metrics import PYTHON, STARTED
 
 KINDS = {"/statusz": "Statusz", "/flagz": "Flagz"}
 """The pages here, and the kinds of their objects."""
@@ -27,6 +28,27 @@ _HEADER = (
     "\n{} {}\nWarning: This endpoint is not meant to be machine parseable, "
     "has no formatting compatibility guarantees and is for debugging purposes only.\n"
 )
+
+
+Check = Callable[[], str | None]
+"""Why not, or None."""
+Checks = Mapping[str, Check]
+
+
+def health(path: str, checks: Checks, *, verbose: bool, notes: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """(status, text): `ok`, or a line for each check when one fails or `verbose` asks for it.
+
+    `notes` are lines of what does not work as it should and is no reason to fail.
+    """
+    name = path.strip("/")
+    found = {"ping": None} | {check: ask() for check, ask in checks.items()}
+    failed = [check for check, why in found.items() if why is not None]
+    if not failed and not verbose:
+        return 200, "ok"
+    lines = [f"[+]{check} ok" if why is None else f"[-]{check} failed: {why}" for check, why in found.items()]
+    lines += [f"[!]{what}: {said}" for what, said in (notes or {}).items()]
+    lines.append(f"{name} check {'failed' if failed else 'passed'}")
+    return 503 if failed else 200, "\n".join(lines) + "\n"
 
 
 class About(Struct, frozen=True):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from podberth import __version__
-from podberth.service.zpages import About, zpage
+from podberth.service.pages import About, zpage
 
 ABOUT = About("berth", {"seed": "0", "config": "a.yaml"})
 OBJECT = "g=config.k8s.io;v=v1beta1;as=Statusz"
