@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from podberth.explain.documents import read
 from podberth.explain.judging import judge
+from podberth.explain.objects.documents import read
 from tests.unit.cli.conftest import Berth
 
 ROOT = Path(__file__).parents[3]
