@@ -11,11 +11,10 @@ from typing import Any
 
 import structlog
 
-from podberth.app.calls import Calls
+from podberth.app.calls import Calls, Sources
 from podberth.app.extenders import ExtenderBinder, Extenders
-from podberth.app.meter import Meter
+from podberth.app.metrics import Meter
 from podberth.app.reporting import Reports
-from podberth.app.sources import Sources
 from podberth.app.watch import STALE_SECONDS, ClusterWatch, Originals, UnshownClaims
 from podberth.app.watchdog import Watchdog
 from podberth.app.writer import SETTLED, Writer
