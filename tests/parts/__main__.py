@@ -52,7 +52,10 @@ Whether both are the same is no matter of the version: one that led both ways as
 what the answer is.
 """
 MUTANTS = ("-m", "tests.mutants", "plugins", "policy", "--sample", "80")
-"""Small changes of the code that tests have to notice (docs/mutants.md): a minute of CPU while the sample is known."""
+"""Small changes of the code that tests have to notice: a minute of CPU while the sample is known.
+
+docs/evidence/mutants.md says more.
+"""
 SECOND_HALF = "n"
 """The first letter of the files that are in it, after `test_`."""
 COMPUTES, LONGEST = 10, 5

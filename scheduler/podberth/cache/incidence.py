@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 
 from podberth.cache.existing_term_sums import ExistingTermSums
 from podberth.cache.existing_terms import ExistingTerms
+from podberth.cache.kept_results import Bounded
 from podberth.cache.nodes import Nodes
-from podberth.cache.per_node import Bounded
 from podberth.cache.pod_classes import PodClasses
 from podberth.cache.sums import Members, OnRows, Selected, Terms
 from podberth.model.affinity import AffinityTerm, WeightedTerms

@@ -14,10 +14,10 @@ from podberth.cache.view import row_with, some_rows
 from podberth.framework.decision import Rejected
 from podberth.framework.foreign import declared
 from podberth.framework.guard import Guard
-from podberth.framework.kept_results import passing
 from podberth.framework.nominated_pods import NominatedPods
 from podberth.framework.profile import Profile
 from podberth.framework.removed_pods import RemovedPods
+from podberth.framework.result_cache import passing
 from podberth.framework.spare import Spare
 from podberth.framework.status import PluginError, Reason, Rejections
 from podberth.model.pod import Pod

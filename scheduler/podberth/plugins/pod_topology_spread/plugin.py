@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints, at
-from podberth.cache.per_node import Bounded
+from podberth.cache.kept_results import Bounded
 from podberth.framework import feature_gates
 from podberth.framework.changes import HOSTNAME
 from podberth.framework.events import ClusterEvent
