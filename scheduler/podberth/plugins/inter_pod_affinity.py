@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints, at
-from podberth.cache.existing_term_sums import ExistingTermSums
-from podberth.cache.sums import ByTopology, Selected, summed
+from podberth.cache.existing_terms import ExistingTermSums
+from podberth.cache.row_counts import ByTopology, summed
+from podberth.cache.selected_pods import Selected
 from podberth.framework.events import ClusterEvent
 from podberth.framework.normalize import MIN_MAX
 from podberth.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
@@ -84,10 +85,10 @@ class InterPodAffinity(Plugin):
                 found.append((self.not_near, ~free))
         if pod.shape.anti_affinity_terms:
             terms = _on_nodes(pod.shape.anti_affinity_terms.by_key, cluster)
-            hit = _anywhere([cluster.incidence.any_selected(*of_key) for of_key in terms], rows)
+            hit = _anywhere([cluster.affinity.any_selected(*of_key) for of_key in terms], rows)
             found.append((self.not_apart, hit if free is None else hit & free))
             free = ~hit if free is None else free & ~hit
-        existing = cluster.incidence.existing_terms(pod)
+        existing = cluster.affinity.existing_terms(pod)
         if existing.repels and not self._passed_over(pod, cluster, existing):
             hit = _anywhere(existing.repelled.values(), rows)
             found.append((self.repelled, hit if free is None else hit & free))
@@ -98,7 +99,7 @@ class InterPodAffinity(Plugin):
         return bool(
             pod.shape.affinity_terms
             or pod.shape.anti_affinity_terms
-            or cluster.incidence.existing_terms(pod).repels
+            or cluster.affinity.existing_terms(pod).repels
             or any(other.shape.anti_affinity_terms for other in others)
         )
 
@@ -117,14 +118,14 @@ class InterPodAffinity(Plugin):
         preferred = pod.shape.preferred_pod_terms
         if self._ignore_existing and not preferred:
             return None
-        existing = cluster.incidence.existing_terms(pod)
+        existing = cluster.affinity.existing_terms(pod)
         sums = existing.preferred
         if not (preferred or sums or existing.hard):
             return None
         if preferred:
             # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
             for by_key in preferred.by_sign:
-                sums += [cluster.incidence.preferred(*of_key) for of_key in _on_nodes(by_key, cluster)]
+                sums += [cluster.affinity.preferred(*of_key) for of_key in _on_nodes(by_key, cluster)]
         if self.hard_weight:
             sums += [hard.times(self.hard_weight) for hard in existing.hard.values()]
         total = summed(sums, cluster.nodes.rows)
@@ -159,9 +160,9 @@ class InterPodAffinity(Plugin):
         """
         found = []
         for terms, key in _on_nodes(pod.shape.anti_affinity_terms.by_key, cluster):
-            selected = cluster.incidence.any_selected(terms, key)
+            selected = cluster.affinity.any_selected(terms, key)
             code = -1 if selected.column is None else selected.column.codes.item(row)
-            if code >= 0 and selected.by_code().item(code) > cluster.incidence.share(pod, selected):
+            if code >= 0 and selected.by_code().item(code) > cluster.affinity.share(pod, selected):
                 found.append((terms, selected))
         return found
 
@@ -169,7 +170,7 @@ class InterPodAffinity(Plugin):
         """Return whether PreFilter would have skipped the plugin: it saw the cluster before a dry run changed it."""
         if not cluster.supposed or pod.shape.affinity_terms or pod.shape.anti_affinity_terms:
             return False
-        supposed, repulsion = cluster.supposed.values(), cluster.incidence.repulsion
+        supposed, repulsion = cluster.supposed.values(), cluster.affinity.repulsion
         if (
             sum(sign * repulsion(other, row, existing) for other, row, sign in supposed if sign > 0)
             < existing.repulsions
@@ -187,7 +188,7 @@ class InterPodAffinity(Plugin):
         keys = terms.by_key
         if not keys.keys() <= cluster.nodes.label_keys.keys():
             return np.zeros(rows, dtype=np.bool_)  # no node has every key
-        counts = [cluster.incidence.selected(terms, key) for key in keys]
+        counts = [cluster.affinity.selected(terms, key) for key in keys]
         near: Bools | None = None
         if any(count.total for count in counts):
             for count in counts:
@@ -195,7 +196,7 @@ class InterPodAffinity(Plugin):
                     near = count.anywhere(rows) if near is None else near & count.anywhere(rows)
             return near
         near = np.zeros(rows, dtype=np.bool_)
-        if all(cluster.incidence.selects(term, pod) for term in terms):
+        if all(cluster.affinity.selects(term, pod) for term in terms):
             near[:] = True
             for term in terms:
                 near &= cluster.nodes.label(term.topology_key).codes[:rows] >= 0
