@@ -326,6 +326,10 @@ class ExistingTermSums(KeptResult[set[TermSet]]):
                 found += self._by_sum[id(one)].get(of)
         return found
 
+    def repulsion_by(self, key: str, of: int) -> int:
+        """Return how many terms of a set keep the pod away from values of one topology key."""
+        return self._by_sum[id(self.repelled[key])].get(of)
+
     def follow(self, sets: TermSets, nodes: Nodes, pods: PodClasses) -> None:
         """Bring the sums up to date."""
         self.renew((sets.numbering, nodes.key_changes, pods.relabels), sets.placed, sets, nodes)
