@@ -146,19 +146,19 @@ class _Asking:
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Why a pod is left alone for some `seconds`. `turn`: the eviction it succeeds; None: one without an answer."""
+    """A pod is left alone for some `seconds`. `turn`: the eviction that it succeeds; None: one without an answer."""
 
     seconds: float
     turn: Turn | None
 
-
-def succeeds(spared: Spared) -> str:
-    """Return why the successor of an evicted pod is left alone."""
-    if spared.turn is None:
-        return "the API has not answered yet whether another pod of its owner is evicted"
-    wait, number = _duration(spared.turn.spared), spared.turn.round
-    said = f"a pod of its owner was evicted, and pods created since are left alone for {wait}"
-    return f"{said} (owner backoff, round {number})"
+    @property
+    def why(self) -> str:
+        """The reason in words, for Events, plans and explanations."""
+        if self.turn is None:
+            return "the API has not answered yet whether another pod of its owner is evicted"
+        wait, number = _duration(self.turn.spared), self.turn.round
+        said = f"a pod of its owner was evicted, and pods created since are left alone for {wait}"
+        return f"{said} (owner backoff, round {number})"
 
 
 def _duration(seconds: float) -> str:
@@ -232,7 +232,7 @@ class Owners:
         return False
 
     def spared(self, pod: Pod, now: float, placed_at: float | None = None) -> Spared | None:
-        """Return whether a pod is left alone for a while, because it succeeds one that was evicted.
+        """Return for how long a pod is left alone, because it succeeds one that was evicted; None: it is not.
 
         `placed_at` (engine time) matters while an eviction has no answer yet: then its time is not known. While the
         first pod of a next round is asked to go, the owner's other pods wait, also those that succeed nobody: requests
@@ -399,7 +399,7 @@ _BREAKER_SECONDS = 600.0
 
 
 class Gates:
-    """All three; whoever passes takes a token, and is asked for as one of its owner's."""
+    """The breaker, the owners and the tokens: what only time opens, or somebody who puts labels back."""
 
     def __init__(self, settings: Settings, now: float) -> None:
         self.breaker = Breaker(settings.changed_share, settings.changed_window)
@@ -414,5 +414,5 @@ class Gates:
         spared = self.owners.spared(pod, now, followed.placed_at)
         tokens, limit = self.tokens.wait(node, pod.namespace, now)
         if spared is not None and spared.seconds >= tokens:
-            return ClosedGate(Gate.OWNER, spared.seconds, succeeds(spared))
+            return ClosedGate(Gate.OWNER, spared.seconds, spared.why)
         return ClosedGate(Gate.RATE, tokens, f"it waits for its turn, {limit} are allowed") if tokens else None

@@ -10,7 +10,7 @@ from podberth.cache.cluster import Cluster
 from podberth.engine.placement_conflicts import Conflict, PlacementConflicts, has_requirements
 from podberth.evictor.conflicted import rank, related
 from podberth.evictor.followed import breach, left_alone, source
-from podberth.evictor.gates import Breaker, Owners, Settings, succeeds
+from podberth.evictor.gates import Breaker, Owners, Settings
 from podberth.evictor.messages import Restored
 from podberth.evictor.target import Claims, find_target
 from podberth.explain.explanation import API_VERSION, PromiseState, Shown
@@ -113,7 +113,7 @@ class Past:
         if spared is None:
             return None
         until = (self._now + timedelta(seconds=spared.seconds + 0.999)).astimezone(UTC)
-        return until.strftime("%Y-%m-%dT%H:%M:%SZ"), succeeds(spared)
+        return until.strftime("%Y-%m-%dT%H:%M:%SZ"), spared.why
 
 
 class Plan(Shown, kw_only=True, frozen=True):
