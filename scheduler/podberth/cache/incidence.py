@@ -107,6 +107,11 @@ class Incidence:
         """Return how many of another pod's terms keep a pod away from a row."""
         return self.terms.repulsion(other.shape, row, existing)
 
+    def repulsion_by(self, other: Pod, key: str, existing: ExistingTermSums) -> int:
+        """Return how many of another pod's terms of one topology key keep a pod away."""
+        of = self.terms.sets.find(other.shape)
+        return 0 if of is None else existing.repulsion_by(key, of.number)
+
     def selects(self, term: AffinityTerm, pod: Pod) -> bool:
         """Return whether a term of an incoming pod selects a pod; an unknown namespace matches no selector but `{}`."""
         return self.pods.selects(term, pod.namespace, pod.labels)
