@@ -155,6 +155,6 @@ def _print(made: "Plan", output: Output) -> None:
     if output is not Output.TABLE:
         as_data(made, output)
         return
-    from podberth.explain.report.plan import PlanTable
+    from podberth.explain.report.cluster import PlanTable
 
     as_table(PlanTable(made))
