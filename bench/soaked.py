@@ -26,7 +26,7 @@ from podberth.framework.profiles import build
 from podberth.kube.client import Client
 from podberth.kube.kubeconfig import connect
 from podberth.plugins.registry import registry
-from podberth.service import collector
+from podberth.service.loop import collect_briefly, collect_daily
 from podberth.service.run import run_service, until_told
 
 SIZES, COLUMNS = "sizes", "columns"
@@ -55,8 +55,8 @@ def sizes(scheduler: Scheduler) -> dict[str, int]:
         "stories": engine.history.stories.entries,
         "fairShare": engine.queue.fair_share.entries(),
         "conflictLooks": engine.placement_conflicts.entries(),
-        "podClasses": len(cluster.incidence.pods),
-        "sums": len(cluster.incidence.sums),
+        "podClasses": len(cluster.affinity.pods),
+        "sums": len(cluster.affinity.sums),
         "devices": len(cluster.devices.allocated),
         "statuses": len(scheduler.writer.statuses),
         "bindings": len(scheduler.writer.bindings),
@@ -70,7 +70,7 @@ async def schedule(config: str, kubeconfig: str) -> None:
     settings = configuration(config)
     frameworks = build(settings, registry())
     limits = settings.client_connection
-    collector.be_brief()
+    collect_briefly()
     async with Client(connect(kubeconfig, None), qps=limits.qps, burst=limits.burst, protobuf=True) as client:
         scheduler = Scheduler(client, frameworks, settings)
         comparer = Comparer(client, scheduler)
@@ -87,7 +87,7 @@ async def schedule(config: str, kubeconfig: str) -> None:
             client,
             stop=scheduler.stop,
             endpoints=endpoints(client, scheduler, None, reloader, comparer, Rivals(client, None, settings)),
-            beside=(comparer.run, collector.look_through_daily),
+            beside=(comparer.run, collect_daily),
             signals={signal.SIGUSR1: tell_sizes, signal.SIGUSR2: comparer.soon, signal.SIGWINCH: tell_columns},
             synced=scheduler.wait_synced,
             profiles=list(frameworks),

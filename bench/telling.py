@@ -65,7 +65,7 @@ def kept() -> dict[str, Any]:
     """What is in use once all is freed that can be. Also what the collector was told to leave alone is looked at."""
     gc.unfreeze()
     gc.collect()
-    gc.unfreeze()  # `podberth.service.collector` has frozen what was left
+    gc.unfreeze()  # `podberth.service.loop` has frozen what was left
     types = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
     gc.freeze()
     many = {name: count for name, count in types.most_common() if count >= FEWEST}

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from podberth.app import families
-from podberth.app.evictor import vitals as evictor
+from podberth.app.evictor import launch as evictor
 from podberth.policy.operator import vitals as operator
-from podberth.service import complaints, heartbeat, port, process
-from podberth.service.instruments import Family
+from podberth.service import complaints, port
+from podberth.service.loop import LAG
+from podberth.service.metrics import PROCESS, Family
 
 PAGE = Path(__file__).parent / "metrics.md"
 HEAD = """\
@@ -41,7 +42,7 @@ def page() -> str:
         *_section("Further metrics of berth run", [family for family in own if family not in theirs]),
         *_section("berth operator", operator.FAMILIES),
         *_section("berth evictor", evictor.FAMILIES),
-        *_section("Every process", (heartbeat.LAG, port.CONNECTIONS, complaints.REFUSED, *process.FAMILIES)),
+        *_section("Every process", (LAG, port.CONNECTIONS, complaints.REFUSED, *PROCESS)),
         "\nThe metrics of the admission server are in [admission](../admission.md#its-metrics).\n",
     ]
     return "".join(parts)

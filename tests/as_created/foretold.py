@@ -17,12 +17,12 @@ from podberth.cli.arriving import Asked
 from podberth.cli.given import given
 from podberth.cli.main import run
 from podberth.engine.schedule_one import Choice
-from podberth.explain.admission import Admission
-from podberth.explain.arrivals import Batch
 from podberth.explain.explain import explain
 from podberth.explain.explanation import Remedy
-from podberth.explain.outcome import Outcome
-from podberth.explain.plan import plan
+from podberth.explain.objects.admission import Admission
+from podberth.explain.simulate.arrivals import Batch
+from podberth.explain.simulate.outcome import Outcome
+from podberth.explain.simulate.plan import plan
 from podberth.explain.written import of_cluster
 from podberth.model.pod import Pod
 from tests.controlplane.api import Object

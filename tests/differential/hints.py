@@ -14,7 +14,7 @@ from podberth.engine.queue import queueing_hints
 from podberth.engine.queue.headroom import Room
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.stimuli import EventObject
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
 from podberth.framework.events import ClusterEvent
 from podberth.framework.runtime import Framework
 from podberth.model.node import Node

@@ -4,7 +4,7 @@ Mirrors kube-scheduler `pkg/scheduler/metrics/metrics.go`. `meter` writes them; 
 from this.
 """
 
-from podberth.service.instruments import Family, exponential
+from podberth.service.metrics import Family, exponential
 
 _ATTEMPT = exponential(0.001, 2, 15)
 _STEP = exponential(0.0001, 2, 12)

@@ -47,7 +47,7 @@ from podberth.framework.plugin import POINTS
 from podberth.framework.runtime import Framework
 from podberth.framework.status import SUCCESS
 from podberth.model.pod import Pod
-from podberth.service.instruments import Asked, Counter, Histogram, Instrument, Labels
+from podberth.service.metrics import Asked, Counter, Histogram, Instrument, Labels
 
 SAMPLED = 0.1
 KEEP_MOST = 1024

@@ -40,7 +40,7 @@ def demo(
         _writable(out)
     from rich.console import Console
 
-    from podberth.explain.report.demo_page import demo_page
+    from podberth.explain.report.pages import demo_page
     from podberth.kube.kubeconfig import connect
     from podberth.kube.machine import loop_factory
     from podberth.service import log

@@ -91,7 +91,7 @@ def evictor(
     from podberth.cli.errors import FOUND, InputError, complain
     from podberth.cli.given import unfetched
     from podberth.cli.inputs import profiles, world
-    from podberth.evictor.settings import OWNER_BACKOFF_MOST, Settings
+    from podberth.evictor.gates import OWNER_BACKOFF_MOST, Settings
     from podberth.framework.profiles import annotated
     from podberth.kube.kubeconfig import connect
     from podberth.model.kinds import Decoder
@@ -155,6 +155,6 @@ def _print(made: "Plan", output: Output) -> None:
     if output is not Output.TABLE:
         as_data(made, output)
         return
-    from podberth.explain.report.plan import PlanTable
+    from podberth.explain.report.cluster import PlanTable
 
     as_table(PlanTable(made))

@@ -9,8 +9,8 @@ import msgspec
 from podberth.cli.errors import InputError, complain
 from podberth.cli.options import NO_LIMIT, seconds
 from podberth.cli.output import progress
-from podberth.explain.documents import Document, ObjectError
-from podberth.explain.world import World
+from podberth.explain.objects.documents import Document, ObjectError
+from podberth.explain.objects.world import World
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable

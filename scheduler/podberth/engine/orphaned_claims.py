@@ -67,7 +67,7 @@ class OrphanedClaims(Observer):
             self._outbox.add(UnreserveWrite(pod, (freed(claim),)))
 
     def takes_over(self, waiting: Iterable[QueuedPod]) -> list[Patch]:
-        """Return other versions of claims to which an earlier leader may be giving devices, if no waiting pod names any.
+        """Return other versions of claims that an earlier leader may be giving devices to, and no waiting pod names.
 
         Their pods may have gone, so that nobody tries them. What that leader has sent is refused then (decision 20).
         """

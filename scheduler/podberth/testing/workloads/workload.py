@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from podberth.explain.documents import ObjectError, parse
-from podberth.explain.places import complaint
+from podberth.explain.objects.documents import ObjectError, complaint, parse
 from podberth.model.mistakes import as_json
 from podberth.testing.workloads import template
 from podberth.testing.workloads.objects import KINDS

@@ -1,0 +1,125 @@
+"""Placed pods and affinity terms: which pods a term selects, and which terms select a pod, summed per topology value.
+
+Nothing is counted in advance. When a pod is placed or removed, that is only noted. Each kept sum is brought up to date
+when a plugin asks for it: `selected_pods` (which pods, how many, where), `existing_terms` (the other direction).
+"""
+
+from collections.abc import Mapping, Sequence
+from weakref import WeakValueDictionary
+
+from podberth.cache.existing_terms import ExistingTerms, ExistingTermSums
+from podberth.cache.kept_results import BoundedBytes
+from podberth.cache.nodes import Nodes
+from podberth.cache.selected_pods import Members, OnRows, PodClasses, Selected, Terms
+from podberth.model.affinity import AffinityTerm, WeightedTerms
+from podberth.model.pod import Pod
+from podberth.model.selectors import LabelSelector
+
+_SUMS = 2048
+_ON_ROWS = 512
+KEPT_BYTES = 64 << 20
+
+SumKey = tuple[Terms, tuple[int, ...] | None, str]
+"""Terms, what each adds (None: all must select a pod, which counts once), the topology key."""
+
+
+class AffinityCounts:
+    """All sums of one cluster."""
+
+    def __init__(self, nodes: Nodes, namespaces: Mapping[str, Mapping[str, str]]) -> None:
+        self.pods = PodClasses(namespaces)
+        self.terms = ExistingTerms(nodes)
+        self._nodes = nodes
+        self.sums: BoundedBytes[SumKey, Selected] = BoundedBytes(_SUMS, KEPT_BYTES)
+        """The sums that are kept, the one that was asked for last comes last."""
+        self._on_rows: BoundedBytes[tuple[str | None, LabelSelector, bool], OnRows] = BoundedBytes(_ON_ROWS, KEPT_BYTES)
+        self._members: WeakValueDictionary[tuple[Terms, tuple[int, ...] | None], Members] = WeakValueDictionary()
+        """Which pods the terms select: shared by the sums for all topology keys."""
+
+    def add(self, pod: Pod, row: int) -> None:
+        """A pod was placed on a row."""
+        self.pods.add(pod, row, 1)
+        self.terms.sets.add(pod.shape, row, 1)
+
+    def add_many(self, pod: Pod, rows: Mapping[int, int]) -> None:
+        """Pods that are all like this one in shape and labels were placed: row → how many."""
+        for row, amount in rows.items():
+            self.pods.add(pod, row, amount)
+            self.terms.sets.add(pod.shape, row, amount)
+
+    def remove(self, pod: Pod, row: int) -> None:
+        """A placed pod is gone from a row."""
+        self.pods.add(pod, row, -1)
+        self.terms.sets.add(pod.shape, row, -1)
+
+    def relabel(self, row: int, keys: Sequence[str], *, inhabited: bool) -> None:
+        """Some labels of a node changed. `inhabited`: it has pods."""
+        if inhabited or self.pods.placed.changed_lately(row) or self.terms.sets.placed.changed_lately(row):
+            self.pods.relabel(keys)
+
+    def selected(self, terms: Terms, topology_key: str) -> Selected:
+        """Placed pods that all of the terms select, per value of the topology key."""
+        return self._sum((terms, None, topology_key))
+
+    def any_selected(self, terms: Terms, topology_key: str) -> Selected:
+        """Placed pods, each counted once for each term that selects it, per value of the topology key."""
+        return self._sum((terms, None if len(terms) == 1 else (1,) * len(terms), topology_key))
+
+    def share(self, pod: Pod, of: Selected) -> int:
+        """Return what one placed pod adds to a sum, where it counts."""
+        return of.of_class(self.pods.number_of(pod))
+
+    def preferred(self, terms: WeightedTerms, topology_key: str) -> Selected:
+        """Placed pods, each with the weights of the terms that select it, per value of the topology key.
+
+        The weights have one sign.
+        """
+        return self._sum((terms.terms, terms.weights, topology_key))
+
+    def on_rows(self, namespace: str | None, selector: LabelSelector, *, leaving: bool = False) -> OnRows:
+        """Placed pods of a namespace (None: of all) that a selector selects, by row.
+
+        `leaving`: terminating ones too.
+        """
+        key = (namespace, selector, leaving)
+        found = self._on_rows.recall(key)
+        if found is None:
+            self._on_rows.keep(key, found := OnRows(namespace, selector, leaving))
+        found.follow(self.pods)
+        return found
+
+    def existing_terms(self, pod: Pod) -> ExistingTermSums:
+        """The sums of the placed pods' terms that select this pod."""
+        return self.terms.sums_for(pod, self.pods)
+
+    def repelling(self, pod: Pod) -> list[AffinityTerm]:
+        """Required anti-affinity terms of placed pods that keep this one away from some node."""
+        return self.terms.named_by(self.existing_terms(pod))
+
+    def repulsion(self, other: Pod, row: int, existing: ExistingTermSums) -> int:
+        """Return how many of another pod's terms keep a pod away from a row."""
+        return self.terms.repulsion(other.shape, row, existing)
+
+    def repulsion_by(self, other: Pod, key: str, existing: ExistingTermSums) -> int:
+        """Return how many of another pod's terms of one topology key keep a pod away."""
+        of = self.terms.sets.find(other.shape)
+        return 0 if of is None else existing.repulsion_by(key, of.number)
+
+    def selects(self, term: AffinityTerm, pod: Pod) -> bool:
+        """Return whether a term of an incoming pod selects a pod; an unknown namespace matches no selector but `{}`."""
+        return self.pods.selects(term, pod.namespace, pod.labels)
+
+    def namespace_changed(self, name: str) -> None:
+        """A namespace was added, relabelled or deleted."""
+        self.pods.namespace_changed(name)
+
+    def _sum(self, question: SumKey) -> Selected:
+        found = self.sums.recall(question)
+        if found is None:
+            terms, amounts, key = question
+            members = self._members.get((terms, amounts))
+            if members is None:
+                members = self._members[terms, amounts] = Members(terms, amounts)
+            self.sums.keep(question, found := Selected(members, key))
+        found.follow(self.pods, self._nodes)
+        return found
