@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from podberth.model.kinds import Decoder
-from podberth.model.limits import Limits
+from podberth.model.limits import Excess, Limits
 from podberth.model.pod import Pod
 from podberth.model.storage import PersistentVolumeClaim
 from podberth.model.wire import encode
@@ -124,7 +124,9 @@ def _read(spec: dict[str, Any], limits: Limits = FEW, **how: Any) -> Pod:
 def test_a_pod_beyond_a_limit_says_which(what: str) -> None:
     """And one that is within it says nothing: the usual limits are far above these."""
     spec, says = BEYOND[what]
-    assert _read(spec).too_large == f"too large for this scheduler: {says}"
+    found = _read(spec).too_large
+    assert found is not None
+    assert str(found) == f"too large for this scheduler: {says}"
     assert _read(spec, Limits()).too_large is None
 
 
@@ -146,7 +148,7 @@ def test_what_is_at_a_limit_is_within_it() -> None:
 def test_too_many_labels() -> None:
     """The first ones count, by their keys."""
     found = _read({}, labels={f"k{i}": "v" for i in range(5)})
-    assert found.too_large == "too large for this scheduler: 5 labels, at most 3"
+    assert found.too_large == Excess("labels", "too large for this scheduler: 5 labels, at most 3")
     assert found.labels == {"k0": "v", "k1": "v", "k2": "v"}
 
 
