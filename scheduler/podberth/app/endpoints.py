@@ -17,7 +17,7 @@ from podberth.app.reload import Reloader
 from podberth.app.scheduler import Scheduler
 from podberth.app.writer import FAILURES
 from podberth.engine.placement_conflicts import CONSTRAINTS
-from podberth.engine.timeline import Timeline
+from podberth.engine.story import Timeline
 from podberth.kube.client import Client
 from podberth.kube.errors import one_line
 from podberth.kube.lease import Elector
@@ -210,7 +210,7 @@ def _without_keys(document: Any) -> Any:
 class Storyteller:
     """`/debug/story`: a pod's story for who asks the serving port, with the times of the calendar.
 
-    Answers for one scheduler, on its event loop. `podberth.engine.timeline` says what is in a story.
+    Answers for one scheduler, on its event loop. `podberth.engine.story` says what is in a story.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class Storyteller:
         namespace, slash, name = pod.partition("/")
         if bool(pod) == bool(uid) or (pod and not (namespace and slash and name)) or "/" in name:
             return 400, WANTED
-        timeline = engine.story(uid) if uid else engine.story_of(namespace, name)
+        timeline = engine.history.story(uid) if uid else engine.history.story_of(namespace, name)
         if timeline is None:
             asked = one_line(uid or pod)[:512]
             return 404, (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from podberth.app.endpoints import endpoints
-from podberth.app.evictor.vitals import Post
+from podberth.app.evictor.launch import Post
 from podberth.app.metrics import KEPT_NODES
 from podberth.cache.kept_room import KeptRoom
 from podberth.engine.engine import Engine
