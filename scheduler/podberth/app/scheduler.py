@@ -156,14 +156,14 @@ class Scheduler:
                 with self.watchdog:
                     loop = tasks.create_task(self.work_forever())
                     following.append(loop)
-                    await self._in_turn(loop, drain_seconds)
+                    await self.lead_in_turn(loop, drain_seconds)
             finally:
                 self.blocks.stop()
                 for task in following:
                     task.cancel()
                 await self.writer.drain(0.0)
 
-    async def _in_turn(self, loop: asyncio.Task[None], drain_seconds: float) -> None:
+    async def lead_in_turn(self, loop: asyncio.Task[None], drain_seconds: float) -> None:
         """Lead, at once or when elected, until the loop ends. Then finish the writes, and give the Lease back last."""
 
         async def lead() -> None:

@@ -76,7 +76,7 @@ def parse_shape(
     shape.in_group = in_group
     shape.annotation_problem = None
     length = sum(map(len, annotations.values()))
-    fits = count.allows(length, limits.annotation_bytes, "characters of annotations that plugins read")
+    fits = count.allows(length, "annotation_bytes", "characters of annotations that plugins read")
     shape.annotations = annotations if fits else _NO_ANNOTATIONS
     if alike.spec is not None:
         shape.take_over(alike.spec, OF_SPEC)

@@ -393,8 +393,8 @@ async def test_who_is_elected_tells_of_placed_pods_beyond_a_limit() -> None:
     placed["spec"] |= {"nodeName": "n", "tolerations": [{"key": f"k{i}"} for i in range(129)]}
     world = Followed(cast(Elector, Elected()))
     said: list[str] = []
-    world.scheduler.writer.placed_too_large = lambda pod, _: said.append(pod.name)  # type: ignore[method-assign]
+    world.scheduler.writer.placed_too_large = lambda pod, profile: said.append(pod.name)  # type: ignore[method-assign]
     await world.lists(PODS, [placed])
     assert said == []
-    await world.scheduler._in_turn(asyncio.create_task(asyncio.sleep(0)), 0.0)
+    await world.scheduler.lead_in_turn(asyncio.create_task(asyncio.sleep(0)), 0.0)
     assert said == ["placed"]
