@@ -14,13 +14,12 @@ from podberth.app.refusals import Refusals
 from podberth.engine.stimuli import Follows, Gone, Put, Stimulus
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
-from podberth.kube.beside import beside
-from podberth.kube.changes import Added, Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError
 from podberth.kube.listwatch import Phase
 from podberth.kube.machine import Machine
-from podberth.kube.reflector import Reflector
+from podberth.kube.objects import Added, Change, Deleted
+from podberth.kube.reflector import Reflector, beside
 from podberth.kube.resources import DEVICES, GROUPS, PODS, SCHEDULING, Resource
 from podberth.model.devices import CLAIM
 from podberth.model.kinds import Decoder, Modelled

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 import msgspec
 import structlog
 
-from podberth.kube.wire import MALFORMED
+from podberth.kube.objects import MALFORMED
 
 log = structlog.get_logger("scheduler")
 

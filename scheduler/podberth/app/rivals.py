@@ -20,9 +20,9 @@ from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.lease import Elector
 from podberth.kube.machine import boottime
+from podberth.kube.objects import MALFORMED, ListMeta
 from podberth.kube.resources import LEASES
 from podberth.kube.schedulers import Lease, LiveSchedulers, served
-from podberth.kube.wire import MALFORMED, ListMeta
 from podberth.service.log import RateLimit
 
 LOOK_SECONDS = 60.0

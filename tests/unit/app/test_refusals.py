@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from podberth.app.refusals import Refusals
-from podberth.kube.changes import Counts, Deleted
-from podberth.kube.known_objects import KnownObjects
+from podberth.kube.listwatch import Counts, KnownObjects
+from podberth.kube.objects import Deleted
 from podberth.model.kinds import Decoder
 from tests.builders import pod
 
