@@ -141,6 +141,13 @@ def creates(team: Team) -> Iterator[itertools.count[int]]:
     assert wrong == []
 
 
+DEAR = {
+    "policyPredicate": {"labelSelector": {"matchLabels": {"never": "there"}}},
+    "policyAction": {"updatedAnnotations": {f"k{i}": "v" * 8000 for i in range(20)}},
+}
+"""A rule that the API server is not asked to evaluate, as it costs too much."""
+
+
 def test_moves_without_a_gap(policed: Policed, tmp_path: Path) -> None:
     """There and back, with a policy that needs the webhook in between, and at last with nobody but the API server."""
     team = Team(policed.api)
@@ -168,7 +175,7 @@ def _move(team: Team, judge: admission.Replica, operator: Replica) -> None:
         team.choose("auto")
         team.wait(forbid="Native", note="Native")
         team.wait_asked(False)
-        team.put("label", writes(team="a"))
+        team.put("label", writes(team="a"), DEAR)
         team.wait(forbid="Native", note="Native", label="Webhook")
         team.wait_asked(True)
         wait_for("the label", lambda: _labelled(team), PATIENCE)
