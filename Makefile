@@ -89,7 +89,7 @@ vectors: $(STAMP) ## Compare decisions with 1,315 recorded answers of the real p
 mutants: $(STAMP) ## How many small changes of the code the tests notice: make mutants ROOMS="plugins policy" SAMPLE=300
 	@$(BIN)/python -m tests.mutants $(ROOMS) $(if $(SAMPLE),--sample $(SAMPLE))
 
-reference: $(STAMP) ## Write docs/metrics.md and docs/binding-cycle.md from the code
+reference: $(STAMP) ## Write docs/reference/metrics.md and docs/reference/binding-cycle.md from the code
 	@$(BIN)/python docs/reference/make.py
 	@$(BIN)/python docs/reference/binding_cycle.py
 

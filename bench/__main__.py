@@ -165,7 +165,9 @@ def _options() -> argparse.ArgumentParser:
         f"{SHORT_MINUTES:g} minutes for each of its runs",
     )
     options.add_argument("--minutes", type=float, help="begin no further workload after so many minutes")
-    options.add_argument("--record", action="store_true", help="write bench/history, docs/benchmarks.md and its chart")
+    options.add_argument(
+        "--record", action="store_true", help="write bench/history, docs/evidence/benchmarks.md and its chart"
+    )
     return options
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from podberth.kube.client import Client
-from podberth.kube.config import from_kubeconfig
 from podberth.kube.cross_check import CrossCheck
 from podberth.kube.flow import CHECK
+from podberth.kube.kubeconfig import from_kubeconfig
 from podberth.kube.listwatch import FetchPage, ListWatch, Pause
 from podberth.kube.resources import PODS
 from podberth.model.kinds import Decoder

@@ -23,7 +23,7 @@ from bench.rehearsal import Rehearsal
 from podberth.testing.workloads.figures import quantile
 from podberth.testing.workloads.workload import Workload, WorkloadError
 
-PAGE = DOCS / "scale.md"
+PAGE = DOCS / "evidence" / "scale.md"
 SIZES = (1_000, 5_000, 15_000)
 MIDDLE = 5_000
 """The size that the goals are for."""
@@ -150,7 +150,7 @@ def main() -> int:
     options.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="names or files; all without any")
     options.add_argument("--sizes", default=",".join(map(str, SIZES)), help="numbers of nodes, comma-separated")
     options.add_argument("--pods", type=int, default=1000, help="measured pods of each workload, at most")
-    options.add_argument("--record", action="store_true", help="write the table into docs/scale.md")
+    options.add_argument("--record", action="store_true", help="write the table into docs/evidence/scale.md")
     options.add_argument("--profile", action="store_true", help="print where the time goes")
     options.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = options.parse_args()

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md and its chart, out of a recorded run: `python -m bench.page bench/history/FILE` draws them."""
+"""Write docs/evidence/benchmarks.md and its chart from a recorded run: `python -m bench.page bench/history/FILE`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.goals import Line, goals, lines
 from bench.table import costs
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE = DOCS / "benchmarks.md"
+PAGE = DOCS / "evidence" / "benchmarks.md"
 CHART = DOCS / "pictures" / "benchmarks.svg"
 _APART = {"devices": ("dra",), "groups": ("gangs", "racks")}
 """What has a table of its own, and how the names of its workloads begin."""

@@ -20,7 +20,7 @@ from podberth.apiserver.patch import strategic
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import Bind, Instruction, PreBindWrite, Preempt
 from podberth.engine.stimuli import Bound, Cycle, Follows, Gone, Put, Stimulus, Tick
-from podberth.explain import claim_templates
+from podberth.explain.objects import resource_claims
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model.kinds import Decoder, Modelled
@@ -272,7 +272,7 @@ class Rehearsal:
         document = self._within(objects.other(made.object, NAME), made.namespace)
         for raw in self._rendered(document, made.count):
             match made.object["kind"]:
-                case claim_templates.KIND:
+                case resource_claims.TEMPLATE_KIND:
                     self._claims.learn(raw)
                 case kind if kind == KIND:
                     self._handle(self._claims.put(raw))
@@ -297,7 +297,7 @@ class Rehearsal:
             document = objects.in_group(document, number, pods.gang)
         namespace = pods.namespace or f"{pods.namespaces}-$(i % {self._spread[pods.namespaces or '']})"
         document = self._within(document, namespace)
-        if not any(claim_templates.templated(document["spec"])):
+        if not any(resource_claims.templated(document["spec"])):
             for raw in self._rendered(document, pods.count):
                 pod = self._known("Pod", raw)
                 assert isinstance(pod, Pod)

@@ -10,8 +10,8 @@ import msgspec
 from podberth.apiserver.patch import merge
 from podberth.engine.instructions import PreBindWrite
 from podberth.engine.stimuli import Gone, PreBindWritten, Put, Stimulus
-from podberth.explain import claim_templates
-from podberth.explain.claim_templates import Templated, templated
+from podberth.explain.objects import resource_claims
+from podberth.explain.objects.resource_claims import Templated, templated
 from podberth.framework.binding import Create, ObjectKey, Patch
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
@@ -50,7 +50,7 @@ class Claims:
         shared = self._of_groups.get((meta["namespace"], group), set())
         keys = self._made(document, [each for each in templated(document["spec"]) if each not in shared])
         for each in shared.intersection(templated(document["spec"])):
-            document["status"]["resourceClaimStatuses"].append(claim_templates.named(group, each))
+            document["status"]["resourceClaimStatuses"].append(resource_claims.named(group, each))
         self._of_pod.setdefault(meta["uid"], []).extend(keys)
         return [self._shown(key) for key in keys], msgspec.json.encode(document)
 
@@ -66,9 +66,9 @@ class Claims:
         """Make the claims that a pod or a pod group asks for by templates, and name them in its status."""
         meta = owner["metadata"]
         own = {"owner": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"], "of_group": of_group}
-        owner["status"] = {"resourceClaimStatuses": [claim_templates.named(meta["name"], each) for each in asked]}
+        owner["status"] = {"resourceClaimStatuses": [resource_claims.named(meta["name"], each) for each in asked]}
         return [
-            self._stored(claim_templates.claim(self._templates[meta["namespace"], each.template], each, **own))
+            self._stored(resource_claims.claim(self._templates[meta["namespace"], each.template], each, **own))
             for each in asked
         ]
 

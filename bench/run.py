@@ -11,8 +11,8 @@ import msgspec
 
 from bench.contenders import NOTHING, Contender
 from podberth.kube.client import Client
-from podberth.kube.config import from_kubeconfig
-from podberth.kube.loop import loop_factory
+from podberth.kube.kubeconfig import from_kubeconfig
+from podberth.kube.machine import loop_factory
 from podberth.kube.resources import EVENTS
 from podberth.testing.workloads.driver import Driver
 from podberth.testing.workloads.figures import Figures, figures

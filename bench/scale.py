@@ -28,7 +28,7 @@ from podberth.plugins.registry import registry
 from podberth.testing.workloads import objects
 from podberth.testing.workloads.figures import quantile
 
-PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "scale.md"
 SIZES = (
     (1_000, 10_000),
     (1_000, 100_000),
@@ -163,7 +163,7 @@ def main() -> int:
     """Run every size and print the table."""
     options = argparse.ArgumentParser(prog="python -m bench.scale", description=(__doc__ or "").partition("\n")[0])
     options.add_argument("--sizes", default=",".join(f"{nodes}x{pods}" for nodes, pods in SIZES))
-    options.add_argument("--record", action="store_true", help="write the figures into docs/scale.md")
+    options.add_argument("--record", action="store_true", help="write the figures into docs/evidence/scale.md")
     options.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = options.parse_args()
     wanted = [tuple(map(int, size.split("x"))) for size in chosen.sizes.split(",")]

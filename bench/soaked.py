@@ -24,9 +24,9 @@ from podberth.cli.inputs import configuration
 from podberth.cli.services import log_at
 from podberth.framework.profiles import build
 from podberth.kube.client import Client
-from podberth.kube.config import connect
+from podberth.kube.kubeconfig import connect
 from podberth.plugins.registry import registry
-from podberth.service import collector
+from podberth.service.loop import collect_briefly, collect_daily
 from podberth.service.run import run_service, until_told
 
 SIZES, COLUMNS = "sizes", "columns"
@@ -70,7 +70,7 @@ async def schedule(config: str, kubeconfig: str) -> None:
     settings = configuration(config)
     frameworks = build(settings, registry())
     limits = settings.client_connection
-    collector.be_brief()
+    collect_briefly()
     async with Client(connect(kubeconfig, None), qps=limits.qps, burst=limits.burst, protobuf=True) as client:
         scheduler = Scheduler(client, frameworks, settings)
         comparer = Comparer(client, scheduler)
@@ -87,7 +87,7 @@ async def schedule(config: str, kubeconfig: str) -> None:
             client,
             stop=scheduler.stop,
             endpoints=endpoints(client, scheduler, None, reloader, comparer, Rivals(client, None, settings)),
-            beside=(comparer.run, collector.look_through_daily),
+            beside=(comparer.run, collect_daily),
             signals={signal.SIGUSR1: tell_sizes, signal.SIGUSR2: comparer.soon, signal.SIGWINCH: tell_columns},
             synced=scheduler.wait_synced,
             profiles=list(frameworks),

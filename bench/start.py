@@ -19,8 +19,8 @@ from statistics import median
 from bench.__main__ import load
 from bench.contenders import BerthContender, KubeScheduler
 from podberth.kube.client import Client
-from podberth.kube.config import from_kubeconfig
-from podberth.kube.loop import loop_factory
+from podberth.kube.kubeconfig import from_kubeconfig
+from podberth.kube.machine import loop_factory
 from podberth.testing.workloads.bindings import Bindings
 from podberth.testing.workloads.driver import Driver
 from podberth.testing.workloads.workload import Mode, Workload

@@ -20,7 +20,7 @@ from typing import Any
 
 import structlog
 
-from podberth.cache import row_counts, rowlog
+from podberth.cache import kept_results, row_counts
 from podberth.cli.main import run
 from podberth.engine import story
 from podberth.kube import known_objects
@@ -65,7 +65,7 @@ def kept() -> dict[str, Any]:
     """What is in use once all is freed that can be. Also what the collector was told to leave alone is looked at."""
     gc.unfreeze()
     gc.collect()
-    gc.unfreeze()  # `podberth.service.collector` has frozen what was left
+    gc.unfreeze()  # `podberth.service.loop` has frozen what was left
     types = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
     gc.freeze()
     many = {name: count for name, count in types.most_common() if count >= FEWEST}
@@ -86,7 +86,7 @@ def divide_bounds(by: int) -> None:
     """Of all that fills for longest: entries of stories, keys of deleted objects, and logs of what changed."""
     story.MOST //= by
     known_objects.TOMBSTONES //= by
-    rowlog.KEPT //= by
+    kept_results.KEPT //= by
     row_counts.REMEMBERED //= by
 
 

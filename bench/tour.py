@@ -15,17 +15,16 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from podberth.cache.cluster import Cluster
-from podberth.engine.attempts import Attempts
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.engine import Engine
-from podberth.engine.instructions import Bind
-from podberth.engine.outbox import Outbox
+from podberth.engine.instructions import Bind, Outbox
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.engine.schedule_one import SchedulingCycle
 from podberth.engine.stimuli import Bound, Cycle, Put
 from podberth.framework.binding_plugins import BindingPlugins
 from podberth.framework.config import default_configuration
-from podberth.framework.equivalence import EquivalenceClass, EquivalenceClasses
 from podberth.framework.profiles import build
+from podberth.framework.result_cache import EquivalenceClass, EquivalenceClasses
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Decoder
 from podberth.model.shape_parse import parse_shape
@@ -85,7 +84,7 @@ STOPS = (
     Stop(Engine.handle, lambda _, done: f"the pod is put; instructions so far: {len(done)}"),
     Stop(SchedulingQueue.add, lambda _, queued: f"it waits in the {queued.place} queue"),
     Stop(SchedulingQueue.pop, lambda _, queued: f"attempt {queued.attempts} begins"),
-    Stop(Attempts.schedule_pod, lambda _, outcome: f"the outcome is a {type(outcome).__name__}"),
+    Stop(SchedulingCycle.decide, lambda _, outcome: f"the outcome is a {type(outcome).__name__}"),
     Stop(Framework.decide_quickly, lambda _, decision: f"{decision.fitting} of {decision.nodes} nodes fit"),
     Stop(EquivalenceClasses.of, _asked),
     Stop(TaintToleration.filter, _rejects),

@@ -19,12 +19,10 @@ import msgspec
 
 from bench.contenders import CONTENDERS
 from bench.page import DOCS, provenance, replace_between
-from podberth.explain.profiles import TRACE_PROFILES
-from podberth.explain.replay import saturating
 from podberth.explain.report.simulation_page import study_page
 from podberth.explain.report.simulation_tables import figures, footnote
-from podberth.explain.study import Recorded, Study, beside, study
-from podberth.explain.trace import NODES_FILE, PODS_FILE, Trace, read
+from podberth.explain.simulate.replay import Recorded, Study, beside, saturating, study
+from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, TRACE_PROFILES, Trace, read
 from podberth.framework.profiles import build
 from podberth.plugins.registry import registry
 from tests.controlplane.api import Object
@@ -119,7 +117,7 @@ def main() -> int:
     options.add_argument("--beside", type=Path, help="a run written by --output, instead of a new one")
     options.add_argument("--output", type=Path, help="write who went where")
     options.add_argument("--page", type=Path, help="write the page with the pictures")
-    options.add_argument("--record", action="store_true", help="write the figures into docs/quality.md")
+    options.add_argument("--record", action="store_true", help="write the figures into docs/evidence/quality.md")
     chosen = options.parse_args()
     trace = read((chosen.directory / NODES_FILE).read_bytes(), (chosen.directory / PODS_FILE).read_bytes())
     if chosen.beside is not None:
@@ -139,7 +137,7 @@ def main() -> int:
         chosen.page.write_text(study_page(whole))
     if chosen.record:
         said = provenance("make bench-trace RECORD=1")
-        replace_between(DOCS / "quality.md", "figures", f"{said}\n\n{markdown(whole)}")
+        replace_between(DOCS / "evidence" / "quality.md", "figures", f"{said}\n\n{markdown(whole)}")
     return 0
 
 

@@ -22,8 +22,8 @@ from xml.sax.saxutils import escape
 
 from msgspec.structs import replace
 
-from podberth.explain.simulation import Simulation
-from podberth.explain.trace import GPU, NODES_FILE, PODS_FILE, Arrival, Trace, read
+from podberth.explain.simulate.simulation import Simulation
+from podberth.explain.simulate.trace import GPU, NODES_FILE, PODS_FILE, Arrival, Trace, read
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model.kinds import Decoder

@@ -31,10 +31,10 @@ import msgspec
 from bench.pprof import MalformedError, Profile, fields, read
 from podberth.kube import writes
 from podberth.kube.client import Client
-from podberth.kube.config import from_kubeconfig
 from podberth.kube.connection import Connection
 from podberth.kube.exchange import Exchange
-from podberth.kube.loop import loop_factory
+from podberth.kube.kubeconfig import from_kubeconfig
+from podberth.kube.machine import loop_factory
 from podberth.kube.protobuf import MEDIA_TYPE as PROTOBUF
 from podberth.kube.resources import EVENTS, NAMESPACES, NODES, PODS
 from podberth.kube.wire import list_page, partial

@@ -87,7 +87,7 @@ def _options() -> argparse.ArgumentParser:
         "--nodes", default="1000,5000", help="sizes of the engine's cluster, comma-separated, smallest first"
     )
     options.add_argument("--rows", default="", help="parts of names of rows, comma-separated; all without it")
-    options.add_argument("--record", action="store_true", help="write a summary into docs/hostile.md")
+    options.add_argument("--record", action="store_true", help="write a summary into docs/evidence/hostile.md")
     options.add_argument(
         "--profile", action="store_true", help="print where the time of the engine's rows goes instead"
     )

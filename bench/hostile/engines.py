@@ -34,7 +34,7 @@ from podberth.model.pod_group import NATIVE
 from podberth.plugins.annotation_affinity import AnnotationAffinity
 from podberth.plugins.dynamic_resources.selecting import EVALUATING
 from podberth.plugins.registry import registry
-from podberth.service import collector
+from podberth.service.loop import collect_briefly
 from podberth.testing.workloads.figures import quantile
 
 API = 10.0
@@ -91,7 +91,7 @@ class Town:
         timed = not isinstance(meter, Steps)
 
         def run() -> Measured:
-            collector.be_brief()  # as `berth run` is, once it has listed everything
+            collect_briefly()  # as `berth run` is, once it has listed everything
             return trial.run(seconds, every)
 
         return isolated(run, trial.so_far, Measured, PATIENCE, timed=timed)

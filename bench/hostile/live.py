@@ -25,9 +25,9 @@ from bench.hostile.shapes.specs import node_terms
 from bench.hostile.shapes.terms import apart, needs, not_in, rather, spread
 from bench.hostile.town import TENANT, Object
 from podberth.kube.client import Client
-from podberth.kube.config import from_kubeconfig
 from podberth.kube.errors import ApiError
-from podberth.kube.loop import loop_factory
+from podberth.kube.kubeconfig import from_kubeconfig
+from podberth.kube.machine import loop_factory
 from podberth.kube.resources import NAMESPACES, NODES, PODS
 from podberth.testing.workloads.bindings import Bindings
 from podberth.testing.workloads.figures import quantile

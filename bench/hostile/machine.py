@@ -22,7 +22,7 @@ from podberth.engine.stimuli import Bound, Cycle, Gone, PreBindWritten, Put, Sti
 from podberth.kube.beside import LARGE_BYTES
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod
-from podberth.service import collector
+from podberth.service.loop import worked
 
 T = TypeVar("T")
 
@@ -185,7 +185,7 @@ class Machine:
         self.doing = what
         self._meter.begin()
         done = work()
-        collector.worked(1)
+        worked(1)
         self.interrupt()
         return done
 

@@ -1,4 +1,4 @@
-"""The table of rows as Markdown, and docs/hostile.md with it."""
+"""The table of rows as Markdown, and docs/evidence/hostile.md with it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from bench.hostile.row import UNITS, Row
 from bench.page import DOCS, provenance, replace_between
 
-PAGE = DOCS / "hostile.md"
+PAGE = DOCS / "evidence" / "hostile.md"
 
 
 def tables(rows: Sequence[Row]) -> str:

@@ -1,1 +1,1 @@
-"""Pages of docs/ that are records of a run, a module each: `python -m bench.record NAME`."""
+"""Pages of docs/evidence/ that are records of a run, a module each: `python -m bench.record NAME`."""

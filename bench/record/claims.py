@@ -1,4 +1,4 @@
-"""docs/recorded-preemption-and-volumes.md: one preemption and one WaitForFirstConsumer binding, as they were.
+"""docs/evidence/recorded-preemption-and-volumes.md: one preemption and one WaitForFirstConsumer binding, as they were.
 
 The PV controller and the provisioner, which no control plane for tests has, are those of the integration tests.
 """

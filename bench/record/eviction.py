@@ -1,4 +1,4 @@
-"""docs/recorded-eviction.md: one eviction, from the changed label to the new Binding, on a real control plane."""
+"""docs/evidence/recorded-eviction.md: one eviction on a real control plane, from changed label to new Binding."""
 
 from __future__ import annotations
 

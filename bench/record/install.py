@@ -1,4 +1,4 @@
-"""docs/recorded-install.md: the chart on a real API server, its components with its accounts, a leader killed.
+"""docs/evidence/recorded-install.md: the chart on a real API server, its components with its accounts, a leader killed.
 
 Components are started as their Deployments say, since no kubelet is here to do it.
 """

@@ -1,4 +1,4 @@
-"""docs/recorded-policies.md: the policies of examples/ on a real API server, commands and output as they were.
+"""docs/evidence/recorded-policies.md: the policies of examples/ on a real API server, commands and output as they were.
 
 Admission server, operator and scheduler are processes of their own with the rights of their manifests.
 """

@@ -1,4 +1,4 @@
-"""docs/recorded-run.md: `berth run` on a real control plane, commands and output as they were."""
+"""docs/evidence/recorded-run.md: `berth run` on a real control plane, commands and output as they were."""
 
 from __future__ import annotations
 

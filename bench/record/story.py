@@ -1,4 +1,4 @@
-"""docs/recorded-story.md: `berth story` about a pod that was gated, found no room, and was woken by a node."""
+"""docs/evidence/recorded-story.md: `berth story` about a pod that was gated, found no room, and was woken by a node."""
 
 from __future__ import annotations
 

@@ -130,8 +130,8 @@ class Recording:
 
 
 def write(name: str, recording: Recording, *, to_page: bool) -> None:
-    """Record a run on a control plane of its own; into docs/, or else to standard output."""
-    page = ROOT / "docs" / recording.page
+    """Record a run on a control plane of its own; into docs/evidence/, or else to standard output."""
+    page = ROOT / "docs" / "evidence" / recording.page
     with tempfile.TemporaryDirectory() as directory, ControlPlane(audit=recording.audit) as cluster:
         home = Path(directory)
         programs = home / "bin"

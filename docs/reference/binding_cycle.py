@@ -1,4 +1,4 @@
-"""Write docs/binding-cycle.md from the table that the scheduler goes by. A test holds the page equal to it."""
+"""Write docs/reference/binding-cycle.md from the table that the scheduler uses. A test holds the page equal to it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from podberth.engine.binding_table import ANSWERS, ASKING, ENDS, LIVE, TABLE, Action, Event, Outcome, State
 
-PAGE = Path(__file__).parents[1] / "binding-cycle.md"
+PAGE = Path(__file__).parent / "binding-cycle.md"
 HEAD = """\
 # The binding cycle
 
 `make reference` writes this page from the table in
-[`engine/binding_table.py`](../scheduler/podberth/engine/binding_table.py). The scheduler uses the same table:
-[`engine/binding_cycle.py`](../scheduler/podberth/engine/binding_cycle.py) does what it says.
+[`engine/binding_table.py`](../../scheduler/podberth/engine/binding_table.py). The scheduler uses the same table:
+[`engine/binding_cycle.py`](../../scheduler/podberth/engine/binding_cycle.py) does what it says.
 A test walks every state with every event.
 
 When a node was chosen, the pod is assumed: it counts as placed there. Then its plugins run, one extension point

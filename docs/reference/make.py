@@ -1,4 +1,7 @@
-"""Write docs/metrics.md from the families that the code declares. `make reference` runs this; a test holds it equal."""
+"""Write docs/reference/metrics.md from the families that the code declares.
+
+`make reference` runs this; a test holds the page equal.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,16 @@ from pathlib import Path
 from podberth.app import families
 from podberth.app.evictor import vitals as evictor
 from podberth.policy.operator import vitals as operator
-from podberth.service import complaints, heartbeat, port, process
-from podberth.service.instruments import Family
+from podberth.service import complaints, port
+from podberth.service.loop import LAG
+from podberth.service.metrics import PROCESS, Family
 
-PAGE = Path(__file__).parents[1] / "metrics.md"
+PAGE = Path(__file__).parent / "metrics.md"
 HEAD = """\
 # Metrics
 
 `make reference` writes this page from the code. `berth run` serves these metrics at `https://…:10259/metrics`, to
-clients that may `get` the path ([operations](operations.md)). A metric is there once it has a value. Metrics of
+clients that may `get` the path ([operations](../operations.md)). A metric is there once it has a value. Metrics of
 kube-scheduler keep its names, types, labels and buckets, so that its dashboards and alerts work. Durations are measured
 by Berth's own clock; counts begin at the start of the process.
 """
@@ -38,8 +42,8 @@ def page() -> str:
         *_section("Further metrics of berth run", [family for family in own if family not in theirs]),
         *_section("berth operator", operator.FAMILIES),
         *_section("berth evictor", evictor.FAMILIES),
-        *_section("Every process", (heartbeat.LAG, port.CONNECTIONS, complaints.REFUSED, *process.FAMILIES)),
-        "\nThe metrics of the admission server are in [admission](admission.md#its-metrics).\n",
+        *_section("Every process", (LAG, port.CONNECTIONS, complaints.REFUSED, *PROCESS)),
+        "\nThe metrics of the admission server are in [admission](../admission.md#its-metrics).\n",
     ]
     return "".join(parts)
 

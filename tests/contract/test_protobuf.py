@@ -9,8 +9,7 @@ import pytest
 
 from podberth.kube import writes
 from podberth.kube.client import Client
-from podberth.kube.connection import Connection, Tls
-from podberth.kube.credentials import Credential, Credentials
+from podberth.kube.connection import Connection, Credential, Credentials, Tls
 from podberth.kube.errors import ApiError
 from podberth.kube.writes import PodRef
 from tests.contract.client import Api, condition, names, pod

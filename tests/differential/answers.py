@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from podberth.explain import cases
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
 from podberth.framework.config import decode, default_configuration
 from podberth.framework.decision import Decision
 from podberth.framework.profiles import build

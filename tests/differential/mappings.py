@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
 from podberth.model.devices import DeviceClass
 from podberth.model.pod import Pod
 from podberth.plugins.dynamic_resources.extended import extended_claim

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 
 from podberth.explain import cases
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.model.pod import Pod

@@ -19,7 +19,7 @@ from tests.e2e.cluster import SCHEDULERS
 from tests.e2e.run import PLACE, run
 from tests.e2e.suites import ALL, SUITES
 
-PAGE = ROOT / "docs" / "recorded-e2e.md"
+PAGE = ROOT / "docs" / "evidence" / "recorded-e2e.md"
 
 
 def main() -> int:

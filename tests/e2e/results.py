@@ -128,7 +128,7 @@ def summary(runs: Iterable[Recorded]) -> Iterator[str]:
 
 
 def page(runs: Sequence[Recorded]) -> str:
-    """Return the page that shows a record, `docs/recorded-e2e.md`."""
+    """Return the page that shows a record, `docs/evidence/recorded-e2e.md`."""
     parts = [_INTRODUCTION, *summary(runs)]
     for run in runs:
         parts += ["", f"## {run.suite}", "", *table(run.rows)]
@@ -139,8 +139,8 @@ _INTRODUCTION = """\
 # Kubernetes' own end-to-end tests, recorded
 
 `make e2e RECORD=1` runs the tests of Kubernetes 1.37 that a scheduler decides, with kube-scheduler and with Berth as
-the default scheduler, and writes this page. [Here](../tests/e2e/README.md) is how, and what is left out. The cores were
-busy, so the seconds say nothing about speed.
+the default scheduler, and writes this page. [Here](../../tests/e2e/README.md) is how, and what is left out. The cores
+were busy, so the seconds say nothing about speed.
 """
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from podberth.explain.standing import given_away
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
+from podberth.explain.rejections import given_away
 from podberth.framework.decision import fit_error
 from tests.controlplane.api import Api, Object
 from tests.controlplane.cluster import Cluster

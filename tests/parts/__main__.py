@@ -39,12 +39,12 @@ BY_CHANCE = (
     "policy/test_analysis_properties.py::test_two_passes",
     "policy/test_cost.py::test_nothing_found_by_climbing_costs_more",
     *(f"policy/test_order.py::test_{what}" for what in ("order_of_policies", "order_of_rules", "same_name_twice")),
-    "whatif/test_capacity.py::test_it_is_what_comes_true",
-    "whatif/test_claim_templates.py::test_it_is_what_comes_true",
-    "whatif/test_claimed_room.py::test_it_is_what_one_after_the_other_finds",
-    "whatif/test_gangs.py::test_whatever_is_offered_starts_it",
-    "whatif/test_ranking.py::test_crowds_with_terms_and_constraints",
-    "whatif/test_removable.py::test_what_is_said_is_what_a_drain_does",
+    "explain/test_capacity.py::test_it_is_what_comes_true",
+    "explain/test_claim_templates.py::test_it_is_what_comes_true",
+    "explain/test_claimed_room.py::test_it_is_what_one_after_the_other_finds",
+    "explain/test_gangs.py::test_whatever_is_offered_starts_it",
+    "explain/test_ranking.py::test_crowds_with_terms_and_constraints",
+    "explain/test_removable.py::test_what_is_said_is_what_a_drain_does",
 )
 """The dearest of tests/unit that compare two answers of ours on generated cases.
 
@@ -52,7 +52,10 @@ Whether both are the same is no matter of the version: one that led both ways as
 what the answer is.
 """
 MUTANTS = ("-m", "tests.mutants", "plugins", "policy", "--sample", "80")
-"""Small changes of the code that tests have to notice (docs/mutants.md): a minute of CPU while the sample is known."""
+"""Small changes of the code that tests have to notice: a minute of CPU while the sample is known.
+
+docs/evidence/mutants.md says more.
+"""
 SECOND_HALF = "n"
 """The first letter of the files that are in it, after `test_`."""
 COMPUTES, LONGEST = 10, 5

@@ -12,7 +12,7 @@ END_TO_END = PurePath("tests/e2e")
 """Kubernetes' own tests, which mostly wait, too."""
 STORM = PurePath("tests/storm")
 HOSTILE = PurePath("tests/unit/bench")
-MIDDLE = tuple(PurePath("tests/unit", folder) for folder in ("engine", "framework", "plugins", "state"))
+MIDDLE = tuple(PurePath("tests/unit", folder) for folder in ("engine", "framework", "plugins", "cache"))
 
 
 def may_be_real(file: PurePath) -> bool:

@@ -1,4 +1,4 @@
-"""Bugs that kube-scheduler had in 2025 and 2026, as scenes: docs/storm.md says what Berth does in each.
+"""Bugs that kube-scheduler had in 2025 and 2026, as scenes: docs/evidence/storm.md says what Berth does in each.
 
 In a world without other faults: what is asked is whether the pods are bound, how soon, and with how many writes.
 """

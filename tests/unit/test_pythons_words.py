@@ -37,8 +37,8 @@ MEANT = {
     "framework/status.py": "answers of plugins, shown to the plugin's author",
     "model/notation.py": "a number's own text, as it is parsed",
     "model/quantity.py": "a number's own text, as it is parsed",
-    "state/validate.py": "says which column differs, to whoever works on Berth",
-    "state/validate_storage.py": "says which column differs, to whoever works on Berth",
+    "cache/validate.py": "says which column differs, to whoever works on Berth",
+    "cache/validate_storage.py": "says which column differs, to whoever works on Berth",
 }
 """The modules that show values as Python does, and what they show."""
 

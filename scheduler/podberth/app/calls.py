@@ -13,7 +13,7 @@ from podberth.framework.binding import Call
 from podberth.framework.durations import text
 from podberth.framework.guard import Guard, described
 from podberth.framework.status import PluginError
-from podberth.service.rate_limit import RateLimit
+from podberth.service.log import RateLimit
 
 log = structlog.get_logger("plugins")
 

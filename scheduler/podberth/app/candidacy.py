@@ -2,28 +2,10 @@
 
 from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.durations import seconds
-from podberth.kube.candidate import Candidate
 from podberth.kube.client import Client
-from podberth.kube.config import IN_CLUSTER
-from podberth.kube.connection import Connection
-from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY
+from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate
 from podberth.kube.schedulers import SCHEDULERS
-from podberth.service.election import candidate
-
-HOME = "berth"
-"""The namespace of the Lease, of whoever does not run in a pod: the chart is installed there, too. Where there is no
-such namespace, the context's is taken."""
-
-
-def lease_namespace(connection: Connection, wanted: str) -> tuple[str, str]:
-    """The namespace of the Lease, and the one to use if that does not exist. `wanted`: what the user says, if anything.
-
-    One default for the scheduler and the evictor: two that each took another namespace would both be leaders.
-    """
-    own = connection.namespace
-    if wanted or connection.source == IN_CLUSTER:
-        return wanted or own or "default", ""
-    return HOME, own or "default"
+from podberth.service.election import candidate, lease_namespace
 
 
 def candidacy(client: Client, config: SchedulerConfiguration) -> Candidate | None:

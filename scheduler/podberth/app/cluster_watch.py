@@ -29,7 +29,7 @@ from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup, api_of_kind
 from podberth.plugins.dynamic_resources.selecting import EVALUATING
-from podberth.service.rate_limit import RateLimit
+from podberth.service.log import RateLimit
 
 log = structlog.get_logger("scheduler")
 

@@ -1,9 +1,10 @@
 """Every metric of `berth run`: kube-scheduler's by its names, types, labels and buckets, then our own.
 
-Mirrors kube-scheduler `pkg/scheduler/metrics/metrics.go`. `meter` writes them; docs/metrics.md is made from this.
+Mirrors kube-scheduler `pkg/scheduler/metrics/metrics.go`. `meter` writes them; docs/reference/metrics.md is made
+from this.
 """
 
-from podberth.service.instruments import Family, exponential
+from podberth.service.metrics import Family, exponential
 
 _ATTEMPT = exponential(0.001, 2, 15)
 _STEP = exponential(0.0001, 2, 12)

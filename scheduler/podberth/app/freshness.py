@@ -13,7 +13,7 @@ from podberth.kube.errors import ApiError
 from podberth.kube.reflector import IDLE_SECONDS, Reflector
 from podberth.kube.resources import NODES, PODS, Resource
 from podberth.model.mistakes import misfit
-from podberth.service.rate_limit import RateLimit
+from podberth.service.log import RateLimit
 
 NEEDED = (NODES, PODS)
 """Kinds that every decision needs. RBAC may refuse the others; decisions are then made without them."""

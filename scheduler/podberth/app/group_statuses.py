@@ -33,7 +33,7 @@ from podberth.kube.wire import older, read_version
 from podberth.kube.writes import CHANGED, meta_time, object_patch, shorten
 from podberth.model.kinds import Decoder
 from podberth.model.pod_group import DISRUPTION_TARGET, INITIALLY_SCHEDULED, NATIVE, GroupCondition, PodGroup
-from podberth.service.rate_limit import RateLimit
+from podberth.service.log import RateLimit
 
 log = structlog.get_logger("writer")
 

@@ -9,11 +9,12 @@ import asyncio
 
 import structlog
 
-from podberth.app.candidacy import lease_annotations, lease_namespace
+from podberth.app.candidacy import lease_annotations
 from podberth.framework.config import SchedulerConfiguration
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.lease import Elector, LeaseLostError, own_identity
+from podberth.service.election import lease_namespace
 
 SUFFIX = "-heartbeat"
 DURATION, DEADLINE, RETRY = 30.0, 25.0, 10.0

@@ -19,7 +19,7 @@ from podberth.framework.runtime import Framework
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.protobuf import MEDIA_TYPE as PROTOBUF
-from podberth.service import collector
+from podberth.service.loop import collect_briefly, collect_daily
 from podberth.service.run import until_told
 from podberth.service.serving import Address
 
@@ -46,7 +46,7 @@ async def schedule(
     Every `verify`th decision is verified; 0: none. SIGHUP reloads the configuration, SIGUSR2 has the cache compared.
     Raises ServingError, and LeaseLostError in a group when another one leads now.
     """
-    collector.be_brief()
+    collect_briefly()
     limits = config.client_connection
     protobuf = limits.content_type in ("", PROTOBUF)
     async with Client(connection, qps=limits.qps, burst=limits.burst, protobuf=protobuf) as client:
@@ -63,7 +63,7 @@ async def schedule(
             stop=scheduler.stop,
             listen=listen,
             endpoints=endpoints(client, scheduler, elector, reloader, comparer, rivals),
-            beside=(reloader.run, comparer.run, rivals.run, collector.look_through_daily, *beats),
+            beside=(reloader.run, comparer.run, rivals.run, collect_daily, *beats),
             signals={signal.SIGHUP: reloader.soon, signal.SIGUSR2: comparer.soon},
             synced=scheduler.wait_synced,
             profiles=list(frameworks),

@@ -14,7 +14,6 @@ from operator import sub
 from typing import Any
 
 from podberth.app import families
-from podberth.engine.changes import key_of
 from podberth.engine.engine import Engine
 from podberth.engine.instructions import (
     UNSCHEDULABLE,
@@ -39,6 +38,7 @@ from podberth.engine.stimuli import (
     Gone,
     Put,
     Stimulus,
+    key_of,
 )
 from podberth.framework.attempt_record import EXTENDERS, Trace
 from podberth.framework.decision import Decision
@@ -47,7 +47,7 @@ from podberth.framework.plugin import POINTS
 from podberth.framework.runtime import Framework
 from podberth.framework.status import SUCCESS
 from podberth.model.pod import Pod
-from podberth.service.instruments import Asked, Counter, Histogram, Instrument, Labels
+from podberth.service.metrics import Asked, Counter, Histogram, Instrument, Labels
 
 SAMPLED = 0.1
 KEEP_MOST = 1024
@@ -113,7 +113,7 @@ class Meter:
         self._cold = False
         """The attempt under way found nothing kept for its pod's shape."""
         self._computed: dict[str, int] = {}
-        self._record = engine.attempts.record
+        self._record = engine.scheduling.record
         self._record.clock = clock
         self.follow(frameworks)
 

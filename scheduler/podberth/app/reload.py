@@ -18,7 +18,7 @@ from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.runtime import Framework
 from podberth.kube.lease import Elector
 from podberth.model.mistakes import as_json
-from podberth.service.instruments import Asked, Counter, Instrument
+from podberth.service.metrics import Asked, Counter, Instrument
 
 POLL_SECONDS = 2.0
 AT_START = ("leader_election", "client_connection", "extenders")

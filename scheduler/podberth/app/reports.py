@@ -18,7 +18,7 @@ from podberth.engine.instructions import (
 )
 from podberth.framework.status import PluginError
 from podberth.framework.verify import Summary
-from podberth.service.rate_limit import RateLimit
+from podberth.service.log import RateLimit
 
 log = structlog.get_logger("scheduler")
 

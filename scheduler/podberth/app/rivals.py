@@ -23,7 +23,7 @@ from podberth.kube.machine import boottime
 from podberth.kube.resources import LEASES
 from podberth.kube.schedulers import Lease, LiveSchedulers, served
 from podberth.kube.wire import MALFORMED, ListMeta
-from podberth.service.rate_limit import RateLimit
+from podberth.service.log import RateLimit
 
 LOOK_SECONDS = 60.0
 PAGE, PAGES = 50, 40

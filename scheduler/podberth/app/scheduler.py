@@ -32,9 +32,8 @@ from podberth.framework.runtime import Framework
 from podberth.kube.client import Client
 from podberth.kube.lease import Elector
 from podberth.kube.machine import MACHINE, Machine
-from podberth.service import collector
-from podberth.service.blocks import Blocks
-from podberth.service.quantiles import Quantiles
+from podberth.service.loop import Blocks, worked
+from podberth.service.metrics import Quantiles
 
 log = structlog.get_logger("scheduler")
 
@@ -326,7 +325,7 @@ class Scheduler:
             now = self._clock()
         else:
             more = True
-        collector.worked(handled)
+        worked(handled)
         if engine.take_undone():
             self.freshness.back()
         return more

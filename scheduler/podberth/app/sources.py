@@ -14,7 +14,7 @@ from podberth.framework.guard import Guard, described
 from podberth.framework.reads import Source
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
-from podberth.service.instruments import Asked, Counter, Instrument, Labels
+from podberth.service.metrics import Asked, Counter, Instrument, Labels
 
 log = structlog.get_logger("plugins")
 

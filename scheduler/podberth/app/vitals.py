@@ -20,8 +20,8 @@ from podberth.app.storyteller import PATH, Storyteller
 from podberth.engine.placement_conflicts import CONSTRAINTS
 from podberth.kube.client import Client
 from podberth.kube.lease import Elector
-from podberth.service.health import Checks
-from podberth.service.instruments import Asked, Instrument, Labels
+from podberth.service.metrics import Asked, Instrument, Labels
+from podberth.service.pages import Checks
 from podberth.service.serving import Endpoints
 
 Values = Mapping[Labels, float]

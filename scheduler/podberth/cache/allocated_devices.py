@@ -7,7 +7,7 @@ is freed, replaced or seen twice takes nothing away from another one.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from podberth.cache.rowlog import FEW, ChangeLog
+from podberth.cache.kept_results import FEW, ChangeLog
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, PoolID
 
 NOTHING_USED: Mapping[str, int] = {}

@@ -13,12 +13,12 @@ from msgspec import Struct
 from podberth.cache.column import Ints
 from podberth.cache.devices import Devices
 from podberth.cache.incidence import Incidence
+from podberth.cache.kept_results import ChangeLog
 from podberth.cache.kept_room import KeptRooms
 from podberth.cache.nodes import Nodes
 from podberth.cache.nominations import Nominations
 from podberth.cache.pod_groups import PodGroups
 from podberth.cache.priorities import Priorities
-from podberth.cache.rowlog import ChangeLog
 from podberth.cache.search_steps import SearchSteps
 from podberth.cache.services import Services
 from podberth.cache.storage import Storage

@@ -95,6 +95,10 @@ class ExistingTermSums:
                 found += self._by_sum[id(one)].get(of)
         return found
 
+    def repulsion_by(self, key: str, of: int) -> int:
+        """Return how many terms of a set keep the pod away from values of one topology key."""
+        return self._by_sum[id(self.repelled[key])].get(of)
+
     def holds(self, placed: RowCounts, nodes: Nodes, pods: PodClasses, sets: int) -> bool:
         """Return whether the sums are up to date."""
         return (

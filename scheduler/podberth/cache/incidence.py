@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 
 from podberth.cache.existing_term_sums import ExistingTermSums
 from podberth.cache.existing_terms import ExistingTerms
+from podberth.cache.kept_results import Bounded
 from podberth.cache.nodes import Nodes
-from podberth.cache.per_node import Bounded
 from podberth.cache.pod_classes import PodClasses
 from podberth.cache.sums import Members, OnRows, Selected, Terms
 from podberth.model.affinity import AffinityTerm, WeightedTerms
@@ -106,6 +106,11 @@ class Incidence:
     def repulsion(self, other: Pod, row: int, existing: ExistingTermSums) -> int:
         """Return how many of another pod's terms keep a pod away from a row."""
         return self.terms.repulsion(other.shape, row, existing)
+
+    def repulsion_by(self, other: Pod, key: str, existing: ExistingTermSums) -> int:
+        """Return how many of another pod's terms of one topology key keep a pod away."""
+        of = self.terms.sets.find(other.shape)
+        return 0 if of is None else existing.repulsion_by(key, of.number)
 
     def selects(self, term: AffinityTerm, pod: Pod) -> bool:
         """Return whether a term of an incoming pod selects a pod; an unknown namespace matches no selector but `{}`."""

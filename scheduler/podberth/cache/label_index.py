@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from podberth.cache.column import Bools
-from podberth.cache.per_node import Bounded
+from podberth.cache.kept_results import Bounded
 from podberth.model.conditions import WITHOUT, Condition, Kind, hold
 
 FEW = 64

@@ -3,17 +3,15 @@
 A row without a node object (`alive` is false) holds pods bound to a name that is not there yet, or no more.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podberth.cache.column import Bools, Column, Ints, Numbers
-from podberth.cache.images import Images
-from podberth.cache.per_node import Bounded, Derived, OfAll, OfRow
-from podberth.cache.ports import HostPorts
-from podberth.cache.rowlog import RowLog
+from podberth.cache.kept_results import Bounded, KeptByRow, RowLog
+from podberth.model.containers import ANY_IP
 from podberth.model.node import Node
 from podberth.model.shape import HostPort, PodShape
 from podberth.model.taints import Taints
@@ -29,6 +27,142 @@ _DERIVED = 64
 """Questions whose derived numbers are kept: each takes a few numbers a node."""
 _USUAL = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
 """Labels whose columns are there from the start: some pod will ask for them."""
+
+
+Ports = tuple[HostPort, ...]
+
+
+class HostPorts:
+    """Host ports by row."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+        """(protocol, port) → IP → row → pods."""
+
+    def charge(self, row: int, ports: Ports, sign: int) -> None:
+        """Count a pod's host ports (sign 1), or take them back (-1)."""
+        for port in ports:
+            self._charge(row, port, sign)
+
+    def users(self, wanted: Ports, rows: int) -> Ints:
+        """int64[rows]: pairs of a wanted port and a pod that holds it, or one like it."""
+        found = np.zeros(rows, dtype=np.int64)
+        for by_row in self._like(wanted):
+            found[list(by_row)] += list(by_row.values())
+        return found
+
+    def users_on(self, wanted: Ports, row: int) -> int:
+        """As `users`, on one row."""
+        return sum(by_row.get(row, 0) for by_row in self._like(wanted))
+
+    def by_row(self) -> dict[int, dict[HostPort, int]]:
+        """Row → host port → number of pods that hold it (for validation)."""
+        found: dict[int, dict[HostPort, int]] = {}
+        for (protocol, port), by_ip in self._rows.items():
+            for ip, rows in by_ip.items():
+                for row, users in rows.items():
+                    found.setdefault(row, {})[(ip, protocol, port)] = users
+        return found
+
+    def _like(self, wanted: Ports) -> Iterator[Mapping[int, int]]:
+        """Row → pods, of each port that excludes a wanted one, for each of these."""
+        for ip, protocol, port in wanted:
+            for used_ip, by_row in self._rows.get((protocol, port), {}).items():
+                if ip == used_ip or ANY_IP in (ip, used_ip):
+                    yield by_row
+
+    def _charge(self, row: int, port: HostPort, sign: int) -> None:
+        ip, protocol, number = port
+        by_ip = self._rows.setdefault((protocol, number), {})
+        rows = by_ip.setdefault(ip, {})
+        users = rows.get(row, 0) + sign
+        if users:
+            rows[row] = users
+            return
+        del rows[row]
+        if not rows:
+            del by_ip[ip]
+        if not by_ip:
+            del self._rows[(protocol, number)]
+
+
+def conflicts(mine: Ports, theirs: Ports) -> int:
+    """Return how many pairs of host ports exclude each other."""
+    if not mine or not theirs:
+        return 0
+    wanted: dict[tuple[str, int], list[str]] = {}
+    for ip, protocol, port in mine:
+        wanted.setdefault((protocol, port), []).append(ip)
+    found = 0
+    for ip, protocol, port in theirs:
+        for other in wanted.get((protocol, port), ()):
+            found += ip == other or ANY_IP in (ip, other)
+    return found
+
+
+class Images:
+    """Images by name: which rows hold them, and how large they are there."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Counts changes of what any row has."""
+        self.by_name: dict[str, dict[int, int]] = {}
+        """Image → row → size."""
+        self.arrays: dict[str, tuple[NDArray[np.intp], Ints]] = {}
+        """The answers of `where` that are kept."""
+
+    def put(self, row: int, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+        """A row has these images now (name → size in bytes)."""
+        if before == after:
+            return
+        self.version += 1
+        for name in before:
+            rows = self.by_name[name]
+            del rows[row]
+            self.arrays.pop(name, None)
+            if not rows:
+                del self.by_name[name]
+        for name, size in after.items():
+            self.by_name.setdefault(name, {})[row] = size
+            self.arrays.pop(name, None)
+
+    def where(self, name: str) -> tuple[NDArray[np.intp], Ints] | None:
+        """(rows that hold the image, its size there in bytes), None when no node has it."""
+        found = self.arrays.get(name)
+        if found is None and name in self.by_name:
+            sizes = self.by_name[name]
+            found = self.arrays[name] = (
+                np.fromiter(sizes.keys(), dtype=np.intp, count=len(sizes)),
+                np.fromiter(sizes.values(), dtype=np.int64, count=len(sizes)),
+            )
+        return found
+
+
+OfAll = Callable[["Nodes"], Numbers]
+"""Numbers of all rows at once; the last axis is the rows."""
+OfRow = Callable[["Nodes", int], float | Sequence[float]]
+"""What `OfAll` computes, for one row."""
+
+
+class Derived(KeptByRow):
+    """Numbers that depend on each row alone."""
+
+    repair_at_most = 32  # one row after the other
+
+    def __init__(self, of_all: OfAll, of_row: OfRow) -> None:
+        """`of_all` gives an array whose last axis is the rows, `of_row` the numbers of one of them."""
+        self._of_all = of_all
+        self._of_row = of_row
+        self.values: Numbers = np.zeros(0)
+
+    def compute(self, *asked: Any) -> None:
+        """All rows."""
+        self.values = self._of_all(asked[0])
+
+    def apply(self, changes: set[int], *asked: Any) -> None:
+        """Some rows."""
+        for row in changes:
+            self.values[..., row] = self._of_row(asked[0], row)
 
 
 class Nodes:
@@ -207,7 +341,7 @@ class Nodes:
         if found is None:
             found = Derived(of_all, of_row)
             self._derived.keep(question, found)
-        found.renew(self, self.log)
+        found.renew((self.rows,), self.log, self)
         return found.values
 
     def put(self, row: int, node: Node | None) -> None:

@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from podberth.cache.rowlog import ChangeLog
+from podberth.cache.kept_results import ChangeLog
 from podberth.model.pod import Pod
 
 Instead = Callable[[Pod, str], Pod | None]

@@ -6,8 +6,8 @@ come first: a pod may name a group that does not exist yet.
 
 from collections.abc import Container, Iterable, Iterator
 
+from podberth.cache.kept_results import ChangeLog
 from podberth.cache.priorities import Priorities
-from podberth.cache.rowlog import ChangeLog
 from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE, GroupKey, PodGroup
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from podberth.cache.allocated_devices import AllocatedDevices
 from podberth.cache.claim_users import ClaimUsers
-from podberth.cache.rowlog import FEW, ChangeLog
+from podberth.cache.kept_results import FEW, ChangeLog
 from podberth.model.devices import CLAIM, Allocation, ClaimKey, PoolID, ResourceClaim
 from podberth.model.pod_group import GroupKey
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.incidence import Incidence
+from podberth.cache.kept_results import RowLog
 from podberth.cache.nodes import Nodes
 from podberth.cache.row_counts import let_go
-from podberth.cache.rowlog import RowLog
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from podberth.cache.allocated_devices import AllocatedDevices
 from podberth.cache.claim_users import ClaimUsers
 from podberth.cache.devices import Devices
-from podberth.cache.rowlog import ChangeLog
+from podberth.cache.kept_results import ChangeLog
 from podberth.model.devices import ResourceClaim
 
 _AT_ONCE = 64

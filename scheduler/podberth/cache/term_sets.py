@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from podberth.cache.column import Bools, Codes, Ints
 from podberth.cache.existing_term_sums import HARD, REPELS
+from podberth.cache.kept_results import ChangeLog
 from podberth.cache.row_counts import RowCounts
-from podberth.cache.rowlog import ChangeLog
 from podberth.cache.selector_index import TermIndex
 from podberth.model.affinity import AffinityTerm
 from podberth.model.shape import PodShape

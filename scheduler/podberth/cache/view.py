@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Column, Ints, Numbers, Value
-from podberth.cache.nodes import Nodes
-from podberth.cache.per_node import OfAll, OfRow
-from podberth.cache.ports import conflicts
+from podberth.cache.nodes import Nodes, OfAll, OfRow, conflicts
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.shape import HostPort

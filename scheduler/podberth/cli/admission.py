@@ -96,7 +96,7 @@ def admission(
     """Run the webhook server that enforces MetadataPolicies: it answers the API server's admission reviews."""
     options = dict(locals())
     # Heavy imports wait until the command is known, so that the others start at once.
-    from podberth.kube.config import connect
+    from podberth.kube.kubeconfig import connect
     from podberth.policy.admission.launch import admit
     from podberth.policy.admission.settings import Settings
     from podberth.service.run import run_service

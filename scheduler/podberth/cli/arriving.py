@@ -2,15 +2,13 @@
 
 from podberth.cli.errors import about, complain
 from podberth.cli.inputs import named
-from podberth.explain import manifest
-from podberth.explain.already import rolled_out, still_to_come
-from podberth.explain.arrivals import Batch, batches, refuse_twins
-from podberth.explain.controllers import KINDS
-from podberth.explain.documents import Document
-from podberth.explain.gangs.workloads import groups_made, in_groups
-from podberth.explain.manifest import Workload
+from podberth.explain.objects import manifest
+from podberth.explain.objects.controllers import KINDS
+from podberth.explain.objects.documents import Document
+from podberth.explain.objects.manifest import Workload, groups_made, in_groups
+from podberth.explain.objects.world import World
 from podberth.explain.report.wording import count
-from podberth.explain.world import World
+from podberth.explain.simulate.arrivals import Batch, batches, refuse_twins, rolled_out, still_to_come
 from podberth.framework.runtime import Framework
 from podberth.model.kinds import Modelled
 from podberth.model.namespaced import Namespace, SelectingObject

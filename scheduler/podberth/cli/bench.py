@@ -15,8 +15,8 @@ from podberth.cli.inputs import content, named
 from podberth.cli.options import Context, Kubeconfig
 from podberth.cli.output import Output, as_data, as_table
 from podberth.kube.client import Client
-from podberth.kube.config import connect
 from podberth.kube.connection import Connection
+from podberth.kube.kubeconfig import connect
 from podberth.kube.resources import NODES
 from podberth.testing.workloads.driver import Driver
 from podberth.testing.workloads.figures import Figures, figures

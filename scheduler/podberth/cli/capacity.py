@@ -22,13 +22,13 @@ from podberth.cli.options import (
 )
 from podberth.cli.output import PageOutput, as_data, as_table
 from podberth.cli.subject import Group, Owner, PodName, called, chosen, in_file, namespace_of
-from podberth.explain import manifest
-from podberth.explain.arrivals import Batch, quota_notes
-from podberth.explain.capacity import MOST, capacity
-from podberth.explain.documents import ObjectError
-from podberth.explain.manifest import Workload
+from podberth.explain.doubts import note
+from podberth.explain.objects import manifest
+from podberth.explain.objects.documents import ObjectError
+from podberth.explain.objects.manifest import Workload
 from podberth.explain.report.wording import some
-from podberth.explain.unheld import note
+from podberth.explain.simulate.arrivals import Batch, quota_notes
+from podberth.explain.simulate.capacity import MOST, capacity
 
 app = typer.Typer(add_completion=False)
 _LISTED = 8
@@ -99,7 +99,7 @@ def _capacity(
 
             sys.stdout.write(capacity_page(answer))
         case PageOutput.TABLE:
-            from podberth.explain.report.capacity_table import CapacityTable
+            from podberth.explain.report.capacity import CapacityTable
 
             as_table(CapacityTable(answer, everything))
     return 0 if answer.fits >= at_least else FOUND

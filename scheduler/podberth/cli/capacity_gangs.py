@@ -8,13 +8,12 @@ import msgspec
 from podberth.cli.group import add_groups
 from podberth.cli.output import PageOutput, as_data, as_table
 from podberth.cli.subject import Group, Owner, PodName
-from podberth.explain import manifest
-from podberth.explain.arrivals import Batch
-from podberth.explain.documents import Document, ObjectError, plain
 from podberth.explain.gangs.capacity import GangCapacity, gang_capacity
-from podberth.explain.gangs.workloads import groups_made, in_groups
-from podberth.explain.manifest import Workload
-from podberth.explain.world import World
+from podberth.explain.objects import manifest
+from podberth.explain.objects.documents import Document, ObjectError, plain
+from podberth.explain.objects.manifest import Workload, groups_made, in_groups
+from podberth.explain.objects.world import World
+from podberth.explain.simulate.arrivals import Batch
 from podberth.framework.runtime import Framework
 from podberth.model.pod_group import POD_GROUP_KINDS
 
@@ -86,6 +85,6 @@ def print_gangs(answer: GangCapacity, output: PageOutput, *, everything: bool) -
 
             sys.stdout.write(gang_capacity_page(answer))
         case PageOutput.TABLE:
-            from podberth.explain.report.gang_capacity_table import GangCapacityTable
+            from podberth.explain.report.capacity import GangCapacityTable
 
             as_table(GangCapacityTable(answer, everything))

@@ -6,7 +6,7 @@ from podberth.cli.errors import WRONG
 from podberth.cli.inputs import lines
 from podberth.cli.output import as_json
 from podberth.explain.cases import answer
-from podberth.explain.documents import ObjectError, parse
+from podberth.explain.objects.documents import ObjectError, parse
 from podberth.framework.config import ConfigError
 from podberth.framework.status import PluginError
 from podberth.model.mistakes import misfit

@@ -40,9 +40,9 @@ def demo(
         _writable(out)
     from rich.console import Console
 
-    from podberth.explain.report.demo_page import demo_page
-    from podberth.kube.config import connect
-    from podberth.kube.loop import loop_factory
+    from podberth.explain.report.pages import demo_page
+    from podberth.kube.kubeconfig import connect
+    from podberth.kube.machine import loop_factory
     from podberth.service import log
     from podberth.testing.demo.live import Terminal
     from podberth.testing.demo.mirror import LateError

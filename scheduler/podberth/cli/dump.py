@@ -12,11 +12,10 @@ from podberth.cli.errors import Faults, InputError, about, complain
 from podberth.cli.inputs import documents, named
 from podberth.cli.options import Context, Kubeconfig, RequestTimeout
 from podberth.cli.output import as_json, private
-from podberth.explain.documents import plain
 from podberth.explain.explanation import API_VERSION
-from podberth.explain.mask import Masks
-from podberth.explain.smallest import smallest
-from podberth.explain.world import DUMP
+from podberth.explain.objects.documents import plain
+from podberth.explain.objects.dump import Masks, smallest
+from podberth.explain.objects.world import DUMP
 
 app = typer.Typer(add_completion=False)
 

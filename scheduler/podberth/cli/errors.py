@@ -180,17 +180,17 @@ def _usage_error() -> type[Exception]:
 
 def _rooms_errors() -> tuple[type[Exception], ...]:
     """The rooms' own exceptions. Asked only when something went wrong, so that a good start imports none of them."""
-    from podberth.explain import documents
-    from podberth.explain.simulation import UndecidedError
+    from podberth.explain.objects import documents
+    from podberth.explain.simulate.simulation import UndecidedError
     from podberth.framework import config
     from podberth.framework.status import PluginError
     from podberth.kube import errors as kube
     from podberth.policy import settings
-    from podberth.service import listening
+    from podberth.service import serving
 
     undecided = (PluginError, UndecidedError)
     cluster = (kube.ConfigError, kube.ApiError, kube.Unreachable)
-    given = (config.ConfigError, documents.ObjectError, listening.ServingError, settings.SettingsError)
+    given = (config.ConfigError, documents.ObjectError, serving.ServingError, settings.SettingsError)
     return (*given, *cluster, *undecided)
 
 

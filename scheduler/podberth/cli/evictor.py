@@ -93,7 +93,7 @@ def evictor(
     from podberth.cli.inputs import profiles, world
     from podberth.evictor.settings import OWNER_BACKOFF_MOST, Settings
     from podberth.framework.profiles import annotated
-    from podberth.kube.config import connect
+    from podberth.kube.kubeconfig import connect
     from podberth.model.kinds import Decoder
 
     services.log_at(log_level, quiet=dry_run)
@@ -155,6 +155,6 @@ def _print(made: "Plan", output: Output) -> None:
     if output is not Output.TABLE:
         as_data(made, output)
         return
-    from podberth.explain.report.plan import PlanTable
+    from podberth.explain.report.cluster import PlanTable
 
     as_table(PlanTable(made))

@@ -26,14 +26,12 @@ from podberth.cli.pods import from_cluster, from_file
 from podberth.cli.subject import Group, Owner, PodName, subject
 from podberth.cli.which import home, waiting, why_none
 from podberth.evictor.settings import Settings
+from podberth.explain.doubts import note, running, seen_by, unheld
 from podberth.explain.explain import explain as explained
 from podberth.explain.explanation import FITS, Explanation
-from podberth.explain.gangs.reserved import kept_from
+from podberth.explain.gangs.gang import kept_from
 from podberth.explain.pending import Pending, pending
-from podberth.explain.promises import wanted_by
-from podberth.explain.races import Races
-from podberth.explain.running import running, seen_by
-from podberth.explain.unheld import note, unheld
+from podberth.explain.promises import Races, wanted_by
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
 
@@ -241,6 +239,6 @@ def print_pending(answer: Pending, output: PageOutput, *, everything: bool) -> N
 
             sys.stdout.write(pending_page(answer))
         case PageOutput.TABLE:
-            from podberth.explain.report.pending_table import PendingTable
+            from podberth.explain.report.cluster import PendingTable
 
             as_table(PendingTable(answer, everything))

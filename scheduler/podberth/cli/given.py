@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from podberth.cli.errors import Faults, complain
 from podberth.cli.inputs import documents, judged, named, profiles, world
-from podberth.explain.documents import Document, plain
 from podberth.explain.judging.schema import shown
-from podberth.explain.world import World
+from podberth.explain.objects.documents import Document, plain
+from podberth.explain.objects.world import World
 from podberth.framework.config import SchedulerConfiguration
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework

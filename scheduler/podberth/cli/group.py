@@ -9,15 +9,14 @@ from podberth.cli.errors import FOUND, InputError, about
 from podberth.cli.inputs import named
 from podberth.cli.output import PageOutput, as_data, as_table
 from podberth.cli.subject import Group
-from podberth.explain import manifest
-from podberth.explain.arrivals import Batch
-from podberth.explain.documents import Document, ObjectError
+from podberth.explain.doubts import lack
 from podberth.explain.gangs.answer import GOOD, UNSCHEDULABLE, GroupExplanation
-from podberth.explain.gangs.attempt import attempted
-from podberth.explain.gangs.explain import explain_group, in_short
+from podberth.explain.gangs.explain import attempted, explain_group, in_short
 from podberth.explain.gangs.gang import Gang, gang_of
-from podberth.explain.unheld import lack
-from podberth.explain.world import MADE_WITH, World
+from podberth.explain.objects import manifest
+from podberth.explain.objects.documents import Document, ObjectError
+from podberth.explain.objects.world import MADE_WITH, World
+from podberth.explain.simulate.arrivals import Batch
 from podberth.explain.written import Written, of_cluster
 from podberth.framework.runtime import Framework
 from podberth.framework.spelling import near_names
@@ -167,7 +166,7 @@ def _print(answer: GroupExplanation, output: PageOutput, *, everything: bool) ->
 
             sys.stdout.write(group_page(answer))
         case PageOutput.TABLE:
-            from podberth.explain.report.group_table import GroupTable
+            from podberth.explain.report.group import GroupTable
 
             as_table(GroupTable(answer, everything))
 

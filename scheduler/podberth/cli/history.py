@@ -10,7 +10,7 @@ from podberth.kube.evictions import past_evictions, seconds
 from podberth.kube.wire import MALFORMED
 
 if TYPE_CHECKING:
-    from podberth.explain.world import World
+    from podberth.explain.objects.world import World
 
 
 def past(

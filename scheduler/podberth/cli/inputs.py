@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from podberth.cli.errors import Faults, InputError, about, complain
-from podberth.explain.documents import Document, ObjectError, parse, readable
+from podberth.explain.objects.documents import Document, ObjectError, parse, readable
 from podberth.framework.config import SchedulerConfiguration, decode, default_configuration
 
 if TYPE_CHECKING:
-    from podberth.explain.world import World
+    from podberth.explain.objects.world import World
     from podberth.framework.runtime import Framework
     from podberth.model.kinds import Decoder
 
@@ -165,7 +165,7 @@ def _in_directory(path: str, faults: Faults) -> list[Document]:
 
 
 def judged(path: str, *, comparing: bool = False) -> list[Document]:
-    """The API objects of a file, where the API server would take them all. `comparing`: as for `judging.rules.pod`.
+    """The API objects of a file, where the API server would take them all. `comparing`: as for `judge`.
 
     Raises InputError with a line for everything that it would refuse.
     """
@@ -187,7 +187,7 @@ def world(paths: list[str], decoder: "Decoder | None" = None) -> "World":
 
     Raises InputError.
     """
-    from podberth.explain.world import World  # `berth run` reads a configuration only
+    from podberth.explain.objects.world import World  # `berth run` reads a configuration only
 
     found = World(decoder)
     found.dump = True

@@ -79,8 +79,8 @@ def operator(
     """
     options = dict(locals())
     # Heavy imports wait until the command is known, so that the others start at once.
-    from podberth.kube.config import connect
-    from podberth.kube.loop import loop_factory
+    from podberth.kube.kubeconfig import connect
+    from podberth.kube.machine import loop_factory
     from podberth.policy.operator.kinds import DEFAULT_KINDS
     from podberth.policy.operator.launch import audit_once as audit
     from podberth.policy.operator.launch import operate

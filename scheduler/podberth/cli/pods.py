@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from podberth.cli.errors import InputError, about
 from podberth.cli.inputs import STDIN, named
 from podberth.cli.subject import Group, Owner, PodName, called, chosen, namespace_of, place_of, unknown
-from podberth.explain import manifest
-from podberth.explain.arrivals import Batch, quota_notes
-from podberth.explain.controllers import KINDS, path_of
-from podberth.explain.documents import Document, ObjectError
-from podberth.explain.manifest import Workload
-from podberth.explain.world import World
+from podberth.explain.objects import manifest
+from podberth.explain.objects.controllers import KINDS, path_of
+from podberth.explain.objects.documents import Document, ObjectError
+from podberth.explain.objects.manifest import Workload
+from podberth.explain.objects.world import World
+from podberth.explain.simulate.arrivals import Batch, quota_notes
 from podberth.explain.written import Written, of_cluster
 from podberth.framework.spelling import near_names
 from podberth.model.kinds import Modelled

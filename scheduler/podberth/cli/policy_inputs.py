@@ -8,8 +8,8 @@ import msgspec
 
 from podberth.cli.errors import Faults, InputError, about
 from podberth.cli.inputs import STDIN, content, documents_of, named
-from podberth.explain import documents
 from podberth.explain.judging.schema import shown
+from podberth.explain.objects import documents
 from podberth.model.selectors import LabelSelector
 from podberth.policy import cases, exempt, expect, objects, options
 from podberth.policy.objects import ShapeError, check

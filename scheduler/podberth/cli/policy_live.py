@@ -7,9 +7,9 @@ from podberth.cli.errors import InputError, complain
 from podberth.cli.live import until_answered
 from podberth.cli.output import progress
 from podberth.kube.client import Client
-from podberth.kube.config import connect
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.kubeconfig import connect
 from podberth.kube.resources import METADATA_POLICIES, OWNERS, Resource
 from podberth.policy.cases import name_of
 from podberth.policy.impact import Impact, impact

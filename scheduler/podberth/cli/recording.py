@@ -12,8 +12,8 @@ from typing import BinaryIO, cast
 from podberth.cli.errors import InputError, complain
 from podberth.cli.inputs import GZIP, MOST_LINES, STDIN, named, opened, standard_input
 from podberth.cli.output import private, replaceable
-from podberth.explain.documents import ObjectError
-from podberth.explain.mask import Masks
+from podberth.explain.objects.documents import ObjectError
+from podberth.explain.objects.dump import Masks
 from podberth.explain.shadow.record import Change, Recording, first_line, line_of, masked, objects_of, read_first
 from podberth.explain.shadow.record import read_line as change_of
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from podberth.cli.errors import FOUND, InputError
 from podberth.cli.options import labels
 from podberth.cli.output import PageOutput, as_data, as_table
-from podberth.explain.plan import settled
-from podberth.explain.removable import removals
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
+from podberth.explain.simulate.plan import settled
+from podberth.explain.simulate.removable import removals
 from podberth.framework.runtime import Framework
 from podberth.model.node import Node
 
@@ -37,7 +37,7 @@ def print_removable(
 
             sys.stdout.write(removable_page(found))
         case PageOutput.TABLE:
-            from podberth.explain.report.removable_table import RemovableTable
+            from podberth.explain.report.cluster import RemovableTable
 
             as_table(RemovableTable(found))
     return 0 if found.removable else FOUND

@@ -49,7 +49,7 @@ def run(
     from podberth.app.reload import Loaded, ReloadError
     from podberth.cli.errors import InputError, misused
     from podberth.cli.inputs import STDIN, profiles
-    from podberth.kube.config import connect
+    from podberth.kube.kubeconfig import connect
     from podberth.service.run import run_service
 
     if verify < 0:

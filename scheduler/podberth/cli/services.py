@@ -107,8 +107,8 @@ def address(component: str, options: Mapping[str, Any]) -> "Address | None":
     if port == 0:
         return None
     from podberth.service.certificate import Certificate, CertificateError
+    from podberth.service.pages import About
     from podberth.service.serving import Address
-    from podberth.service.zpages import About
 
     option = "--tls-cert-file"
     try:

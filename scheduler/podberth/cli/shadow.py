@@ -144,7 +144,7 @@ def _follow(
 ) -> int:
     from podberth.cli.following import Following
     from podberth.cli.recording import Recorder
-    from podberth.kube.config import connect
+    from podberth.kube.kubeconfig import connect
 
     kubeconfig, context, timeout = where
     connection = connect(kubeconfig, context)

@@ -26,16 +26,15 @@ from podberth.cli.options import (
 )
 from podberth.cli.output import PageOutput, as_data, as_table, progress
 from podberth.cli.removable import chosen_by, print_removable
-from podberth.explain.documents import ObjectError
+from podberth.explain.doubts import note
 from podberth.explain.judging.schema import shown
-from podberth.explain.outcome import Outcome
-from podberth.explain.plan import plan
-from podberth.explain.profiles import TRACE_PROFILES
-from podberth.explain.study import Recorded, Study, study
-from podberth.explain.study import beside as recorded
-from podberth.explain.trace import NODES_FILE, PODS_FILE, read
-from podberth.explain.unheld import note
-from podberth.explain.world import World
+from podberth.explain.objects.documents import ObjectError
+from podberth.explain.objects.world import World
+from podberth.explain.simulate.outcome import Outcome
+from podberth.explain.simulate.plan import plan
+from podberth.explain.simulate.replay import Recorded, Study, study
+from podberth.explain.simulate.replay import beside as recorded
+from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, TRACE_PROFILES, read
 from podberth.framework.spelling import near_names
 from podberth.model.mistakes import misfit
 from podberth.model.pod import Pod

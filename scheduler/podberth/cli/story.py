@@ -17,9 +17,9 @@ from podberth.cli.subject import place_of, pod_named
 from podberth.engine.timeline import Timeline
 from podberth.explain.report.timeline import lines
 from podberth.kube.client import Client
-from podberth.kube.config import serving_port
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable
+from podberth.kube.kubeconfig import serving_port
 
 app = typer.Typer(add_completion=False)
 SERVER = "https://localhost:10259"

@@ -6,8 +6,8 @@ from itertools import chain
 from podberth.cli.errors import InputError
 from podberth.cli.options import labels
 from podberth.cli.subject import Owner
+from podberth.explain.objects.world import World
 from podberth.explain.report.wording import some
-from podberth.explain.world import World
 from podberth.framework.spelling import near_names
 from podberth.model.pod import Pod
 

@@ -1,29 +1,37 @@
 """From the decision for a node to the Binding: a pod is assumed, its plugins are asked, and it is bound or reverted.
 
-What can happen, and what follows from it, is in `podberth.engine.binding_table`; here it is carried out, on one
-`podberth.engine.binding_record` for each pod. Mirrors kube-scheduler `schedule_one.go` (assumeAndReserve,
-bindingCycle, handleBindingCycleError, unreserveAndForget), where each binding cycle is a goroutine.
+What can happen, and what follows from it, is in `podberth.engine.binding_table`; here it is carried out. Mirrors
+kube-scheduler `schedule_one.go` (assumeAndReserve, bindingCycle, handleBindingCycleError, unreserveAndForget), where
+each binding cycle is a goroutine.
 """
 
+import heapq
 import sys
-from collections.abc import Container
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from msgspec import Struct
+
 from podberth.cache.cluster import Cluster
+from podberth.cache.view import row_with
 from podberth.engine import instructions, story_entries, story_writer
-from podberth.engine.binding_record import BindingCycle, event_of
 from podberth.engine.binding_table import ASKING, CALLING, MAY_BE_BOUND, TABLE, Action, Event, State
-from podberth.engine.binding_waits import Deadlines, ObjectWaits
-from podberth.engine.instructions import UNSCHEDULABLE, WAITING_FOR_GROUP, Misbehaved, PatchCondition
-from podberth.engine.last_look import LastLook
-from podberth.engine.outbox import Outbox
+from podberth.engine.instructions import (
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    WAITING_FOR_GROUP,
+    Misbehaved,
+    Outbox,
+    PatchCondition,
+)
 from podberth.engine.pod_groups.gathering import AT_ONCE, GANG_SCHEDULING, Gathering
 from podberth.engine.queue import queueing_hints
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.stimuli import (
     BindFailed,
+    BindWithdrawn,
     CallEnded,
     CallFailed,
     OfBindingCycle,
@@ -32,7 +40,7 @@ from podberth.engine.stimuli import (
 )
 from podberth.engine.story import Story
 from podberth.framework.binding import BindResult, Call, ObjectKey, Wait
-from podberth.framework.binding_plugins import Holds, PointAnswer, Refusal, not_none
+from podberth.framework.binding_plugins import BindingPlugins, Holds, PointAnswer, Refusal, not_none
 from podberth.framework.decision import Decision
 from podberth.framework.events import ClusterEvent
 from podberth.framework.guard import spelled
@@ -53,6 +61,117 @@ _POINTS = ("reserve", "permit", "pre_bind", "bind")
 _STEPS = [(point, TABLE[state][Event.SUCCESS].next) for point, state in zip(_POINTS, ASKING, strict=True)]
 _STEPS_FROM = {state: tuple(_STEPS[i:]) for i, state in enumerate(ASKING)}
 """State → the points whose plugins are asked from there on, and the state after each."""
+_LOOK_STEPS, _A_LOOK = 10_000, 50
+"""Steps of a last look at a node: those that all pods may cost together, and those of an ordinary pod."""
+_FEW = 1024
+_POST, _POSTS = BindResult.POST, Event.POSTS
+_EVENTS = {type(None): Event.SUCCESS, Refusal: Event.REJECTED, Holds: Event.HELD, Call: Event.CALLS}
+
+
+class BindingCycle(Struct):
+    """One pod between the decision for its node and the end of its attempt."""
+
+    queued: QueuedPod
+    node: str
+    decision: Decision
+    plugins: BindingPlugins
+    first_seen: float
+    assumed_at: float
+    state: State = State.RESERVING
+    call: Call | None = None
+    """The coroutine under way."""
+    wait: Wait | None = None
+    """What a PreBind plugin waits for."""
+    waits: str = ""
+    """The name of that plugin, since its last write."""
+    deadline: float = 0.0
+    gathers_on: float = 0.0
+    """For how many seconds after its deadline it waits on for its group: at the deadline it only says that it waits."""
+    noted: bool = False
+    """The pod's story says that it was assumed."""
+    group: GroupKey | None = None
+    """The pod group with which it is bound."""
+    stop: State | None = None
+    """Before the plugins of this state are asked, the other pods of its group have to come as far."""
+    refused: "Refusal | PluginError | None" = None
+    """Why a Reserve plugin kept it from its node, for the group that is being tried."""
+    leaves: bool = False
+    """The pod is gone."""
+    nominated: bool = False
+    """status.nominatedNodeName was asked to be set to this node."""
+
+    def failure(self, cause: Any) -> tuple[str, str]:
+        """(reason, message) of the condition, for what ended the attempt."""
+        match cause:
+            case Refusal():
+                return UNSCHEDULABLE, printable(cause.reason.text)
+            case PreBindWriteFailed() | CallFailed() | BindFailed():
+                return SCHEDULER_ERROR, str(self.plugins.error(cause.message))
+            case BindWithdrawn():
+                return SCHEDULER_ERROR, cause.message
+            case PluginError() | str():
+                return SCHEDULER_ERROR, str(cause)
+        return SCHEDULER_ERROR, ""
+
+
+class ObjectWaits:
+    """The pods that wait for objects to change."""
+
+    def __init__(self) -> None:
+        self.uids: dict[ObjectKey | None, dict[str, None]] = {}
+        """The object, or None for any → the UIDs of the pods that wait for it."""
+
+    def add(self, uid: str, on: frozenset[ObjectKey]) -> None:
+        """A pod waits for these objects; for any, if there are none."""
+        for key in on or (None,):
+            self.uids.setdefault(key, {})[uid] = None
+
+    def remove(self, uid: str, on: frozenset[ObjectKey]) -> None:
+        """A pod waits for these objects no longer."""
+        for key in on or (None,):
+            uids = self.uids[key]
+            del uids[uid]
+            if not uids:
+                del self.uids[key]
+
+    def concerned(self, key: ObjectKey) -> tuple[str, ...]:
+        """Return the pods that wait for an object."""
+        return (*self.uids.get(key, ()), *self.uids.get(None, ()))
+
+
+class Deadlines:
+    """The times at which pods are given up. The entry of a pod that has another deadline, or none, is dropped later."""
+
+    def __init__(self, cycles: Mapping[str, BindingCycle]) -> None:
+        """`cycles`: all that there are, by the pod's UID."""
+        self._cycles = cycles
+        self._heap: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, uid: str, deadline: float) -> None:
+        """A pod may wait until then."""
+        heapq.heappush(self._heap, (deadline, uid))
+        if len(self._heap) > 4 * len(self._cycles) + _FEW:
+            self._heap = sorted({entry for entry in self._heap if self._holds(entry)})
+
+    def next(self) -> float | None:
+        """Return the first deadline."""
+        while self._heap and not self._holds(self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def over(self, now: float) -> Iterator[str]:
+        """Yield the pods whose time is over."""
+        while (deadline := self.next()) is not None and deadline <= now:
+            yield heapq.heappop(self._heap)[1]
+
+    def _holds(self, entry: tuple[float, str]) -> bool:
+        """Return whether the pod still waits until then."""
+        deadline, uid = entry
+        cycle = self._cycles.get(uid)
+        return cycle is not None and cycle.state in TIMED and cycle.deadline == deadline
 
 
 class BindingCycles:
@@ -78,7 +197,7 @@ class BindingCycles:
         self._waits = ObjectWaits()
         self.waits = self._waits.uids
         """Not empty while somebody waits for an object to change."""
-        self._deadlines = Deadlines(self._deadline, self._cycles.__len__)
+        self._deadlines = Deadlines(self._cycles)
         self._idle = 0
         self.left_deciding = 0
         """How many pods have left the state in which they wait for what is decided of their group."""
@@ -239,25 +358,46 @@ class BindingCycles:
         return state
 
     def look_again(self, node: str, now: float) -> None:
-        """A node has changed, went, or somebody else's pod has come there: who is about to be bound to it?
+        """A node has changed, went, or somebody else's pod has come there: withdraw pods that it does not take now.
 
-        The pods that are withdrawn do not count against the others.
+        The pods that are withdrawn do not count against the others. Once `_LOOK_STEPS` are used up nobody else is
+        withdrawn: each pod was right when it was assumed, and the API server and the kubelet still have their say.
         """
         there = self._on_node.get(node)
         if there is None:
             return
-        look = LastLook(self._cluster, self._queue.frameworks, node)
+        gone, left = self._cluster.nodes.live_row(node) is None, _LOOK_STEPS
         going: list[Pod] = []
         for uid, cycle in list(there.items()):
             placement = self._cluster.placement(uid) if uid in there else None
-            if placement is None or not placement.assumed:
+            if placement is None or not placement.assumed or not (gone or left > 0):
                 continue
-            why = look.objection(cycle.queued.pod, going)
+            left -= _A_LOOK + placement.pod.shape.steps
+            why = self._objection(cycle, going)
             if not why:
                 continue
             self._take(cycle, Event.UNFIT, why, now)
             if cycle.state is State.BIND_POSTING:
                 going.append(placement.pod)
+
+    def _objection(self, cycle: BindingCycle, going: Sequence[Pod] = ()) -> str:
+        """Return why the node takes an assumed pod no longer; empty: it does. `going`: pods there that do not count.
+
+        Between the decision and the Binding a pod may wait, on Permit, for its turn or for a server that says 429. The
+        filters that look at one node are asked again, on what is known now.
+        """
+        cluster, pod, node = self._cluster, cycle.queued.pod, cycle.node
+        row = cluster.nodes.live_row(node)
+        if row is None:
+            return f"node {node} is gone"
+        framework, placement = self._queue.frameworks.get(pod.scheduler_name), cluster.placement(pod.uid)
+        if framework is None or placement is None:
+            return ""
+        try:
+            plugin = framework.filters.rejecting(pod, row_with(cluster, row, [placement.pod, *going], ()))
+        except PluginError:
+            return ""  # it was right there when the pod was assumed, and nobody can say that it is not any more
+        return f"node {node} has changed, and {plugin} rejects the pod there" if plugin else ""
 
     def tick(self, now: float) -> None:
         """Give up pods that have waited too long. If there are many, the others follow with the next ticks."""
@@ -338,7 +478,7 @@ class BindingCycles:
                 if cycle.queued.pod.terminating:
                     self._take(cycle, Event.TERMINATING, cycle.queued.pod, now)
                     return
-                why = LastLook(self._cluster, self._queue.frameworks, cycle.node).objection(cycle.queued.pod)
+                why = self._objection(cycle)
                 if why:
                     self._take(cycle, Event.UNFIT, why, now)
                     return
@@ -621,10 +761,6 @@ class BindingCycles:
         queued.written = (reason, message, cycle.node)
         self._outbox.add(instructions.Nominate(queued.pod, cycle.node))
 
-    def _deadline(self, uid: str) -> float | None:
-        cycle = self._cycles.get(uid)
-        return cycle.deadline if cycle is not None and cycle.state in TIMED else None
-
 
 _DO: dict[Action, Any] = {
     action: getattr(BindingCycles, f"_{action.name.lower()}") for action in Action if action is not Action.IGNORE
@@ -634,3 +770,12 @@ _DO: dict[Action, Any] = {
 
 def _rejected(plugin: str, message: str) -> Refusal:
     return Refusal(plugin, Reason(message))
+
+
+def event_of(said: PointAnswer | PluginError) -> Event:
+    """The event in the table for an answer of the plugins."""
+    if said is _POST:
+        return _POSTS
+    if isinstance(said, Wait):
+        return Event.WRITES if said.writes else Event.WAITS
+    return Event.DONE if said is BindResult.DONE else _EVENTS.get(type(said), Event.ERROR)

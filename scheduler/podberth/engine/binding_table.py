@@ -1,6 +1,6 @@
 """The binding cycle of a pod as a table: every state, everything that can happen in it, and what follows.
 
-`podberth.engine.binding_cycle` goes by it, docs/binding-cycle.md is made from it.
+`podberth.engine.binding_cycle` goes by it, docs/reference/binding-cycle.md is made from it.
 """
 
 from collections.abc import Iterable

@@ -7,9 +7,8 @@ shows the second allocation, however late that is.
 from podberth.cache.cluster import Cluster
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import State
-from podberth.engine.instructions import DeviceGivenTwice
+from podberth.engine.instructions import DeviceGivenTwice, Outbox
 from podberth.engine.observers import Observer
-from podberth.engine.outbox import Outbox
 from podberth.engine.stimuli import Bound, OfBindingCycle
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod

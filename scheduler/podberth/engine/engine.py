@@ -12,25 +12,21 @@ from typing import Any
 from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
-from podberth.engine.attempts import Attempts
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import Event
-from podberth.engine.changes import key_of
-from podberth.engine.choice import Choice
 from podberth.engine.device_conflicts import DeviceConflicts
+from podberth.engine.event_handlers import EventHandlers
 from podberth.engine.extender_calls import ExtenderCalls
-from podberth.engine.instructions import Instruction
+from podberth.engine.instructions import Instruction, Outbox
 from podberth.engine.no_fits import NoFits
 from podberth.engine.nominator import Nominator
-from podberth.engine.object_changes import ObjectChanges
 from podberth.engine.observers import Observer
 from podberth.engine.orphaned_claims import OrphanedClaims
-from podberth.engine.outbox import Outbox
 from podberth.engine.placement_conflicts import PlacementConflicts, PlacementObserver
-from podberth.engine.pod_changes import PodChanges
+from podberth.engine.pod_groups.cycle import GroupCycles
 from podberth.engine.queue import queueing_hints
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
-from podberth.engine.scheduling_cycle import SchedulingCycles
+from podberth.engine.schedule_one import Choice, SchedulingCycle
 from podberth.engine.stimuli import (
     Broke,
     Compared,
@@ -55,12 +51,11 @@ from podberth.engine.timeline import Timeline, told
 from podberth.engine.victims import Victims
 from podberth.framework.binding import Patch
 from podberth.framework.config import Extender
-from podberth.framework.extenders import in_order
+from podberth.framework.extenders import NodesAnswer, Question, VictimsAnswer, in_order
 from podberth.framework.runtime import Framework
 from podberth.framework.sampling import Rotation
 from podberth.framework.verify import Verifier
 from podberth.model.devices import EVERY_CLAIM
-from podberth.model.pod import Pod
 
 
 class Engine:
@@ -95,35 +90,37 @@ class Engine:
         self.choice = Choice(seed)
         rotation = Rotation()
         self._extender_calls = ExtenderCalls(self.cluster, frameworks, rotation, in_order(extenders))
-        self.attempts = Attempts(
+        self._story_writer = StoryWriter(self.queue.stories)
+        self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
+        self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
+        self.binding.let_go_beside = let_go_beside
+        self._victims = Victims(self.cluster, self.binding, self._nominator, self._outbox, self._story_writer)
+        self.scheduling = SchedulingCycle(
             self.cluster,
             self.queue,
             frameworks,
             self._extender_calls,
             rotation,
-            self._outbox,
-            no_fits,
-            in_full=in_full,
-            verifier=Verifier(frameworks, verify) if verify else None,
-        )
-        self._story_writer = StoryWriter(self.queue.stories)
-        self._nominator = Nominator(self.cluster, self.queue, self._outbox, self._story_writer)
-        self.binding = BindingCycles(self.cluster, self.queue, self._outbox)
-        self.binding.let_go_beside = let_go_beside
-        self._scheduling = SchedulingCycles(
-            self.cluster,
-            self.queue,
-            self.attempts,
-            self._extender_calls,
             self.binding,
             self._nominator,
-            Victims(self.cluster, self.binding, self._nominator, self._outbox, self._story_writer),
+            self._victims,
             self._outbox,
+            no_fits,
             self.choice,
             binders=tuple(binders),
             in_full=in_full,
+            verifier=Verifier(frameworks, verify) if verify else None,
         )
-        self.groups = self._scheduling.groups
+        self.groups = GroupCycles(
+            self.cluster,
+            self.queue,
+            self.scheduling,
+            self.binding,
+            self._outbox,
+            self.choice.pick,
+            self._nominator,
+            self._victims.remove,
+        )
         self.placement_conflicts = PlacementConflicts(self.cluster, frameworks)
         self.orphaned_claims = OrphanedClaims(self.cluster, self._outbox)
         self._observers: list[Observer] = [
@@ -131,7 +128,7 @@ class Engine:
             DeviceConflicts(self.cluster, self.binding, self._outbox),
             self.orphaned_claims,
         ]
-        self._pods = PodChanges(
+        self._events = EventHandlers(
             self.cluster,
             self.queue,
             self.binding,
@@ -142,12 +139,11 @@ class Engine:
             self._observers,
         )
         self._bindings_known_at: float | None = None
-        self._objects = ObjectChanges(self.cluster, self.queue, self.binding, self._nominator, self._observers)
 
     @property
     def in_flight(self) -> int:
         """Writes for pods in their binding cycle, and questions to extenders, that have no answer yet."""
-        return self.binding.writing + len(self._extender_calls)
+        return self.binding.writing + len(self._extender_calls.waiting)
 
     def story(self, uid: str) -> Timeline | None:
         """Everything that happened to a pod in this process, as far as it is kept; None where nothing is."""
@@ -167,7 +163,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Return whether a Cycle would schedule a pod."""
-        return self.queue.has_active or self._scheduling.has_work
+        return self.queue.has_active or self.groups.has_work or self._victims.has_work
 
     def next_tick(self) -> float | None:
         """Engine time at which a Tick has something to do."""
@@ -184,7 +180,7 @@ class Engine:
         self, frameworks: Mapping[str, Framework], initial_backoff: float, max_backoff: float, now: float
     ) -> None:
         """Decide by other profiles from the next cycle on. Pods in their binding cycle go on as they were decided."""
-        self.attempts.follow(frameworks)
+        self.scheduling.follow(frameworks)
         for observer in self._observers:
             observer.follow(frameworks)
         self.cluster.pod_groups.keep(frameworks)
@@ -215,28 +211,17 @@ class Engine:
             self.groups.let_others_see()
         match stimulus:
             case Cycle():
-                self._scheduling.run(now)
+                self._cycle(now)
             case OfBindingCycle():
                 self.binding.handle(stimulus, now)
                 for observer in self._observers:
                     observer.answered(stimulus, now)
             case Put(thing):
-                if isinstance(thing, Pod):
-                    self._pods.put(thing, now)
-                else:
-                    self._objects.put(thing, now)
-                if self.binding.waits:
-                    self.binding.changed(key_of(thing), now)
-            case Gone(kind, namespace, name):
-                if kind == "Pod":
-                    self._pods.gone(stimulus, now)
-                else:
-                    self._objects.gone(stimulus, now)
-                self.binding.changed((kind, namespace, name), now)
+                self._events.put(thing, now)
+            case Gone():
+                self._events.gone(stimulus, now)
             case Follows(api, followed):
-                for pod in self.cluster.pod_groups.follow(api, followed=followed):
-                    self._pods.leave(pod, now)
-                    self._pods.put(pod, now)
+                self._events.change_groups(api, now, followed=followed)
             case VictimStays(victim):
                 # The victim's room does not become free: pods that wait for it have to be tried again. They wait out
                 # their backoff, as the API server may refuse the next attempt's victims, too.
@@ -245,10 +230,10 @@ class Engine:
                     was = replace(placement.pod, terminating=victim.terminating, preempted=victim.preempted)
                     self.cluster.replace(was)
                     queueing_hints.for_room(self.queue, self.cluster, was, placement.row, now, real=False)
-            case ExtendersAnswered():
-                self._scheduling.extenders_answered(stimulus, now)
-            case ExtendersFailed():
-                self._scheduling.extenders_failed(stimulus, now)
+            case ExtendersAnswered(question, answer):
+                self._extenders_answered(question, answer, now)
+            case ExtendersFailed(question, message):
+                self._extenders_answered(question, message, now)
             case Unwritten(uid):
                 queued = self.queue.get(uid) or self.binding.queued(uid)
                 if queued is not None:
@@ -267,7 +252,8 @@ class Engine:
             case Refreshed(profile, plugin):
                 queueing_hints.for_source(self.queue, profile, plugin, now)
             case Broke(message):
-                self._scheduling.broke(message, now)
+                if not self.scheduling.broke(message, now):
+                    self.groups.broke(message, now)
             case Tick():
                 self.queue.tick(now)
                 self.binding.tick(now)
@@ -286,8 +272,38 @@ class Engine:
         """Return whether a placed pod was shown without its node since this was asked last: other data is a backup's,
         too.
         """
-        undone, self._pods.undone = self._pods.undone, False
+        undone, self._events.undone = self._events.undone, False
         return undone
+
+    def _cycle(self, now: float) -> None:
+        """Have some more victims leave, try the next pod, or go on with the group of pods that is being tried."""
+        if self._victims.take_turn():
+            self._victims.remove_more(now)
+            return
+        groups = self.groups
+        if groups.attempt is not None:
+            if groups.due:
+                groups.go_on(now)
+                return
+            groups.others_come()
+        queued = self.scheduling.run(now)
+        if queued is None:
+            if groups.has_work:
+                groups.go_on(now)
+        elif queued.entry is not None:
+            groups.begin(queued.entry, now)
+
+    def _extenders_answered(self, question: Question, answer: NodesAnswer | VictimsAnswer | str, now: float) -> None:
+        """Go on with the pod that waited, or its group. `answer`: a text if an extender failed that is not ignored."""
+        call = self._extender_calls.take(question)
+        if call is None:
+            return
+        if self.groups.trying(call.queued.pod.uid) is not None:
+            self.groups.go_on(now, (call, answer))
+        elif isinstance(answer, str):
+            self.scheduling.extenders_failed(call, answer, now)
+        else:
+            self.scheduling.extenders_answered(call, answer, now)
 
     def _look_for_late_bindings(self, now: float) -> None:
         """Once earlier leaders' Bindings are known, try the pods whose claims were not freed because of them."""

@@ -58,14 +58,12 @@ class ExtenderCalls:
         self._rotation = rotation
         self.extenders = extenders
         """All that are configured."""
-        self._pods: dict[str, ExtenderCall] = {}
-
-    def __len__(self) -> int:
-        return len(self._pods)
+        self.waiting: dict[str, ExtenderCall] = {}
+        """The pods that wait for an answer, by UID."""
 
     def follow(self, frameworks: Mapping[str, Framework]) -> None:
         """Decide by these profiles from now on; pods that wait for an answer may be of one that is gone."""
-        waiting = {found.queued.pod.scheduler_name for found in self._pods.values()}
+        waiting = {found.queued.pod.scheduler_name for found in self.waiting.values()}
         gone = {name: framework for name, framework in self._frameworks.items() if name in waiting}
         self._frameworks = gone | dict(frameworks)
 
@@ -143,27 +141,27 @@ class ExtenderCalls:
         return decision
 
     def _ask(self, call: ExtenderCall) -> AskExtenders:
-        self._pods[call.queued.pod.uid] = call
+        self.waiting[call.queued.pod.uid] = call
         return AskExtenders(call.queued.pod, call.question)
 
     def take(self, question: Question) -> ExtenderCall | None:
         """The pod that waits for the answer to this very question, None if none does. It does not wait any more."""
-        found = self._pods.get(question.pod.uid)
-        return self._pods.pop(question.pod.uid) if found is not None and found.question is question else None
+        found = self.waiting.get(question.pod.uid)
+        return self.waiting.pop(question.pod.uid) if found is not None and found.question is question else None
 
     def update(self, pod: Pod) -> bool:
         """A pod changed; True if it waits here. The decision will be for the pod as it is when the answer comes."""
-        found = self._pods.get(pod.uid)
+        found = self.waiting.get(pod.uid)
         if found is None:
             return False
         if pod.terminating:
-            del self._pods[pod.uid]
+            del self.waiting[pod.uid]
         found.queued.pod = pod
         return True
 
     def drop(self, uid: str) -> QueuedPod | None:
         """The pod is gone, or placed."""
-        found = self._pods.pop(uid, None)
+        found = self.waiting.pop(uid, None)
         return found.queued if found is not None else None
 
 

@@ -8,8 +8,7 @@ from collections import Counter, deque
 from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
-from podberth.engine.instructions import ClearNomination
-from podberth.engine.outbox import Outbox
+from podberth.engine.instructions import ClearNomination, Outbox
 from podberth.engine.queue import queueing_hints
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue

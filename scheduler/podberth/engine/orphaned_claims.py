@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from heapq import nlargest
 
 from podberth.cache.cluster import Cluster
-from podberth.engine.instructions import UnreserveWrite
+from podberth.engine.instructions import Outbox, UnreserveWrite
 from podberth.engine.observers import Observer
-from podberth.engine.outbox import Outbox
 from podberth.engine.queue.queued import Place, QueuedPod
 from podberth.engine.stimuli import Gone
 from podberth.framework.binding import Patch

@@ -17,9 +17,8 @@ from msgspec import Struct
 
 from podberth.cache.cluster import Cluster, Placement
 from podberth.cache.sums import Selected
-from podberth.engine.instructions import RecordConflict
+from podberth.engine.instructions import Outbox, RecordConflict
 from podberth.engine.observers import Observer
-from podberth.engine.outbox import Outbox
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.framework.runtime import Framework
 from podberth.model.affinity import AffinityTerm

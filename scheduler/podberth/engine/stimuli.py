@@ -1,14 +1,16 @@
-"""What can happen to the engine."""
+"""The engine is told what happens: the kinds of stimuli."""
 
 from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from podberth.engine.binding_table import Event
-from podberth.framework.binding import Call, Versions, Write
+from podberth.framework.binding import Call, ObjectKey, Versions, Write
 from podberth.framework.extenders import NodesAnswer, Question, VictimsAnswer
 from podberth.model.kinds import Modelled
+from podberth.model.namespaced import SelectingObject
 from podberth.model.pod import Pod
+from podberth.model.pod_group import PodGroup
 
 
 class Put(Struct, frozen=True):
@@ -26,6 +28,10 @@ class Gone(Struct, frozen=True):
     namespace: str
     name: str
     uid: str
+
+
+EventObject = Modelled | Gone
+"""The object that an event is about, as it is now or, if it was deleted, as it was."""
 
 
 class Follows(Struct, frozen=True):
@@ -195,3 +201,15 @@ Stimulus = (
     | Broke
     | Tick
 )
+
+
+def key_of(thing: Modelled) -> ObjectKey:
+    """Return the key under which a pod may wait for a change of an object."""
+    kind = thing.kind if isinstance(thing, (SelectingObject, PodGroup)) else type(thing).__name__
+    return kind, thing.namespace, thing.name
+
+
+def named(about: EventObject) -> str:
+    """Return how a pod's story calls the object that an event was about: "Node n4", "Pod default/web"."""
+    kind, namespace, name = (about.kind, about.namespace, about.name) if isinstance(about, Gone) else key_of(about)
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.engine.binding_cycle import BindingCycles
-from podberth.engine.instructions import Preempt
+from podberth.engine.instructions import Outbox, Preempt
 from podberth.engine.nominator import Nominator
-from podberth.engine.outbox import Outbox
 from podberth.engine.story_writer import StoryWriter
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup

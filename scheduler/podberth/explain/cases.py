@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from podberth.explain.documents import ObjectError
-from podberth.explain.world import World
+from podberth.explain.objects.documents import ObjectError
+from podberth.explain.objects.world import World
 from podberth.framework.config import decode, default_configuration
 from podberth.framework.decision import Decision, fit_error
 from podberth.framework.profiles import annotated, build

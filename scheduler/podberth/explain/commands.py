@@ -13,16 +13,21 @@ from typing import Any, NamedTuple
 
 from podberth.apiserver.patch import JSON_PATCH, STRATEGIC_PATCH, apply_patch, json_patch
 from podberth.apiserver.status import StatusError
-from podberth.explain.documents import ObjectError
-from podberth.explain.patches import NoPatchError, Operation, by_name, lowered, operations, unmerged
+from podberth.explain.objects.documents import ObjectError
 from podberth.explain.written import (
+    NoPatchError,
+    Operation,
     Written,
     as_asked,
+    by_name,
     controller_of,
     from_template,
     in_the_template,
+    lowered,
     made_of,
+    operations,
     templates_of,
+    unmerged,
 )
 from podberth.framework import changes, device_changes, storage_changes
 from podberth.framework.changes import Change, OnPod

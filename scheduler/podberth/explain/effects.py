@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from podberth.explain import explanation as shown
-from podberth.explain.asking import Asking
-from podberth.explain.disruptions import Disruptions
-from podberth.explain.placing import best, placing
-from podberth.explain.trial import applied, edited
+from podberth.explain.rejections import Asking
+from podberth.explain.simulate.drain import Disruptions
+from podberth.explain.trial import applied, best, edited, placing
 from podberth.framework.changes import Change, Label, MovePod, OnPod
 from podberth.framework.device_changes import FreeDevices
 from podberth.framework.status import PluginError

@@ -11,15 +11,13 @@ from msgspec import structs
 
 from podberth.cache.cluster import Cluster
 from podberth.explain import explanation as shown
-from podberth.explain.asking import Asking
-from podberth.explain.cause import cause, goes_after
 from podberth.explain.commands import commands
+from podberth.explain.doubts import counts_nobody, misspelt
 from podberth.explain.effects import SideEffects
 from podberth.explain.explanation import Explanation
-from podberth.explain.misspelt import counts_nobody, misspelt
 from podberth.explain.promises import Past, state_of
+from podberth.explain.rejections import Asking, Stuck, cause, goes_after, stuck_at
 from podberth.explain.remedies import remedies
-from podberth.explain.stuck import Stuck, stuck_at
 from podberth.explain.trial import Trial
 from podberth.explain.written import Written
 from podberth.framework.changes import AllowPreemption, AwaitPod, MovePod, OnPod

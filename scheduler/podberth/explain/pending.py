@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from podberth.explain.doubts import seen_by, undecided, unheld
 from podberth.explain.explain import explain
 from podberth.explain.explanation import API_VERSION, FITS, UNCLAIMED, UNSCHEDULABLE, Explanation, Remedy
 from podberth.explain.gangs.answer import GOOD, GroupExplanation, GroupRemedy
 from podberth.explain.gangs.explain import WORK, explain_group
 from podberth.explain.gangs.gang import gang_of
-from podberth.explain.running import seen_by
-from podberth.explain.unheld import undecided, unheld
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
 from podberth.explain.written import of_cluster
 from podberth.framework.changes import Change, OnPod
 from podberth.framework.runtime import Framework

@@ -1,28 +1,78 @@
 """Promises as they stand: of one pod for `berth explain`, of a whole cluster as a plan of evictions. No writes."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import inf
 
 from msgspec import field
 
 from podberth.cache.cluster import Cluster
-from podberth.engine.placement_conflicts import Conflict, has_requirements
+from podberth.engine.placement_conflicts import Conflict, PlacementConflicts, has_requirements
 from podberth.evictor.breaker import Breaker
 from podberth.evictor.claims import Claims
+from podberth.evictor.conflicted import rank, related
 from podberth.evictor.messages import Restored
 from podberth.evictor.owners import Owners
 from podberth.evictor.settings import Settings
 from podberth.evictor.target import find_target
 from podberth.evictor.wording import breach, left_alone, source, succeeds
-from podberth.explain.disruptions import Disruptions
 from podberth.explain.explanation import API_VERSION, PromiseState, Shown
-from podberth.explain.races import Races, in_turn
+from podberth.explain.simulate.drain import Disruptions
 from podberth.framework.decision import Decision
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
-from podberth.model.promise import NOTHING_OF_NODES, NodeRequirement
-from podberth.model.shape import required
+from podberth.model.promise import ANNOTATION, NOTHING_OF_NODES, NodeRequirement
+from podberth.model.shape import keeps_own, required
+
+
+class Races:
+    """Looks at placed pods. Others' pods are gathered when the first one is asked about that requires anything."""
+
+    def __init__(self, cluster: Cluster, frameworks: Mapping[str, Framework]) -> None:
+        self._cluster = cluster
+        self._frameworks = frameworks
+        self._conflicts: PlacementConflicts | None = None
+
+    def of(self, pod: Pod) -> Conflict | None:
+        """Return what does not hold for this pod because of another scheduler's; None: nothing, or it costs too much to
+        tell.
+
+        The pod has to be on its node.
+        """
+        if pod.scheduler_name not in self._frameworks or not has_requirements(pod):
+            return None
+        if self._conflicts is None:
+            self._conflicts = PlacementConflicts(self._cluster, self._frameworks, all_others=True)
+            for placement in self._cluster.placements():
+                self._conflicts.other_placed(placement.pod)
+        return self._conflicts.of(pod.uid)
+
+    def mended(self, pod: Pod) -> bool:
+        """Return whether the evictor may move a pod for that: its owner, or its profile, asks for it."""
+        profile = self._frameworks[pod.scheduler_name].profile
+        return keeps_own(pod.shape, by_profile=profile.required_during_execution)
+
+    def note(self, pod: Pod) -> str:
+        """Return what there is to say of a pod; empty: nothing."""
+        conflict = self.of(pod)
+        if conflict is None:
+            return ""
+        if self.mended(pod):
+            return f"{conflict.text}; the evictor moves one of them"
+        return f'{conflict.text}; nobody mends that: the evictor does for pods with the annotation {ANNOTATION}: "true"'
+
+
+def in_turn(conflicts: Sequence[Conflict]) -> list[tuple[Conflict, Conflict | None]]:
+    """Each with the one that goes before it: of several that are one conflict, the evictor takes one at a time."""
+    found: list[tuple[Conflict, Conflict | None]] = []
+    for conflict in conflicts:
+        first = conflict
+        for other in conflicts:
+            if related(conflict, other) and rank(other.pod, first.pod) < rank(first.pod, other.pod):
+                first = other
+        found.append((conflict, None if first is conflict else first))
+    return found
+
 
 KEPT, BROKEN, WAITING, UNREADABLE = "kept", "broken", "waiting", "unreadable"
 EVICT, WAITS, BUDGET, STAYS, LEFT_ALONE = "evict", "waits", "budget", "stays", "leftAlone"

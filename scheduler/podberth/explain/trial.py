@@ -9,11 +9,12 @@ from functools import partial
 from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
-from podberth.explain.asking import Asking
-from podberth.explain.claims import freed, without
+from podberth.cache.column import Bools
+from podberth.engine.schedule_one import Choice
 from podberth.explain.commands import commands
 from podberth.explain.explanation import Remedy
-from podberth.explain.placing import Placing, placing
+from podberth.explain.objects.resource_claims import freed, without
+from podberth.explain.rejections import Asking
 from podberth.explain.written import Written
 from podberth.framework.changes import (
     AddNode,
@@ -29,16 +30,90 @@ from podberth.framework.changes import (
     Ungate,
 )
 from podberth.framework.device_changes import FreeDevices, OnClaim, RemoveTaintRule
+from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError
 from podberth.framework.storage_changes import OnStorage
-from podberth.model.devices import ClaimKey, Place, PoolID, ResourceSlice
+from podberth.model.devices import ClaimKey, Place, ResourceSlice
 from podberth.model.node import Node
 from podberth.model.pod import Pod
 from podberth.model.storage import StorageKind
+from podberth.plugins.dynamic_resources.plugin import DynamicResources
 
 _OF_NODES = DropRequirement | RespellNodeAffinity
 _BEFORE = 30
-"""Pods that come first are played, the first ones."""
+"""The number of pods that are played at most, of those that come first."""
+
+
+class Placing:
+    """The pods that were put on nodes so far."""
+
+    def __init__(self, framework: Framework, cluster: Cluster, choice: Choice | None = None) -> None:
+        self.placed: list[str] = []
+        """The UIDs that they have there."""
+        self.given: list[str] = []
+        """UIDs of the claims that were given devices for them."""
+        self._framework = framework
+        self._cluster = cluster
+        self._choice = choice
+
+    def put(self, pod: Pod, within: Bools | None = None) -> str | None:
+        """The node where a pod goes; None: nowhere. `within`: bool[rows], the only nodes on which it may be.
+
+        Raises PluginError.
+        """
+        row = best(pod, self._framework, self._cluster, within, self._choice)
+        node = None if row is None else self._cluster.nodes.names[row]
+        if row is None or node is None:
+            return None
+        self.given += self._give(pod, row)
+        there = replace(pod, node_name=node)
+        if pod.scheduling_group is not None:
+            # Its group is to know it as a pod that waits, as before.
+            there = replace(there, uid=f"{pod.uid}/in-thought", scheduling_group=None)
+        self._cluster.put_pod(there)
+        self.placed.append(there.uid)
+        return node
+
+    def take_back(self) -> None:
+        """Take all of them off again."""
+        for uid in self.placed:
+            self._cluster.drop_pod(uid)
+        for uid in self.given:
+            self._cluster.devices.restore(uid)
+        self.placed, self.given = [], []
+
+    def _give(self, pod: Pod, row: int) -> list[str]:
+        """Have the pod's claims hold their devices, so that nobody who comes later gets them."""
+        plugin, devices = self._framework.plugin("DynamicResources"), self._cluster.devices
+        if not isinstance(plugin, DynamicResources) or not (pod.shape.claims or pod.shape.containers):
+            return []
+        reservation = plugin.reserve(pod, self._cluster, row)
+        given = [one for one in reservation.claims if one.allocation is not None] if reservation is not None else []
+        for one in given:
+            claim = devices.claims.get(one.key)
+            if claim is not None and claim.resource_version.isdigit():
+                devices.written(one.uid, str(int(claim.resource_version) + 1))  # for pods that share the claim
+        return [one.uid for one in given]
+
+
+@contextmanager
+def placing(framework: Framework, cluster: Cluster, choice: Choice | None = None) -> Iterator[Placing]:
+    """The pods that are put on nodes within the block are taken off again at its end. `choice`: as in `best`."""
+    found = Placing(framework, cluster, choice)
+    try:
+        yield found
+    finally:
+        found.take_back()
+
+
+def best(
+    pod: Pod, framework: Framework, cluster: Cluster, within: Bools | None = None, choice: Choice | None = None
+) -> int | None:
+    """The row where a pod goes; None: nowhere. `choice`: among equals; None: the first. Raises PluginError."""
+    decision = framework.decide_quickly(pod, cluster, within=within)
+    if not len(decision.feasible):
+        return None
+    return int(decision.best()[0]) if choice is None else choice.row(decision)
 
 
 class Trial:
@@ -325,9 +400,11 @@ def _of_every_node(cluster: Cluster, like: str) -> Iterator[Pod]:
 def _published_for(clone: Node, like: str, cluster: Cluster) -> list[ResourceSlice]:
     """The slices that a driver would publish for a node like one that is there: its devices, in a pool of its own."""
     slices, suffix = list(cluster.devices.slices_on(like)), clone.name.removeprefix(like)
-    generations = {pool: max(one.generation for one in slices if one.pool_id == pool) for pool in map(_pool, slices)}
+    generations = {
+        pool: max(one.generation for one in slices if one.pool_id == pool) for pool in (one.pool_id for one in slices)
+    }
     newest = [one for one in slices if one.generation == generations[one.pool_id]]
-    counts = Counter(map(_pool, newest))
+    counts = Counter(one.pool_id for one in newest)
     return [
         replace(
             one,
@@ -344,10 +421,6 @@ def _published_for(clone: Node, like: str, cluster: Cluster) -> list[ResourceSli
 def _key(claim: str) -> ClaimKey:
     namespace, _, name = claim.partition("/")
     return namespace, name
-
-
-def _pool(one: ResourceSlice) -> PoolID:
-    return one.pool_id
 
 
 def _put(cluster: Cluster, thing: StorageKind) -> Callable[[], object]:

@@ -1,27 +1,346 @@
-"""A pod as somebody wrote it, and what becomes of it when it, or the template that it is made of, is changed."""
+"""A pod as somebody wrote it, a change of it as a patch, and what becomes of it when it or its template is changed.
 
-from collections.abc import Callable, Iterator, Mapping
+Positions in lists are tested in a JSON patch itself where that is possible, so that it is refused rather than applied
+to the wrong place when the object has changed since.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from itertools import chain
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from podberth.apiserver.patch import json_patch
-from podberth.explain.admission import lets
-from podberth.explain.documents import ObjectError
-from podberth.explain.manifest import TOLERATED, of_daemon
-from podberth.explain.patches import unmerged
-from podberth.explain.world import TEMPLATED, World
+from podberth.apiserver.podresources import at_pod_level, overcommitted
+from podberth.explain.objects.admission import lets
+from podberth.explain.objects.documents import ObjectError
+from podberth.explain.objects.manifest import TOLERATED, of_daemon
+from podberth.explain.objects.world import TEMPLATED, World
+from podberth.framework import changes
+from podberth.framework.changes import OnPod
+from podberth.model import wire
+from podberth.model.affinity import parse_affinity_term
 from podberth.model.kinds import Modelled
 from podberth.model.pod import Pod
+from podberth.model.quantity import exact, milli_units, parse_nano, units
+from podberth.model.selectors import SelectorError, parse_node_selector_term
+
+Operation = dict[str, Any]
+Spec = Mapping[str, Any]
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_NODE = ("affinity", "nodeAffinity", _REQUIRED)
+_LEAST = 10
+"""A container keeps a tenth of its request at least."""
+
+
+class NoPatchError(Exception):
+    """The spec does not say what was to be changed."""
+
+
+class Lowered(NamedTuple):
+    """A smaller amount of one resource: of a container (`field`, its place and its name), or of the whole pod."""
+
+    field: str
+    place: int
+    name: str
+    resource: str
+    amount: str
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of `resources` that say it: limits of what can't be overcommitted are equal to requests."""
+        return ("requests",) if overcommitted(self.resource) else ("requests", "limits")
+
+
+def operations(made: Iterable[OnPod], spec: Spec, whole: Spec, namespace: str) -> list[Operation]:
+    """A JSON patch with paths from the spec on. `whole`: the spec with what the API server puts in.
+
+    Raises NoPatchError.
+    """
+    patch: list[Operation] = []
+    now = deepcopy(dict(spec))
+    for change in made:
+        if isinstance(change, changes.Request):
+            some = [operation for each in lowered(change, whole) for operation in _lower(each, now)]
+        else:
+            some = list(_operations(change, now, namespace))
+        if not some:
+            raise NoPatchError
+        now = json_patch(now, deepcopy(some))
+        patch += some
+    return patch
+
+
+def unmerged(spec: Spec, labels: Mapping[str, str]) -> list[Operation]:
+    """A patch that takes out the requirements that the API server makes of matchLabelKeys and mismatchLabelKeys.
+
+    A pod that has them already is refused when it is created.
+    """
+    found: list[tuple[tuple[str | int, ...], Any]] = [
+        (("topologySpreadConstraints", i), each) for i, each in enumerate(spec.get("topologySpreadConstraints") or ())
+    ]
+    for side in ("podAffinity", "podAntiAffinity"):
+        rules = _at(spec, ("affinity", side)) or {}
+        found += [(("affinity", side, _REQUIRED, i), each) for i, each in enumerate(rules.get(_REQUIRED) or ())]
+        for i, each in enumerate(rules.get(_PREFERRED) or ()):
+            found.append((("affinity", side, _PREFERRED, i, "podAffinityTerm"), each.get("podAffinityTerm") or {}))
+    patch = []
+    for where, each in found:
+        merged = [
+            {"key": key, "operator": operator, "values": [labels.get(key)]}
+            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+            for key in each.get(field) or ()
+        ]
+        selector = each.get("labelSelector") or {}
+        there = selector.get("matchExpressions") or ()
+        rest = [one for one in there if one not in merged]
+        if len(rest) < len(there):
+            own = {key: value for key, value in selector.items() if key != "matchExpressions"}
+            patch.append(_replace(own | ({"matchExpressions": rest} if rest else {}), *where, "labelSelector"))
+    return patch
+
+
+def by_name(made: Iterable[Lowered]) -> dict[str, Any]:
+    """A strategic merge patch of the spec, which finds containers by their names, whatever they ask for so far."""
+    found: dict[str, Any] = {}
+    for each in made:
+        amounts = {part: {each.resource: each.amount} for part in each.parts}
+        if each.field:
+            found.setdefault(each.field, []).append({"name": each.name, "resources": amounts})
+        else:
+            found["resources"] = amounts
+    return found
+
+
+def lowered(change: changes.Request, whole: Spec) -> Iterator[Lowered]:
+    """Yield what the containers, and the pod as a whole, ask for instead. Each keeps a tenth at least.
+
+    Raises NoPatchError where that is not enough.
+    """
+    for name, amount in change.requests.items():
+        most = amount - _asked({"requests": whole.get("overhead")}, name)
+        of_pod = _asked(whole.get("resources"), name) if at_pod_level(name) else 0
+        if of_pod:
+            yield Lowered("", 0, "", name, exact(name, _keep(of_pod, most)))
+        init = list(enumerate(whole.get("initContainers") or ()))
+        side = [("containers", i, each) for i, each in enumerate(whole.get("containers") or ())]
+        side += [("initContainers", i, each) for i, each in init if each.get("restartPolicy") == "Always"]
+        asked = {(field, i): _asked(each.get("resources"), name) for field, i, each in side}
+        less = sum(asked.values()) - most
+        for field, i, each in sorted(side, key=lambda one: -asked[one[:2]]):
+            before = asked[field, i]
+            if less > 0 and before:
+                asked[field, i] = left = max(before - less, -(-before // _LEAST))
+                less -= before - left
+                yield Lowered(field, i, str(each.get("name")), name, exact(name, left))
+        if less > 0:
+            raise NoPatchError
+        beside = 0
+        for i, each in init:
+            own = _asked(each.get("resources"), name)
+            if ("initContainers", i) in asked:
+                beside += asked["initContainers", i]
+            elif own + beside > most:
+                left = _keep(own, most - beside)
+                yield Lowered("initContainers", i, str(each.get("name")), name, exact(name, left))
+
+
+def _keep(before: int, amount: int) -> int:
+    """The amount. Raises NoPatchError if it is less than a tenth of what it was."""
+    if amount < -(-before // _LEAST):
+        raise NoPatchError
+    return min(amount, before)
+
+
+def _asked(resources: Any, name: str) -> int:
+    """Return what resources ask for, as the API server reads them: a limit stands for a request that is not there."""
+    found = resources if isinstance(resources, dict) else {}
+    amount = (found.get("requests") or {}).get(name, (found.get("limits") or {}).get(name))
+    if amount is None:
+        return 0
+    return milli_units(parse_nano(amount)) if name == "cpu" else units(parse_nano(amount))
+
+
+def _lower(each: Lowered, spec: Spec) -> Iterator[Operation]:
+    where: tuple[str | int, ...] = ()
+    owner: Any = spec
+    if each.field:
+        where, owner = (each.field, each.place), spec[each.field][each.place]
+        yield _test(each.name, *where, "name")
+    resources = owner.get("resources")
+    if not resources:
+        yield _add({part: {each.resource: each.amount} for part in each.parts}, *where, "resources")
+        return
+    for part in each.parts:
+        if resources.get(part):
+            yield _add(each.amount, *where, "resources", part, each.resource)
+        else:
+            yield _add({each.resource: each.amount}, *where, "resources", part)
+
+
+def _operations(change: OnPod, spec: Spec, namespace: str) -> Iterator[Operation]:
+    match change:
+        case changes.Tolerate(key, value, effect):
+            toleration = {"key": key, "operator": "Equal", "value": value, "effect": effect}
+            there = spec.get("tolerations")
+            yield _add(toleration, "tolerations", "-") if there else _add([toleration], "tolerations")
+        case changes.DropNodeSelector(key):
+            if key in (spec.get("nodeSelector") or {}):
+                yield _remove("nodeSelector", key)
+        case changes.RespellNodeSelector(key, value, meant_key, meant_value):
+            if (spec.get("nodeSelector") or {}).get(key) == value:
+                yield _remove("nodeSelector", key)
+                yield _add(meant_value, "nodeSelector", meant_key)
+        case changes.RespellNodeAffinity(term, key, value, meant):
+            yield from _respell_node(spec, term, key, value, meant)
+        case changes.RespellPodTerm(term, key, value, meant):
+            yield from _respell_pods(spec, term, key, value, meant, namespace)
+        case changes.DropRequirement(term, requirement):
+            yield from _drop_requirement(spec, term, requirement)
+        case changes.DropPodTerm(anti, term):
+            yield from _prefer(spec, "podAntiAffinity" if anti else "podAffinity", term, namespace)
+        case changes.HonorPolicy(key, policy):
+            for i in _constraints(spec, key):
+                yield _test(key, "topologySpreadConstraints", i, "topologyKey")
+                yield _add("Honor", "topologySpreadConstraints", i, policy)
+        case changes.SoftenSpread(key):
+            for i in _constraints(spec, key):
+                yield _test(key, "topologySpreadConstraints", i, "topologyKey")
+                yield _replace("ScheduleAnyway", "topologySpreadConstraints", i, "whenUnsatisfiable")
+        case changes.RaiseMaxSkew(key, skew):
+            for i in _constraints(spec, key):
+                yield _test(key, "topologySpreadConstraints", i, "topologyKey")
+                yield _replace(skew, "topologySpreadConstraints", i, "maxSkew")
+        case changes.DropHostPort(_, protocol, port):
+            yield from _drop_port(spec, protocol, port)
+        case changes.AllowPreemption() if spec.get("preemptionPolicy"):
+            yield _replace("PreemptLowerPriority", "preemptionPolicy")
+        case changes.NameScheduler(name):
+            yield _add(name, "schedulerName")
+        case changes.Ungate(gates):
+            there = [gate.get("name") for gate in spec.get("schedulingGates") or ()]
+            if set(there) <= set(gates):
+                yield from [_remove("schedulingGates")] if there else []
+            for i in reversed(range(len(there))) if not set(there) <= set(gates) else ():
+                if there[i] in gates:
+                    yield _test(there[i], "schedulingGates", i, "name")
+                    yield _remove("schedulingGates", i)
+
+
+def _drop_requirement(spec: Spec, index: int, requirement: str) -> Iterator[Operation]:
+    required = _at(spec, _NODE) or {}
+    terms = required.get("nodeSelectorTerms") or []
+    if index >= len(terms):
+        return
+    left = {field: list(terms[index].get(field) or ()) for field in ("matchExpressions", "matchFields")}
+    for field, each in left.items():
+        for i in reversed([i for i, one in enumerate(each) if _said(field, one) == requirement]):
+            del each[i]
+            yield _remove(*_NODE, "nodeSelectorTerms", index, field, i)
+    if not any(left.values()):
+        yield _remove(*_NODE)
+
+
+def _respell_node(spec: Spec, index: int, key: str, value: str, meant: str) -> Iterator[Operation]:
+    terms = (_at(spec, _NODE) or {}).get("nodeSelectorTerms") or []
+    for field in ("matchExpressions", "matchFields") if index < len(terms) else ():
+        yield from _respell(terms[index].get(field), (*_NODE, "nodeSelectorTerms", index, field), key, value, meant)
+
+
+def _respell_pods(spec: Spec, wanted: str, key: str, value: str, meant: str, namespace: str) -> Iterator[Operation]:
+    terms = (_at(spec, ("affinity", "podAffinity")) or {}).get(_REQUIRED) or []
+    for i, term in enumerate(terms):
+        if _term(term, namespace) == wanted:
+            selector, where = term["labelSelector"], ("affinity", "podAffinity", _REQUIRED, i, "labelSelector")
+            if (selector.get("matchLabels") or {}).get(key) == value:
+                yield _replace(meant, *where, "matchLabels", key)
+            yield from _respell(selector.get("matchExpressions"), (*where, "matchExpressions"), key, value, meant)
+
+
+def _respell(expressions: Any, where: Sequence[str | int], key: str, value: str, meant: str) -> Iterator[Operation]:
+    for i, one in enumerate(expressions or ()):
+        if (one.get("key"), one.get("operator"), one.get("values")) == (key, "In", [value]):
+            yield _test(value, *where, i, "values", 0)
+            yield _replace(meant, *where, i, "values", 0)
+
+
+def _said(field: str, expression: Any) -> str:
+    term = msgspec.convert({field: [expression]}, wire.NodeSelectorTerm)
+    try:
+        return str(parse_node_selector_term(term, ""))
+    except SelectorError:
+        return ""
+
+
+def _prefer(spec: Spec, kind: str, wanted: str, namespace: str) -> Iterator[Operation]:
+    """Move a required term to the preferred ones, as it stands there."""
+    affinity = _at(spec, ("affinity", kind)) or {}
+    found = [i for i, term in enumerate(affinity.get(_REQUIRED) or []) if _term(term, namespace) == wanted]
+    preferred = len(affinity.get(_PREFERRED) or ())
+    for number, i in enumerate(reversed(found), start=preferred):
+        blank = {"weight": 100}
+        yield _add(blank, "affinity", kind, _PREFERRED, "-") if number else _add([blank], "affinity", kind, _PREFERRED)
+        to = _pointer(("affinity", kind, _PREFERRED, number, "podAffinityTerm"))
+        yield {"op": "move", "from": _pointer(("affinity", kind, _REQUIRED, i)), "path": to}
+
+
+def _term(term: Any, namespace: str) -> str:
+    try:
+        return str(parse_affinity_term(msgspec.convert(term, wire.PodAffinityTerm), namespace, ""))
+    except (SelectorError, msgspec.ValidationError):
+        return ""
+
+
+def _constraints(spec: Spec, key: str) -> list[int]:
+    found = enumerate(spec.get("topologySpreadConstraints") or ())
+    return [i for i, c in found if c.get("topologyKey") == key and c.get("whenUnsatisfiable") == "DoNotSchedule"]
+
+
+def _drop_port(spec: Spec, protocol: str, number: int) -> Iterator[Operation]:
+    # On the host's network a container port is a host port, also where it does not say so.
+    field = "containerPort" if spec.get("hostNetwork") else "hostPort"
+    for c, container in enumerate(spec.get("containers") or ()):
+        ports = container.get("ports") or ()
+        for p in reversed(range(len(ports))):
+            if (ports[p].get("protocol") or "TCP", ports[p].get(field)) == (protocol, number):
+                yield _test(number, "containers", c, "ports", p, field)
+                yield _remove("containers", c, "ports", p, *(() if field == "containerPort" else (field,)))
+
+
+def _at(spec: Any, steps: Sequence[str]) -> Any:
+    for step in steps:
+        spec = spec.get(step) if isinstance(spec, dict) else None
+    return spec
+
+
+def _add(value: Any, *steps: str | int) -> Operation:
+    return {"op": "add", "path": _pointer(steps), "value": value}
+
+
+def _replace(value: Any, *steps: str | int) -> Operation:
+    return {"op": "replace", "path": _pointer(steps), "value": value}
+
+
+def _remove(*steps: str | int) -> Operation:
+    return {"op": "remove", "path": _pointer(steps)}
+
+
+def _test(value: Any, *steps: str | int) -> Operation:
+    return {"op": "test", "path": _pointer(steps), "value": value}
+
+
+def _pointer(steps: Iterable[str | int]) -> str:
+    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
+
 
 Object = Mapping[str, Any]
 _HASHES = ("pod-template-hash", "controller-revision-hash")
 """Labels that the pods of another template have another value of."""
 _DEFAULT_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class Written(NamedTuple):

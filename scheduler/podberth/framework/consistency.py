@@ -10,10 +10,10 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.view import some_rows
-from podberth.framework.decision import Rows
+from podberth.framework.decision import Rows, every_row
 from podberth.framework.foreign import declared
 from podberth.framework.guard import Guard
-from podberth.framework.kept_results import every_row, passing
+from podberth.framework.result_cache import passing
 from podberth.model.pod import Pod
 
 

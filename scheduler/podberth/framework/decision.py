@@ -7,11 +7,23 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from podberth.cache.column import Bools, Ints
-from podberth.framework.kept_results import every_row
 from podberth.framework.status import Reason, printable
 from podberth.model.pod import Pod
 
 Rows = NDArray[np.intp]
+
+
+_EVERY: NDArray[np.intp] = np.arange(1024)
+_EVERY.flags.writeable = False
+
+
+def every_row(count: int) -> NDArray[np.intp]:
+    """0, 1, … count - 1; do not change it."""
+    global _EVERY
+    if count > len(_EVERY):
+        _EVERY = np.arange(2 * count)
+        _EVERY.flags.writeable = False
+    return _EVERY[:count]
 
 
 class Rejected(Struct):

@@ -44,6 +44,7 @@ _METHODS = (
     "signature",
     "looks_elsewhere",
     "affected_by",
+    "filter_removed",
     *_ONE,
     *_COUNTING,
     "counted",
@@ -281,7 +282,7 @@ def _missing(plugin_class: type[Plugin], methods: frozenset[str]) -> list[str]:
         problems.append("it has depends_on, and neither filter nor score")
     if plugin_class.normalize is not None and "score" not in methods:
         problems.append("it has normalize, and no score")
-    for one, whole in _ONE.items():
+    for one, whole in (*_ONE.items(), ("filter_removed", "filter")):
         if one in methods and whole not in methods:
             problems.append(f"it has {one}, and no {whole}")
     on_node = isinstance(depends_on, DependsOn) and depends_on and not depends_on & ~(NODE | PODS_HERE)
@@ -294,7 +295,7 @@ def _missing(plugin_class: type[Plugin], methods: frozenset[str]) -> list[str]:
     else:
         problems += (
             f"it has {method}, and depends_on says that it never looks elsewhere"
-            for method in ("looks_elsewhere", "affected_by")
+            for method in ("looks_elsewhere", "affected_by", "filter_removed")
             if method in methods
         )
     if plugin_class.explainer is not None and not methods & {"pre_filter", "filter"}:

@@ -14,9 +14,10 @@ from podberth.cache.view import row_with, some_rows
 from podberth.framework.decision import Rejected
 from podberth.framework.foreign import declared
 from podberth.framework.guard import Guard
-from podberth.framework.kept_results import passing
 from podberth.framework.nominated_pods import NominatedPods
 from podberth.framework.profile import Profile
+from podberth.framework.removed_pods import RemovedPods
+from podberth.framework.result_cache import passing
 from podberth.framework.spare import Spare
 from podberth.framework.status import PluginError, Reason, Rejections
 from podberth.model.pod import Pod
@@ -38,14 +39,27 @@ class FilterPlugins:
         )
         """Every filter that counts comes before all filters that may look beyond one node."""
 
-    def run(self, pod: Pod, cluster: Cluster, among: Bools, *, trying: bool = False) -> tuple[Bools, list[Rejected]]:
+    def run(
+        self,
+        pod: Pod,
+        cluster: Cluster,
+        among: Bools,
+        *,
+        trying: bool = False,
+        removed: RemovedPods | None = None,
+    ) -> tuple[Bools, list[Rejected]]:
         """(rows of `among` that pass, which plugin was the first to reject the others).
 
-        `trying`: in a dry run, a node that a plugin fails on is only no candidate. Raises PluginError.
+        `trying`: in a dry run, a node that a plugin fails on is only no candidate. `removed`: pods that are gone from
+        the rows of `among`, for plugins that can tell what this changes. Raises PluginError.
         """
         alive, rejected = among, []
-        for plugin in self.plugins:
-            found: Rejections = self._ask(plugin, plugin.filter, pod, cluster)
+        for plugin, its in self._declared:
+            found: Rejections
+            if removed is not None and "filter_removed" in its.methods:
+                found = self._ask(plugin, plugin.filter_removed, pod, cluster, removed)
+            else:
+                found = self._ask(plugin, plugin.filter, pod, cluster)
             if not found:
                 continue
             reasons: list[tuple[Reason, Bools]] = []
@@ -65,13 +79,19 @@ class FilterPlugins:
         return alive, rejected
 
     def passing(
-        self, pod: Pod, cluster: Cluster, among: Bools, *, trying: bool = False
+        self,
+        pod: Pod,
+        cluster: Cluster,
+        among: Bools,
+        *,
+        trying: bool = False,
+        removed: RemovedPods | None = None,
     ) -> tuple[Bools, list[Rejected]]:
         """As `run`, with nominated pods taken into account.
 
         A node for which pods of equal or higher priority are nominated has to pass with these pods and without them.
         """
-        passed, rejected = self.run(pod, cluster, among, trying=trying)
+        passed, rejected = self.run(pod, cluster, among, trying=trying, removed=removed)
         if not cluster.nominations:
             return passed, rejected
         nominated = self._nominated.before(pod, cluster)
@@ -99,6 +119,22 @@ class FilterPlugins:
                 passed = passed & ~failed
                 rejected = [left for one in rejected if (left := _without(one, failed)) is not None] + also
         return passed, rejected
+
+    def passing_removed(
+        self, pod: Pod, cluster: Cluster, among: Bools, removed: RemovedPods
+    ) -> tuple[Bools, list[Rejected]]:
+        """As `run`, of the filters that can tell what the removal of pods changes, and of no others."""
+        alive, rejected = among, []
+        for plugin, its in self._declared:
+            if "filter_removed" not in its.methods or self._skipped(plugin, pod.shape):
+                continue
+            found = self._ask(plugin, plugin.filter_removed, pod, cluster, removed)
+            reasons = [(reason, here) for reason, mask in found if (here := mask & alive).any()]
+            if reasons:
+                rejected.append(Rejected(plugin.name, reasons))
+                for _, here in reasons:
+                    alive = alive & ~here
+        return alive, rejected
 
     def _by_node_alone(self, rejected: Sequence[Rejected], rows: int) -> Bools:
         """The rows that are rejected whatever pods are there: by the first filters, which look at the node only."""
@@ -146,10 +182,15 @@ class FilterPlugins:
                     return True
         return False
 
-    def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
-        """Return whether what happens to `others` on one node may change any filter's verdict on another node."""
+    def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod], *, removed: bool = False) -> bool:
+        """Return whether what happens to `others` on one node may change any filter's verdict on another node.
+
+        `removed`: leave out filters that can tell what the removal of pods changes (`Plugin.filter_removed`).
+        """
         others = list(others)
         for plugin, its in self._declared:
+            if removed and "filter_removed" in its.methods:
+                continue
             if its.may_look_elsewhere and self._ask(plugin, plugin.looks_elsewhere, pod, cluster, others):
                 return True
         return False

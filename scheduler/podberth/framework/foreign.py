@@ -158,6 +158,7 @@ _CHECKS: dict[str, Check] = {
     "queue_sort": _sort_key,
     "pre_filter": _one_of(Reject, Narrow, type(None)),
     "filter": _rejections,
+    "filter_removed": _rejections,
     "filter_one": _one_of(bool, np.bool_),
     "post_filter": _one_of(PostFilterResult),
     "post_filter_group": _one_of(GroupPostFilterResult),

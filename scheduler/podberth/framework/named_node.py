@@ -9,7 +9,7 @@ from typing import Any
 
 from podberth.cache.cluster import Cluster
 from podberth.framework.foreign import declared
-from podberth.framework.kept_results import Ask
+from podberth.framework.result_cache import Ask
 from podberth.framework.status import Narrow
 from podberth.model.pod import Pod
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints
+from podberth.cache.kept_results import Bounded
 from podberth.cache.nodes import Nodes
-from podberth.cache.per_node import Bounded
 from podberth.framework.decision import Rows
 from podberth.model.pod import Pod
 from podberth.model.shape import PodShape

@@ -22,6 +22,7 @@ from podberth.framework.events import ANY, ClusterEvent
 from podberth.framework.explaining import Explainer
 from podberth.framework.placement import Assignment, Placement, Running
 from podberth.framework.reads import NOTHING, Reads
+from podberth.framework.removed_pods import RemovedPods
 from podberth.framework.reservation import Reservation
 from podberth.framework.spare import Spare
 from podberth.framework.status import Narrow, Reject, Rejections
@@ -98,13 +99,27 @@ class Filters(Protocol):
     """A profile's filter plugins, for a PostFilter plugin that tries what would fit."""
 
     def passing(
-        self, pod: Pod, cluster: Cluster, among: Bools, *, trying: bool = False
+        self,
+        pod: Pod,
+        cluster: Cluster,
+        among: Bools,
+        *,
+        trying: bool = False,
+        removed: RemovedPods | None = None,
     ) -> tuple[Bools, list[Rejected]]:
         """(bool[rows] of `among` that pass all filters, who rejected the rest). `trying`: in a dry run, a node that a
-        plugin fails on is only no candidate."""
+        plugin fails on is only no candidate. `removed`: pods that are gone from these rows."""
 
-    def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod]) -> bool:
-        """Return whether what happens to `others` on one node can change the verdict on another node."""
+    def passing_removed(
+        self, pod: Pod, cluster: Cluster, among: Bools, removed: RemovedPods
+    ) -> tuple[Bools, list[Rejected]]:
+        """As `passing`, of the filters that can tell what the removal of pods changes, and of no others."""
+
+    def looks_elsewhere(self, pod: Pod, cluster: Cluster, others: Iterable[Pod], *, removed: bool = False) -> bool:
+        """Return whether what happens to `others` on one node can change the verdict on another node.
+
+        `removed`: leave out filters that can tell what the removal of pods changes.
+        """
 
     def goes_by_shape(self, pod: Pod) -> bool:
         """Return whether verdicts on a node depend on the pod's shape and that node only, unless a filter looks
@@ -238,6 +253,14 @@ class Plugin:
         default.
         """
         return self.looks_elsewhere(pod, cluster, others)
+
+    def filter_removed(self, pod: Pod, cluster: Cluster, removed: RemovedPods) -> Rejections:
+        """Answer as `filter` for the rows of `removed`, each as if the pods that are gone from it were gone, and
+        nothing else had changed (upstream: RemovePod).
+
+        For plugins that look elsewhere: preemption can then try many nodes at a time, instead of one after the other.
+        """
+        return ()
 
     # -- before a node is chosen -------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from podberth.framework.attempt_record import AGAIN
 from podberth.framework.binding import Write
 from podberth.framework.binding_plugins import BindingPlugins, PluginsByPoint, by_point, for_shape
 from podberth.framework.decision import Decision, PluginScores, Rows
-from podberth.framework.equivalence import EquivalenceClasses, KeptResults
 from podberth.framework.events import ANY, ClusterEvent
 from podberth.framework.filters import FilterPlugins
 from podberth.framework.foreign import Foreign, declared
@@ -25,6 +24,7 @@ from podberth.framework.named_node import NamedNode
 from podberth.framework.placement_plugins import PlacementPlugins
 from podberth.framework.plugin import FailedGroup, GroupPostFilterResult, Plugin, PostFilterResult
 from podberth.framework.profile import Profile
+from podberth.framework.result_cache import EquivalenceClasses, KeptResults
 from podberth.framework.sampling import Rotation, nodes_to_find, sample
 from podberth.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Narrow, PluginError, Reason, Reject
 from podberth.framework.waiting_pods import WaitingPods

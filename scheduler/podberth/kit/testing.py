@@ -47,8 +47,8 @@ from podberth.engine.stimuli import (
     Stimulus,
     Tick,
 )
-from podberth.explain.asking import Asking
 from podberth.explain.judging.schema import Misfit, fitting, meant, schemas
+from podberth.explain.rejections import Asking
 from podberth.framework.binding import next_version
 from podberth.framework.config import decode
 from podberth.framework.consistency import contradictions

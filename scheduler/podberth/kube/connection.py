@@ -1,25 +1,69 @@
-"""Where the API server is and how to prove who we are: what `config` finds and `client` uses.
+"""A connection says where the API server is and how to prove who we are: `kubeconfig` finds it, `client` uses it.
 
 The certificates are files that others rotate (cert-manager, the kubelet's projected volumes), so the TLS context
-follows them: aiohttp pools connections by context, and a new context means new connections.
+follows them, and a new context means new connections. The Authorization header comes from a function: one that reads
+the kubeconfig, a token file or an exec plugin's output.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
-from podberth.kube.credentials import Credentials, anonymous
+from msgspec import Struct
+
 from podberth.kube.errors import ConfigError, Unreachable, described
 
 CHECK_SECONDS = 1.0
+RETRY_SECONDS = 10.0  # after a failed renewal, while the old header may still do
 Signature: TypeAlias = tuple[tuple[str, int, int, int], ...]
+
+
+class Credential(Struct, frozen=True):
+    """A header's value (None: the certificate says who we are) and for how many seconds to rely on it (None: ever)."""
+
+    header: str | None
+    good_for: float | None = None
+
+
+class Credentials:
+    """Renewed by `fetch`, which may block and raises ConfigError; `clock` is monotonic seconds."""
+
+    def __init__(self, fetch: Callable[[], Credential], clock: Callable[[], float] = time.monotonic) -> None:
+        self.header: str | None = None
+        self.generation = 0
+        self._fetch = fetch
+        self._clock = clock
+        self._due_at: float | None = clock()
+        self._lock = threading.Lock()
+
+    @property
+    def due_in(self) -> float:
+        """In how many seconds the header should be renewed."""
+        return float("inf") if self._due_at is None else self._due_at - self._clock()
+
+    def due(self) -> bool:
+        """True when the header should be renewed before it is used."""
+        return self.due_in <= 0.0
+
+    def renew(self) -> None:
+        """Fetch a new one (blocking: files, processes). On ConfigError the old header stays and is due again soon."""
+        with self._lock:
+            self._due_at = self._clock() + RETRY_SECONDS
+            found = self._fetch()
+            self.header = found.header
+            self._due_at = None if found.good_for is None else self._clock() + max(found.good_for, 1.0)
+            self.generation += 1
+
+
+def anonymous() -> Credentials:
+    """Return credentials without a header, for servers that ask for none, and for client certificates."""
+    return Credentials(lambda: Credential(None))
 
 
 class Tls:
@@ -118,7 +162,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Connection:
-    """One API server, as found by `config`; `host` is scheme://name[:port][/prefix] without a slash at the end.
+    """One API server, as found by `kubeconfig`; `host` is scheme://name[:port][/prefix] without a slash at the end.
 
     `source` says in a few words where this comes from, `namespace` is the context's (or the pod's own), `headers` go
     with each request (impersonation), `server_name` replaces the host's name in TLS.
@@ -151,51 +195,6 @@ class Connection:
         """Look whether certificates were rotated before the next connection."""
         if self.tls is not None:
             self.tls.recheck()
-
-
-def goes_direct(host: str, no_proxy: str) -> bool:
-    """True when NO_PROXY exempts this URL, by Go's rules (golang.org/x/net/http/httpproxy).
-
-    Entries are `*`, addresses, CIDR ranges, names (with their subdomains) and `.name` (subdomains only), each with an
-    optional port. localhost and loopback addresses are always exempt.
-    """
-    parts = urlsplit(host)
-    name = (parts.hostname or "").rstrip(".").lower()
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    address = _address(name)
-    if name == "localhost" or (address is not None and address.is_loopback):
-        return True
-    for entry in (part.strip().lower() for part in no_proxy.split(",")):
-        if entry == "*":
-            return True
-        if entry and _exempts(entry, name, port, address):
-            return True
-    return False
-
-
-def _exempts(entry: str, name: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
-    if "/" in entry:
-        try:
-            return address is not None and address in ipaddress.ip_network(entry, strict=False)
-        except ValueError:
-            return False
-    if _address(entry) is None:
-        wanted, _, entry_port = entry.rpartition(":")
-        if wanted and entry_port.isdigit():
-            if int(entry_port) != port:
-                return False
-            entry = wanted.strip("[]")
-    if (exact := _address(entry)) is not None:
-        return exact == address
-    entry = entry.removeprefix("*")
-    return name.endswith(entry) if entry.startswith(".") else name == entry or name.endswith(f".{entry}")
-
-
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(text)
-    except ValueError:
-        return None
 
 
 def _no_password() -> str:

@@ -33,13 +33,22 @@ class Bucket:
         self._tokens = float(burst)
         self._at: float | None = None
 
+    def left(self, now: float) -> float:
+        """Return how many tokens there are now."""
+        if self._at is not None and now > self._at:
+            self._tokens = min(self._tokens + (now - self._at) * self.rate, float(self.burst))
+        self._at = now
+        return self._tokens
+
+    def give_back(self) -> None:
+        """Put back a token that was taken."""
+        self._tokens = min(self._tokens + 1.0, float(self.burst))
+
     def take(self, now: float) -> float:
         """Take a token and return 0.0, or take none and return the seconds until there is one."""
         if self.rate < 0:
             return 0.0
-        if self._at is not None and now > self._at:
-            self._tokens = min(self._tokens + (now - self._at) * self.rate, float(self.burst))
-        self._at = now
+        self.left(now)
         # a billionth of slack: the sum of many refills may miss a whole token by rounding, and would wait for nothing
         if self._tokens >= 1.0 - 1e-9:
             self._tokens -= 1.0

@@ -1,30 +1,280 @@
-"""Check a kubeconfig's shape and pick a context, so that what is wrong can be said in one line.
+"""Find the API server and the credentials: in the pod we run in, or in a kubeconfig.
 
-Only structure is looked at: which files, which context, cluster and user, which files they name. `settings` or
-`packaged` then read the contents.
+`connect` follows client-go's order. The shape of a kubeconfig is checked first (`select`), so that every complaint is
+one line that names the file and what was expected. `settings` reads what is plain: tokens, certificates and passwords.
+Auth providers and exec plugins are left to the `kubernetes` package (`credential_plugins`): importing that costs a
+third of a second and 20 MB, which most processes can do without. What would be read once and never again is renewed:
+token files, exec plugins, and the kubeconfig itself after a 401.
 """
 
 from __future__ import annotations
 
+import atexit
 import base64
 import binascii
+import ipaddress
 import json
-from dataclasses import dataclass
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
+from msgspec import Struct
 
-from podberth.kube.errors import ConfigError, one_line
+from podberth import __version__
+from podberth.kube.connection import Connection, Credential, Credentials, Tls
+from podberth.kube.errors import ConfigError, described, one_line
 
+TOKEN_FILE_SECONDS = 10.0  # client-go re-reads about once a minute; a read costs less than one request
+USER_AGENT = f"berth/{__version__}"
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+IN_CLUSTER = "in-cluster"
+"""Where the connection of a process in a pod comes from."""
+SERVICE_HOST, SERVICE_PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 _DEEPEST = 100
 """Levels that a kubeconfig may have: its own fields need eight, extensions may hold anything."""
 GONE_PROVIDERS = "client-go no longer knows it; expected an exec plugin instead"
-
-
 _MOST_MERGED = 10_000
 """Entries that its mappings may take over from others, in all."""
+_OWN_FILES = "/proc/self/fd"
+
+
+def connect(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+) -> Connection:
+    """The connection to use: the file that is named, else $KUBECONFIG, else ~/.kube/config if there is one, else the
+    pod's own service account (client-go's order). Raises ConfigError, one line.
+    """
+    if kubeconfig:
+        return from_kubeconfig([kubeconfig], context)
+    listed = [name for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    if listed:
+        there = [name for name in listed if Path(name).expanduser().exists()]
+        if not there:
+            raise ConfigError(f"KUBECONFIG={os.pathsep.join(listed)}: no such file")
+        return from_kubeconfig(there, context)
+    home = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
+    if home.exists():
+        return from_kubeconfig([str(home)], context)
+    if environ.get(SERVICE_HOST):
+        if context:
+            raise ConfigError(f"context {written(context)}: there is no kubeconfig, only the pod's own service account")
+        return in_cluster(environ=environ)
+    raise ConfigError(f"no cluster to talk to: no kubeconfig named, no KUBECONFIG, no {home}, and not in a pod")
+
+
+def in_cluster(
+    *,
+    token_file: str = str(SERVICE_ACCOUNT / "token"),
+    ca_file: str = str(SERVICE_ACCOUNT / "ca.crt"),
+    environ: Mapping[str, str] = os.environ,
+) -> Connection:
+    """The API server as a pod sees it, with the service account's (rotating) token and CA. Raises ConfigError."""
+    where = f"in-cluster configuration ({token_file}, {ca_file})"
+    for word in (SERVICE_HOST, SERVICE_PORT):
+        if not environ.get(word):
+            raise ConfigError(f"{where}: {word} is not set")
+    for name in (token_file, ca_file):
+        if not Path(name).is_file():
+            raise ConfigError(f"{where}: {name} does not exist; expected the service account's files")
+    name = environ[SERVICE_HOST]
+    host = f"https://{f'[{name}]' if ':' in name else name}:{environ[SERVICE_PORT]}"
+    credentials = Credentials(partial(_token_file, Path(token_file)))
+    credentials.renew()
+    tls = Tls(ca_file=ca_file)
+    tls.context()
+    own_namespace = Path(token_file).with_name("namespace")
+    return Connection(
+        host=host,
+        credentials=credentials,
+        tls=tls,
+        proxy=_proxy(host, None, "in-cluster configuration"),
+        user_agent=USER_AGENT,
+        namespace=own_namespace.read_text("utf-8").strip() if own_namespace.is_file() else "default",
+        source=IN_CLUSTER,
+    )
+
+
+def serving_port(
+    server: str,
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    token_file: str | None = None,
+    ca_file: str | None = None,
+    server_name: str | None = None,
+    verify: bool = True,
+) -> Connection:
+    """The serving port of one of our own processes, with the token in a file, or else with what `connect` finds.
+
+    `ca_file`: who signed its certificate; without it, the system's CAs. Raises ConfigError.
+    """
+    parts = urlsplit(server)
+    if parts.scheme != "https" or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise ConfigError(f"{server}: expected https://HOST:PORT")
+    if token_file is not None:
+        credentials = Credentials(partial(_token_file, Path(token_file)))
+        credentials.renew()
+        found = Connection(server, credentials)
+        tls = Tls(ca_file=ca_file, verify=verify)
+    else:
+        found = connect(kubeconfig, context)
+        tls = (found.tls or Tls()).elsewhere(ca_file=ca_file, verify=verify)
+    tls.context()
+    # Neither the cluster's proxy nor an impersonation is meant for this server.
+    return replace(
+        found, host=server.rstrip("/"), tls=tls, server_name=server_name, proxy=None, headers=(), source=server
+    )
+
+
+def from_kubeconfig(paths: list[str], context: str | None = None) -> Connection:
+    """One context (the current one by default) of one kubeconfig, or of several merged as kubectl merges them."""
+    chosen = select(paths, context)
+    found = _settings(chosen)
+    tls: Tls | None = None
+    if found.host.startswith("https://"):
+        tls = Tls(ca_file=found.ca_file, cert_file=found.cert_file, key_file=found.key_file, verify=found.verify)
+    credentials = Credentials(_source(paths, context, chosen, tls))
+    credentials.renew()
+    if tls is not None:
+        try:
+            tls.context()
+        except ConfigError as error:
+            raise ConfigError(f"{chosen.where}: {error}") from error
+    return Connection(
+        host=found.host,
+        credentials=credentials,
+        tls=tls,
+        server_name=chosen.cluster.get("tls-server-name"),
+        proxy=_proxy(found.host, chosen.cluster.get("proxy-url"), chosen.where),
+        user_agent=USER_AGENT,
+        namespace=chosen.namespace,
+        source=chosen.where,
+        headers=chosen.impersonation(),
+    )
+
+
+def _settings(chosen: Selected) -> ServerSettings:
+    if is_plain(chosen.user):
+        return settings(chosen)
+    from podberth.kube import credential_plugins  # slow to import, and most users have no need of it
+
+    return credential_plugins.settings(chosen)
+
+
+def _source(paths: list[str], context: str | None, chosen: Selected, tls: Tls | None) -> Callable[[], Credential]:
+    """Return what renews the header: a token file (which wins over a token, as in client-go), a plugin, or the file
+    itself.
+    """
+    if name := chosen.user.get("tokenFile"):
+        return partial(_token_file, chosen.user_base / name)
+    if chosen.user.get("exec") and not chosen.user.get("token"):
+        from podberth.kube import credential_plugins
+
+        return partial(credential_plugins.run_exec, chosen, tls)
+
+    def reread() -> Credential:
+        found = _settings(select(paths, context))
+        if tls is not None:
+            tls.present(found.cert_file, found.key_file)
+        return Credential(found.header)
+
+    return reread
+
+
+def _token_file(path: Path) -> Credential:
+    try:
+        token = path.read_text("ascii").strip()
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file; expected a token") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: expected a token ({described(error)})") from error
+    if not token or len(token.split()) != 1:
+        raise ConfigError(f"{path}: expected one token, found {'more' if token else 'nothing'}")
+    return Credential(f"Bearer {token}", TOKEN_FILE_SECONDS)
+
+
+def _proxy(host: str, own: str | None, where: str) -> str | None:
+    """The proxy to use: the cluster's own (whatever NO_PROXY says), else the environment's unless exempt."""
+    general, exempt = proxies(host)
+    proxy = own or general
+    if not proxy or (own is None and goes_direct(host, exempt)):
+        return None
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
+    if urlsplit(proxy).scheme not in ("http", "https"):
+        word = "proxy-url" if own else "HTTPS_PROXY"
+        raise ConfigError(f"{where}: {word}: expected an http or https proxy, found {urlsplit(proxy).scheme}")
+    return proxy
+
+
+# -- proxies ---------------------------------------------------------------------------------------------------------
+
+
+def proxies(host: str) -> tuple[str | None, str]:
+    """(the environment's proxy for a host, its NO_PROXY)."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None, ""
+    from urllib.request import getproxies_environment  # it brings an HTTP client along, which no start needs
+
+    found = getproxies_environment()
+    return found.get("https" if host.startswith("https://") else "http"), found.get("no", "")
+
+
+def goes_direct(host: str, no_proxy: str) -> bool:
+    """True when NO_PROXY exempts this URL, by Go's rules (golang.org/x/net/http/httpproxy).
+
+    Entries are `*`, addresses, CIDR ranges, names (with their subdomains) and `.name` (subdomains only), each with an
+    optional port. localhost and loopback addresses are always exempt.
+    """
+    parts = urlsplit(host)
+    name = (parts.hostname or "").rstrip(".").lower()
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    address = _address(name)
+    if name == "localhost" or (address is not None and address.is_loopback):
+        return True
+    for entry in (part.strip().lower() for part in no_proxy.split(",")):
+        if entry == "*":
+            return True
+        if entry and _exempts(entry, name, port, address):
+            return True
+    return False
+
+
+def _exempts(entry: str, name: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
+    if "/" in entry:
+        try:
+            return address is not None and address in ipaddress.ip_network(entry, strict=False)
+        except ValueError:
+            return False
+    if _address(entry) is None:
+        wanted, _, entry_port = entry.rpartition(":")
+        if wanted and entry_port.isdigit():
+            if int(entry_port) != port:
+                return False
+            entry = wanted.strip("[]")
+    if (exact := _address(entry)) is not None:
+        return exact == address
+    entry = entry.removeprefix("*")
+    return name.endswith(entry) if entry.startswith(".") else name == entry or name.endswith(f".{entry}")
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+# -- the files, and the context in them ------------------------------------------------------------------------------
 
 
 class _TooDeepError(yaml.YAMLError):
@@ -259,3 +509,113 @@ def _check_file(entry: dict[str, Any], word: str, path: Path, where: str) -> boo
             raise ConfigError(f"{where}.{word}: {path.parent / name}: no such file")
         return True
     return False
+
+
+# -- what a context says, where the file itself says it all ----------------------------------------------------------
+
+
+class ServerSettings(Struct, frozen=True):
+    """Where the API server is and how to authenticate. Files are absolute; `header` is Authorization's value."""
+
+    host: str
+    ca_file: str | None
+    cert_file: str | None
+    key_file: str | None
+    verify: bool
+    header: str | None
+
+
+def is_plain(user: dict[str, Any]) -> bool:
+    """Return whether `settings` reads all of a user: it has neither an auth provider nor an exec plugin in use."""
+    return not user.get("auth-provider") and not (user.get("exec") and not user.get("token"))
+
+
+def settings(chosen: Selected) -> ServerSettings:
+    """Return the settings of a context whose user is plain. A token wins over a password, data over a file."""
+    cluster, user = chosen.cluster, chosen.user
+    header = None
+    if user.get("token") and not user.get("tokenFile"):
+        header = f"Bearer {user['token'].strip()}"
+    elif user.get("username") and user.get("password"):
+        header = "Basic " + base64.b64encode(f"{user['username']}:{user['password']}".encode()).decode()
+    return ServerSettings(
+        host=cluster["server"].rstrip("/"),
+        ca_file=_file(cluster, "certificate-authority", chosen.cluster_base),
+        cert_file=_file(user, "client-certificate", chosen.user_base),
+        key_file=_file(user, "client-key", chosen.user_base),
+        verify=not cluster.get("insecure-skip-tls-verify", False),
+        header=header,
+    )
+
+
+# -- keys and certificates as files ----------------------------------------------------------------------------------
+
+
+class PrivateFiles:
+    """Files for what OpenSSL wants to read from a file: `most` of them, those that were not asked for longest go.
+
+    On Linux they are in memory, and go with the process however that ends. Elsewhere they are temporary files, which go
+    when the process ends by itself; after a SIGKILL they stay.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._names: dict[bytes, str] = {}
+        """By contents; what was asked for last is at the end."""
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def name_of(self, contents: bytes) -> str:
+        name = self._names.pop(contents, None)
+        if name is None or not Path(name).exists():
+            while len(self._names) >= self._most:
+                _remove(self._names.pop(next(iter(self._names))))
+            name = _in_memory(contents) or _on_disk(contents)
+        self._names[contents] = name
+        return name
+
+    def close(self) -> None:
+        """Remove them all."""
+        while self._names:
+            _remove(self._names.popitem()[1])
+
+
+as_file = PrivateFiles(64).name_of
+"""The name of a private file with these contents."""
+
+
+def _in_memory(contents: bytes) -> str | None:
+    if not hasattr(os, "memfd_create"):
+        return None
+    file = os.memfd_create("berth-pem")  # closed on exec, like every file of Python
+    name = f"{_OWN_FILES}/{file}"
+    try:
+        with open(file, "wb", closefd=False) as stream:
+            stream.write(contents)
+        if Path(name).read_bytes() == contents:
+            return name
+    except OSError:
+        pass  # no /proc here, or no room in memory: a temporary file may do
+    os.close(file)
+    return None
+
+
+def _on_disk(contents: bytes) -> str:
+    with tempfile.NamedTemporaryFile(prefix="berth-", suffix=".pem", delete=False) as file:
+        file.write(contents)
+    atexit.register(Path(file.name).unlink, missing_ok=True)
+    return file.name
+
+
+def _remove(name: str) -> None:
+    if name.startswith(f"{_OWN_FILES}/"):
+        os.close(int(name.rpartition("/")[2]))
+    else:
+        Path(name).unlink(missing_ok=True)
+
+
+def _file(entry: dict[str, Any], word: str, base: Path) -> str | None:
+    if data := entry.get(f"{word}-data"):
+        return as_file(base64.b64decode(data))
+    return str(base / entry[word]) if entry.get(word) else None

@@ -9,7 +9,12 @@ ends: so one takes over within 17 s of a crash, where it may take 24 there.
 
 `Term` is what decides, without a clock or a network; `Elector` reads, writes and sleeps. Long work asks `leading`
 before each act: it looks at the clock, so that a process that was stopped for a while does nothing as ex-leader.
-Next stage: `candidate` runs an Elector beside the event loop that works, so that a busy loop does not lose the Lease.
+
+`Candidate` runs an Elector on a thread of its own. What leads works on one event loop, and a turn of that loop may take
+longer than the renew deadline. The thread has an event loop and a connection of its own; it renews as long as the main
+loop turns now and then. A loop that has not turned for `Elector.dead_after` is dead: the Lease is not renewed any more.
+A thread needs the interpreter. Python code gives it away every few milliseconds; C code that keeps it stops the thread,
+too, and then the Lease ends by the clock, as it does for a process that is stopped as a whole.
 """
 
 from __future__ import annotations
@@ -20,19 +25,22 @@ import math
 import random
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Protocol, TypeVar
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any
 
 import msgspec
 
 from podberth.kube.answers import read_answer
 from podberth.kube.client import Client
+from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable, without_trace
 from podberth.kube.flow import LEASE
 from podberth.kube.machine import boottime
 from podberth.kube.resources import LEASES
-from podberth.kube.signs import Signs
 from podberth.kube.writes import micro_time
 
 DURATION = 15.0
@@ -44,10 +52,11 @@ RELEASE_SECONDS = 3.0
 DEAD_DEADLINES = 3.0
 """A loop that gave no sign for so many renew deadlines is dead: 30 s by default. The longest turn ever seen took 25 s,
 and whoever needs another replica to take over sooner sets shorter times for the Lease anyway."""
+SIGNS = 4.0
+"""How often the event loop shows that it runs, in each retry period."""
 
 _NOWHERE = ("", "")
 Record = dict[str, Any]
-Found = TypeVar("Found")
 
 
 class LeaseLostError(Exception):
@@ -56,17 +65,6 @@ class LeaseLostError(Exception):
 
 class LoopDeadError(LeaseLostError):
     """The Lease is not renewed any more, for whoever would act as its holder gives no sign of life."""
-
-
-class There(Protocol):
-    """Has a coroutine run where the client belongs; what it returns is to be awaited."""
-
-    def __call__(self, work: Coroutine[Any, Any, Found]) -> Awaitable[Found]: ...
-
-
-def here(work: Coroutine[Any, Any, Found]) -> Awaitable[Found]:
-    """On the loop that we are on."""
-    return work
 
 
 class Term:
@@ -188,8 +186,9 @@ class Elector:
         self._wall = wall
         self._sleep = sleep
         self._record: Record | None = None
-        self._signs = None if signs is None else Signs(signs)
-        self._there: There = here
+        self._signs = signs
+        self._signs_seen: int | None = None
+        self._seen_since = 0.0
 
     @property
     def leading(self) -> bool:
@@ -216,8 +215,8 @@ class Elector:
         Raises LeaseLostError, after `work` was cancelled, when we stop leading before it is done.
         """
         try:
-            await self._there(self.acquire())
-            keeping = asyncio.ensure_future(self._there(self.keep()))  # before the work may hold this loop
+            await self.acquire()
+            keeping = asyncio.ensure_future(self.keep())  # before the work may hold this loop
             working = asyncio.ensure_future(work())
             try:
                 await asyncio.wait((working, keeping), return_when=asyncio.FIRST_COMPLETED)
@@ -229,7 +228,7 @@ class Elector:
                 await _cancel(working)
                 await _cancel(keeping)
         finally:
-            await self._there(self.release())
+            await self.release()
 
     async def acquire(self) -> None:
         """Return once we lead."""
@@ -291,7 +290,13 @@ class Elector:
         )
 
     def _silent(self, now: float) -> float:
-        return 0.0 if self._signs is None else self._signs.silent(now)
+        """Return for how many seconds no sign of life came, as far as looks now and then can see."""
+        if self._signs is None:
+            return 0.0
+        signs = self._signs()
+        if signs != self._signs_seen:
+            self._signs_seen, self._seen_since = signs, now
+        return now - self._seen_since
 
     # -- one try -------------------------------------------------------------------------------------------------
 
@@ -391,6 +396,134 @@ class Elector:
     def _patience(self) -> float:
         """Seconds one request may take: two fit into the deadline."""
         return self.term.renew_deadline / 2
+
+
+class Candidate(Elector):
+    """An Elector that waits, renews and releases on a thread, while `run` does the work where it is called.
+
+    `on_problem` and `on_dead` are called on that thread. `on_dead` gets the reason; the work may still be running.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        namespace: str,
+        name: str,
+        identity: str,
+        *,
+        duration: float = DURATION,
+        renew_deadline: float = RENEW_DEADLINE,
+        retry: float = RETRY,
+        annotations: Mapping[str, str] | None = None,
+        otherwise: str = "",
+        on_problem: Callable[[str], None] | None = None,
+        on_dead: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(
+            Client(connection),
+            namespace,
+            name,
+            identity,
+            duration=duration,
+            renew_deadline=renew_deadline,
+            retry=retry,
+            annotations=annotations,
+            otherwise=otherwise,
+            on_problem=on_problem,
+            signs=lambda: self._beats,
+        )
+        self._connection = connection
+        self._on_dead = on_dead
+        self._beats = 0
+        self._thread: _ClientThread
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """See Elector."""
+        beating = asyncio.create_task(self._beat())
+        try:
+            async with _ClientThread(self._connection) as self._thread:
+                self._client = self._thread.client
+                await super().run(work)
+        finally:
+            beating.cancel()
+
+    async def acquire(self) -> None:
+        """See Elector."""
+        await self._thread.call(super().acquire())
+
+    async def keep(self) -> None:
+        """Renew as an Elector does; call `on_dead` when the event loop is stuck and can't do so itself."""
+        await self._thread.call(self._keep())
+
+    async def _keep(self) -> None:
+        try:
+            await super().keep()
+        except LoopDeadError as error:
+            if self._on_dead is not None:
+                self._on_dead(str(error))
+            raise
+
+    async def release(self) -> None:
+        """See Elector."""
+        await self._thread.call(super().release())
+
+    async def _beat(self) -> None:
+        """Show that the main loop turns."""
+        while True:
+            self._beats += 1
+            await asyncio.sleep(self._retry / SIGNS)
+
+
+class _ClientThread:
+    """A thread with an event loop, and a client that belongs there; use as `async with`, from another loop."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.client = Client(connection)
+        self._ready: Future[asyncio.AbstractEventLoop] = Future()
+        self._ended: Future[None] = Future()
+        self._over: asyncio.Event
+        self._loop: asyncio.AbstractEventLoop
+
+    async def __aenter__(self) -> _ClientThread:
+        threading.Thread(target=self._thread, name="lease", daemon=True).start()
+        try:
+            self._loop = await asyncio.wrap_future(self._ready)
+        except asyncio.CancelledError:
+            self._ready.add_done_callback(self._leave)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        await asyncio.wrap_future(self._ended)
+
+    def call(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        """Run it there, from now on. Cancelled, it is cancelled there, before whatever is called next."""
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def _leave(self, ready: Future[asyncio.AbstractEventLoop]) -> None:
+        """Nobody came; a thread that has begun all the same ends."""
+        if not ready.cancelled() and ready.exception() is None:
+            ready.result().call_soon_threadsafe(self._over.set)
+
+    def _thread(self) -> None:
+        try:
+            asyncio.run(self._stay())
+        except BaseException as error:  # noqa: BLE001 - it goes on in whoever waits
+            for waited_for in (self._ready, self._ended):
+                if not waited_for.done():
+                    waited_for.set_exception(error)
+        else:
+            self._ended.set_result(None)
+
+    async def _stay(self) -> None:
+        self._over = asyncio.Event()
+        async with self.client:
+            if self._ready.set_running_or_notify_cancel():
+                self._ready.set_result(asyncio.get_running_loop())
+                await self._over.wait()
 
 
 def own_identity() -> str:

@@ -1,7 +1,9 @@
 """Asks the API server who a client is and what it may read: TokenReview and SubjectAccessReview.
 
 A client certificate that TLS has verified says by itself who asks, and comes before a token, as in
-DelegatingAuthenticatorConfig.
+DelegatingAuthenticatorConfig. The CAs that sign such certificates are read from the ConfigMap
+`kube-system/extension-apiserver-authentication`: the API server writes its own `--client-ca-file` there, for components
+that check certificates as it does.
 
 Answers are kept for ten seconds, as kube-scheduler keeps them (DelegatingAuthenticationOptions, -AuthorizationOptions);
 a token is remembered by its digest only.
@@ -16,17 +18,20 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import structlog
 
 from podberth.kube.answers import read_answer
-from podberth.kube.authorities import follow
+from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.flow import REVIEW
-from podberth.kube.users import NobodyError, User, certified
+from podberth.kube.flow import REVIEW, Bucket
+from podberth.kube.reflector import Reflector
+from podberth.kube.resources import CONFIG_MAPS, Resource
+from podberth.kube.wire import Partial
 
 KEEP_SECONDS = 10.0
 KEEP_MOST = 1024
@@ -41,10 +46,28 @@ TOKEN_MOST = 16 * 1024
 """Characters of a token; what is longer is none."""
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+CA_NAMESPACE, CA_NAME, CA_KEY = "kube-system", "extension-apiserver-authentication", "client-ca-file"
+"""The ConfigMap in which the API server writes the CAs of clients, and the key in it."""
+AUTHENTICATED = "system:authenticated"
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+UID_OID = "1.3.6.1.4.1.57683.2"
 Verdict = tuple[int, str]
 Key = tuple[bytes, str]
 
 log = structlog.get_logger("reviews")
+
+
+class NobodyError(Exception):
+    """What was shown says of nobody who it is: one line that says why."""
+
+
+class User(msgspec.Struct, frozen=True):
+    """A user, as a TokenReview names one."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 
 class _TokenStatus(msgspec.Struct):
@@ -64,36 +87,12 @@ class _AccessReview(msgspec.Struct):
     status: _AccessStatus
 
 
+class _ConfigMap(Partial, gc=False):
+    data: dict[str, str] | None = None
+
+
 _token_review = msgspec.json.Decoder(_TokenReview)
 _access_review = msgspec.json.Decoder(_AccessReview)
-
-
-class _Share:
-    """What a peer may ask: tokens of a bucket, and one back for each question that ended well."""
-
-    __slots__ = ("_at", "_burst", "_left", "_rate")
-
-    def __init__(self, rate: float, burst: int, now: float) -> None:
-        self._rate, self._burst = rate, burst
-        self._left, self._at = float(burst), now
-
-    def left(self, now: float) -> float:
-        """Questions that may be asked now."""
-        self._left = min(self._left + max(now - self._at, 0.0) * self._rate, float(self._burst))
-        self._at = max(now, self._at)
-        return self._left
-
-    def take(self) -> None:
-        """Ask one."""
-        self._left -= 1.0
-
-    def give(self) -> None:
-        """One was no stranger's."""
-        self._left = min(self._left + 1.0, float(self._burst))
-
-    def is_full(self, now: float) -> bool:
-        """Return whether it is as good as a new one."""
-        return self.left(now) >= self._burst
 
 
 class _Kept:
@@ -125,8 +124,8 @@ class Reviews:
         self._client = client
         self._clock = clock
         self._allowed, self._refused = _Kept(), _Kept()
-        self._peers: dict[str, _Share] = {}
-        self._all = _Share(ALL_RATE, ALL_BURST, clock())
+        self._peers: dict[str, Bucket] = {}
+        self._all = Bucket(ALL_RATE, ALL_BURST)
         self._over = 0
         """Questions that were not asked since the last line of the log about it."""
         self._told_at = float("-inf")
@@ -137,8 +136,39 @@ class Reviews:
         return {"allowed": len(self._allowed), "refused": len(self._refused), "peers": len(self._peers)}
 
     async def authorities(self, found: Callable[[bytes], None], kept: Callable[[str], None]) -> None:
-        """Tell of the CAs that sign clients' certificates, as `authorities.follow` does."""
-        await follow(self._client, found, kept)
+        """Call `found` with the CAs that sign clients' certificates (PEM), now and after each change; until cancelled.
+
+        `kept` is called, with the reason, when there are none: what was known stays while the ConfigMap is gone or
+        can't be read. Mirrors k8s.io/apiserver `pkg/server/dynamiccertificates/configmap_cafile_content.go`
+        (DynamicConfigMapCAController).
+        """
+        seen = False
+
+        def changed(changes: list[Change[_ConfigMap]], _replaced: bool) -> None:
+            nonlocal seen
+            if seen and not changes:
+                return
+            seen = True
+            there = [change.object for change in changes if not isinstance(change, Deleted)]
+            bundle = (there[-1].data or {}).get(CA_KEY) if there else None
+            if bundle:
+                found(bundle.encode())
+            else:
+                kept(f"no {CA_KEY} in ConfigMap {CA_NAMESPACE}/{CA_NAME}")
+
+        def refused(_resource: Resource, error: ApiError | None) -> None:
+            if error is not None:
+                kept(str(error))
+
+        await Reflector(
+            self._client,
+            CONFIG_MAPS,
+            msgspec.json.Decoder(_ConfigMap).decode,
+            changed,
+            namespace=CA_NAMESPACE,
+            field_selector=f"metadata.name={CA_NAME}",
+            on_refused=refused,
+        ).run()
 
     async def authorize(
         self, authorization: str | None, path: str, certificate: bytes | None = None, peer: str = ""
@@ -162,8 +192,8 @@ class Reviews:
         if share.left(now) < 1.0 or self._all.left(now) < 1.0:
             self._refuse(peer, now)
             return 429, "too many requests that had to be reviewed, try again in some seconds"
-        share.take()
-        self._all.take()
+        share.take(now)
+        self._all.take(now)
         try:
             user = await self._owner(token) if certificate is None else certified(certificate)
             verdict = await self._may(user, path)
@@ -172,20 +202,20 @@ class Reviews:
         except (ApiError, Unreachable) as error:
             return 503, f"the API server did not review this request: {error}"
         if verdict[0] == 200:
-            share.give()
-            self._all.give()
+            share.give_back()
+            self._all.give_back()
         (self._allowed if verdict[0] == 200 else self._refused).put(key, verdict, now)
         return verdict
 
-    def _share(self, peer: str, now: float) -> _Share:
+    def _share(self, peer: str, now: float) -> Bucket:
         """Return what this address may ask. Addresses beyond those that are known share one."""
         found = self._peers.get(peer)
         if found is None:
-            if len(self._peers) >= PEERS_MOST:
-                self._peers = {name: share for name, share in self._peers.items() if not share.is_full(now)}
+            if len(self._peers) >= PEERS_MOST:  # a full bucket is as good as a new one
+                self._peers = {name: share for name, share in self._peers.items() if share.left(now) < share.burst}
             if len(self._peers) >= PEERS_MOST:
                 peer = ""
-            found = self._peers.setdefault(peer, _Share(PEER_RATE, PEER_BURST, now))
+            found = self._peers.setdefault(peer, Bucket(PEER_RATE, PEER_BURST))
         return found
 
     def _refuse(self, peer: str, now: float) -> None:
@@ -223,3 +253,32 @@ class Reviews:
     async def _review(self, path: str, version: str, kind: str, spec: dict[str, Any]) -> bytes:
         body = msgspec.json.encode({"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec})
         return await self._client.request("POST", path, body=body, lane=REVIEW, tries=2, timeout=5.0)
+
+
+def certified(certificate: bytes) -> User:
+    """Return whom a certificate (DER, verified) names: the last CN is the user, each O a group.
+
+    Raises NobodyError, also when it has expired since its connection was made. Mirrors k8s.io/apiserver
+    `pkg/authentication/request/x509/x509.go` (CommonNameUserConversion).
+    """
+    from cryptography import x509  # as nobody may come with one
+    from cryptography.x509.oid import NameOID, ObjectIdentifier
+
+    try:
+        read = x509.load_der_x509_certificate(certificate)
+        found: dict[ObjectIdentifier, list[str]] = {}
+        for attribute in read.subject:
+            found.setdefault(attribute.oid, []).append(str(attribute.value))
+        until = read.not_valid_after_utc
+    except ValueError as error:
+        raise NobodyError(f"the client certificate can't be read: {error}") from None
+    names, uids = found.get(NameOID.COMMON_NAME, []), found.get(ObjectIdentifier(UID_OID), [])
+    if until < datetime.now(UTC):
+        raise NobodyError("the client certificate has expired")
+    if not names or not names[-1]:
+        raise NobodyError("the client certificate has no common name")
+    if uids and (len(uids) > 1 or not uids[0]):
+        raise NobodyError("the client certificate has more than one UID, or an empty one")
+    groups = (*found.get(NameOID.ORGANIZATION_NAME, ()), AUTHENTICATED)
+    identity = f"X509SHA256={hashlib.sha256(certificate).hexdigest()}"
+    return User(names[-1], "".join(uids), groups, {CREDENTIAL_ID: [identity]})

@@ -7,9 +7,8 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints, at
-from podberth.cache.images import Images
-from podberth.cache.nodes import Nodes
-from podberth.cache.per_node import Recurring
+from podberth.cache.kept_results import Recurring
+from podberth.cache.nodes import Images, Nodes
 from podberth.framework.normalize import MAX_SCORE
 from podberth.framework.plugin import NODE, OTHER_NODES, Plugin
 from podberth.model.pod import Pod

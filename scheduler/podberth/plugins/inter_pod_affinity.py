@@ -1,6 +1,7 @@
 """Upstream: plugins/interpodaffinity (filtering.go, scoring.go)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from podberth.cache.sums import ByTopology, Selected, summed
 from podberth.framework.events import ClusterEvent
 from podberth.framework.normalize import MIN_MAX
 from podberth.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
+from podberth.framework.removed_pods import RemovedPods
 from podberth.framework.status import Reject, Rejections, Unresolvable, Unschedulable
 from podberth.model.affinity import AffinityTerm, Terms, WeightedTerms
 from podberth.model.node import Node
@@ -101,6 +103,28 @@ class InterPodAffinity(Plugin):
             or cluster.incidence.existing_terms(pod).repels
             or any(other.shape.anti_affinity_terms for other in others)
         )
+
+    def filter_removed(self, pod: Pod, cluster: Cluster, removed: RemovedPods) -> Rejections:
+        """Subtract from each sum what the pods that are gone add to it."""
+        incidence, rows = cluster.incidence, cluster.nodes.rows
+        found: list[tuple[Any, Bools]] = []
+        free: Bools = np.ones(len(removed.rows), dtype=np.bool_)
+        if pod.shape.affinity_terms:
+            free = self._near_without(pod.shape.affinity_terms, pod, cluster, removed)
+            found.append((self.not_near, ~free))
+        left: Ints = np.zeros(len(removed.rows), dtype=np.int64)
+        for of_key in _on_nodes(pod.shape.anti_affinity_terms.by_key, cluster):
+            selected = incidence.any_selected(*of_key)
+            left += _left(selected, removed, removed.count(selected, partial(incidence.share, of=selected)))
+        found.append((self.not_apart, (left > 0) & free))
+        free = free & (left <= 0)
+        existing = incidence.existing_terms(pod)
+        left = np.zeros(len(removed.rows), dtype=np.int64)
+        for key, repelled in existing.repelled.items():
+            repulsion = partial(incidence.repulsion_by, key=key, existing=existing)
+            left += _left(repelled, removed, removed.count(repelled, repulsion))
+        found.append((self.repelled, (left > 0) & free))
+        return [(reason, removed.on_nodes(mask, rows)) for reason, mask in found]
 
     def affected_by(self, pod: Pod, cluster: Cluster, others: Sequence[Pod]) -> bool:
         """Return when a term of the pod may mean one of `others`, or one of theirs the pod."""
@@ -200,6 +224,37 @@ class InterPodAffinity(Plugin):
             for term in terms:
                 near &= cluster.nodes.label(term.topology_key).codes[:rows] >= 0
         return near
+
+    def _near_without(self, terms: Terms, pod: Pod, cluster: Cluster, removed: RemovedPods) -> Bools:
+        """bool[rows that are tried]: as `_near`, each row without the pods that are gone from it."""
+        incidence, nodes, keys = cluster.incidence, cluster.nodes, terms.by_key
+        near: Bools = np.zeros(len(removed.rows), dtype=np.bool_)
+        if not keys.keys() <= nodes.label_keys.keys():
+            return near
+        near[:], first = True, ~near
+        labelled = first.copy()
+        for key in keys:
+            selected = incidence.selected(terms, key)
+            has_key: Bools = nodes.label(key).codes[removed.rows] >= 0
+            gone = removed.count(selected, partial(incidence.share, of=selected))
+            near &= _left(selected, removed, gone) > 0
+            first &= selected.total - np.where(has_key, gone, 0) <= 0
+            labelled &= has_key
+        if not all(incidence.selects(term, pod) for term in terms):
+            return near
+        return near | (first & labelled)
+
+
+def _left(one: ByTopology, removed: RemovedPods, counts: Ints) -> Ints:
+    """int64[rows that are tried]: the number of each row's value without the pods that are gone.
+
+    `counts`: what these count for.
+    """
+    if one.column is None:
+        return np.zeros(len(removed.rows), dtype=np.int64)
+    codes = one.column.codes[removed.rows]
+    left: Ints = np.where(codes >= 0, one.by_code()[codes] - counts, 0)
+    return left
 
 
 def _anywhere(sums: Iterable[ByTopology], rows: int) -> Bools:

@@ -6,8 +6,7 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Ints
-from podberth.cache.nodes import Nodes
-from podberth.cache.ports import conflicts
+from podberth.cache.nodes import Nodes, conflicts
 from podberth.framework.decision import Rows
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import NO_POINTS, PODS_HERE, SKIPPABLE, Plugin

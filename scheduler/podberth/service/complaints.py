@@ -13,7 +13,7 @@ from typing import Literal
 
 import structlog
 
-from podberth.service.instruments import Counter, Family
+from podberth.service.metrics import Counter, Family
 
 LINE_SECONDS = 60.0
 MOST_DETAIL = 200

@@ -7,15 +7,31 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from podberth.kube.candidate import Candidate
 from podberth.kube.client import Client
+from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Elector, LeaseLostError, own_identity
-from podberth.service.ending import end_at_once
+from podberth.kube.kubeconfig import IN_CLUSTER
+from podberth.kube.lease import DURATION, RENEW_DEADLINE, RETRY, Candidate, Elector, LeaseLostError, own_identity
+from podberth.service.run import end_at_once
 
 AGAIN_SECONDS = 5.0
 
+HOME = "berth"
+"""The namespace of the Lease, of whoever does not run in a pod: the chart is installed there, too. Where there is no
+such namespace, the context's is taken."""
+
 log = structlog.get_logger("lease")
+
+
+def lease_namespace(connection: Connection, wanted: str) -> tuple[str, str]:
+    """The namespace of the Lease, and the one to use if that does not exist. `wanted`: what the user says, if anything.
+
+    One default for the scheduler and the evictor: two that each took another namespace would both be leaders.
+    """
+    own = connection.namespace
+    if wanted or connection.source == IN_CLUSTER:
+        return wanted or own or "default", ""
+    return HOME, own or "default"
 
 
 def candidate(

@@ -13,11 +13,9 @@ import msgspec
 from aiohttp import web
 
 from podberth.service.connections import Limits
-from podberth.service.exposition import CONTENT_TYPE, page
-from podberth.service.health import Checks, answer
-from podberth.service.instruments import Reading
+from podberth.service.metrics import CONTENT_TYPE, Reading, page
+from podberth.service.pages import KINDS, Answer, Checks, health
 from podberth.service.port import READ_BYTES, Port
-from podberth.service.zpages import KINDS, Answer
 
 PATIENCE = 10.0
 """Seconds that the main loop, and the API server behind it, get for an answer."""
@@ -93,9 +91,9 @@ class _Pages:
             return _text(405, "method not allowed")
         match path:
             case "/livez" | "/healthz":
-                return _text(*answer(path, source.live(), verbose=verbose, notes=source.notes()))
+                return _text(*health(path, source.live(), verbose=verbose, notes=source.notes()))
             case "/readyz":
-                return _text(*answer(path, source.ready(), verbose=verbose, notes=source.notes()))
+                return _text(*health(path, source.ready(), verbose=verbose, notes=source.notes()))
         peer = self.port.peer(request)
         if not request.headers.get("Authorization", "").isascii():
             self.port.complaints.record("malformed", peer, "an Authorization header that is not ASCII")

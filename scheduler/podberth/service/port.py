@@ -22,7 +22,7 @@ from aiohttp import web
 from podberth.service.complaints import REFUSED, Complaints, Reason
 from podberth.service.connections import Connection, Connections, Limits, Stage, descriptors, nothing, peer_of
 from podberth.service.handshakes import Arrival, Handshakes
-from podberth.service.instruments import Asked, Family, Instrument, Labels
+from podberth.service.metrics import Asked, Family, Instrument, Labels
 
 ACCEPT_AGAIN_SECONDS = 1.0
 GIVEN_BACK_SECONDS = 0.05

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
+import sys
+import threading
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 
 from podberth import __version__
 from podberth.kube.client import Client
 from podberth.kube.lease import LeaseLostError
-from podberth.kube.loop import loop_factory
+from podberth.kube.machine import loop_factory
 from podberth.kube.reviews import Reviews
 from podberth.service import log as lines
+from podberth.service.loop import tell_unhandled
 from podberth.service.serving import Address, Endpoints, Gate, Serving
-from podberth.service.unhandled import tell_unhandled
 
-LOST = 1
+LOST = STUCK = 1
+FRAMES = 12
+"""Innermost frames that are shown of where the main thread is stuck."""
 SERVE_AFTER = 1.0
 """Seconds that serving waits for the first lists."""
 
@@ -111,3 +117,24 @@ async def _serve(serving: Serving, synced: Callable[[], Awaitable[None]] | None)
         await serving.run()
     finally:
         serving.shut()
+
+
+def end_at_once(reason: str) -> NoReturn:
+    """End a process whose event loop is stuck, from another thread. Say why, and what the main thread is at.
+
+    Writes in progress are not finished and the Lease is not given back: another replica takes over when the Lease
+    expires, and the kubelet restarts this one.
+    """
+    structlog.get_logger("ending").critical(
+        "the process is stuck and ends, so that another replica takes over", reason=reason, at=held_at()
+    )
+    lines.flush()
+    os._exit(STUCK)
+
+
+def held_at() -> list[str]:
+    """Return where the main thread is, from the outside in: file, line and function of the innermost frames."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    if frame is None:
+        return []
+    return [f"{one.filename}:{one.lineno} {one.name}" for one in traceback.extract_stack(frame)[-FRAMES:]]

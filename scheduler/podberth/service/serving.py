@@ -20,24 +20,26 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from msgspec import Struct, field
 
-from podberth.service import process
 from podberth.service.certificate import Certificate, CertificateError
-from podberth.service.health import Checks
-from podberth.service.heartbeat import Heartbeat
-from podberth.service.instruments import Instrument, Reading, read
-from podberth.service.listening import listen
-from podberth.service.unhandled import tell_unhandled
-from podberth.service.zpages import About, Answer, zpage
+from podberth.service.loop import Heartbeat, tell_unhandled
+from podberth.service.metrics import Instrument, Reading, of_process, read
+from podberth.service.pages import About, Answer, Checks, zpage
 
 if TYPE_CHECKING:
     from podberth.service.port import Port
 
+BACKLOG = 128
 CERTIFICATE_SECONDS = 10.0
 CLOSE_SECONDS = 5.0
 PATHS = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
 """What every component serves besides /statusz, which lists it."""
 
 log = structlog.get_logger("serving")
+
+
+class ServingError(Exception):
+    """We can't listen where we should: one line that names address and reason."""
+
 
 Authorities = Callable[[Callable[[bytes], None], Callable[[str], None]], Awaitable[None]]
 
@@ -103,6 +105,7 @@ class Serving:
         """
         import_module("podberth.service.https")
         import_module("cryptography.x509")
+        import_module("prometheus_client")
         self._listening = listen(self._host, self.port)
         self.port = int(self._listening[0].getsockname()[1])
 
@@ -218,7 +221,7 @@ class Serving:
         from podberth.service.port import instruments
 
         ports = [*([] if self._port is None else [self._port]), *self._endpoints.ports()]
-        own = [self._heartbeat.lag, *instruments(ports), *process.instruments()]
+        own = [self._heartbeat.lag, *instruments(ports), *of_process()]
         return read([*self._endpoints.instruments(), *own])
 
     async def configuration(self) -> Any:
@@ -226,7 +229,7 @@ class Serving:
         return self._endpoints.configuration()
 
     def zpage(self, path: str, accept: str) -> Answer:
-        """Return what one of `zpages.KINDS` shows."""
+        """Return what one of `pages.KINDS` shows."""
         return zpage(path, accept, self._about, [*PATHS, *self._endpoints.lookups])
 
     async def look_up(self, path: str, query: Mapping[str, str]) -> tuple[int, str | bytes]:
@@ -255,3 +258,51 @@ class _Followed:
                     "a changed file can't be used, the one before stays in use", what=self._what, error=str(error)
                 )
             self._told = str(error)
+
+
+def listen(host: str, port: int, backlog: int = BACKLOG) -> list[socket.socket]:
+    """Sockets that listen there; an empty host is every address, port 0 lets the system choose. Raises ServingError."""
+    taken: list[socket.socket] = []
+    try:
+        for family, address in _addresses(host, port):
+            where = (*address[:1], taken[0].getsockname()[1], *address[2:]) if taken else address
+            taken.append(_bound(family, where, both=not host))
+            taken[-1].listen(backlog)
+    except OSError as error:
+        for one in taken:
+            one.close()
+        why = (error.strerror or str(error)).lower()
+        raise ServingError(f"{host or '*'}:{port}: can't listen there: {why}") from None
+    return taken
+
+
+def _addresses(host: str, port: int) -> list[tuple[int, tuple[object, ...]]]:
+    if not host:
+        return [(socket.AF_INET6, ("::", port))] if _speaks_ipv6() else [(socket.AF_INET, ("", port))]
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return [(family, address) for family, _, _, _, address in dict.fromkeys(found)]
+
+
+def _speaks_ipv6() -> bool:
+    """Return whether one socket can serve IPv4 and IPv6. A kernel may have IPv6 and have it turned off."""
+    if not socket.has_dualstack_ipv6():
+        return False
+    with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as tried:
+        try:
+            tried.bind(("::", 0))
+        except OSError:
+            return False
+    return True
+
+
+def _bound(family: int, address: tuple[object, ...], *, both: bool) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if both else 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made

@@ -145,7 +145,7 @@ async def test_a_dead_loop_loses_the_lease(server: Aside, monkeypatch: pytest.Mo
 STUCK = """
 import threading, time
 from podberth.service import log
-from podberth.service.ending import end_at_once
+from podberth.service.run import end_at_once
 
 def stuck():
     threading.Thread(target=end_at_once, args=("the loop is dead",)).start()

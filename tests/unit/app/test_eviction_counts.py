@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from podberth.app.evictor.counts import Counts
 from podberth.app.evictor.vitals import Post
-from podberth.service.exposition import page
+from podberth.service.metrics import page
 
 
 def _told(post: Post) -> str:

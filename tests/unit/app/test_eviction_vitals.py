@@ -11,7 +11,7 @@ from podberth.app.evictor.vitals import Post
 from podberth.app.evictor.watcher import Watcher
 from podberth.kube.errors import ApiError
 from podberth.kube.lease import Elector
-from podberth.service.health import answer
+from podberth.service.pages import health
 from podberth.service.serving import Endpoints, Gate
 from tests.unit.app.test_freshness import FORBIDDEN, World
 from tests.unit.service.test_serving import everybody, serving
@@ -36,7 +36,7 @@ class Led:
 
 def asked(post: Post) -> tuple[int, str]:
     """Of the readiness probe, with the notes."""
-    return answer("/readyz", post.ready(), verbose=True, notes=post.notes())
+    return health("/readyz", post.ready(), verbose=True, notes=post.notes())
 
 
 def test_readiness_names_what_is_not_seen() -> None:

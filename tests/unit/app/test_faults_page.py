@@ -1,4 +1,4 @@
-"""docs/faults.md: a row for each fault, and each test that it names is there."""
+"""docs/evidence/faults.md: a row for each fault, and each test that it names is there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[3] / "docs" / "evidence" / "faults.md"
 FAULTS, UPSTREAM = 52, 10
 LINK = re.compile(r"\[(test_\w+)\]\(([^)]+)\)")
 INVARIANTS = {"I1", "I2", "I3", "I4", "I5", "I6"}

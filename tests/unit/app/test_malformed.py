@@ -6,7 +6,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from podberth.kube.resources import PODS
-from podberth.service.rate_limit import MOST
+from podberth.service.log import MOST_LINES
 from tests.builders import pod
 
 from .test_pod_groups_followed import Followed
@@ -20,7 +20,7 @@ async def test_lines_about_malformed_pods() -> None:
     with capture_logs() as lines:
         await Followed().lists(PODS, pods)
     said = [line for line in lines if line["event"] == "an object can't be read and is left out"]
-    assert Counter(line["key"][0] for line in said) == {"evil": MOST, "team": 3}
+    assert Counter(line["key"][0] for line in said) == {"evil": MOST_LINES, "team": 3}
 
 
 async def test_lines_about_parts_of_pods() -> None:
@@ -31,7 +31,7 @@ async def test_lines_about_parts_of_pods() -> None:
     with capture_logs() as lines:
         await Followed().lists(PODS, pods)
     said = [line for line in lines if line["event"] == "parts of a pod can't be read and are left out"]
-    assert Counter(line["pod"].partition("/")[0] for line in said) == {"evil": MOST, "team": 3}
+    assert Counter(line["pod"].partition("/")[0] for line in said) == {"evil": MOST_LINES, "team": 3}
 
 
 def told(name: str, namespace: str) -> dict[str, Any]:

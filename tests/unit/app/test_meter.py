@@ -25,7 +25,7 @@ from podberth.framework.status import Reject, Unschedulable
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod_group import NATIVE
-from podberth.service.instruments import Family, Reading, read
+from podberth.service.metrics import Family, Reading, read
 from tests.builders import node, pod
 from tests.registered import registry
 

@@ -17,10 +17,9 @@ from podberth.app.rivals import Rivals
 from podberth.evictor.settings import Settings
 from podberth.framework.config import decode
 from podberth.kube.client import Client
-from podberth.kube.config import IN_CLUSTER
 from podberth.kube.connection import Connection
+from podberth.kube.kubeconfig import IN_CLUSTER
 from podberth.kube.lease import Elector, own_identity
-from podberth.service import memory
 from tests.builders import configuration, profile
 
 CONFIG = decode(configuration(profile("berth"), profile("packed")))
@@ -81,7 +80,7 @@ async def test_the_evictors_lease_is_there_too(monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(launch, "until_told", serve)
     monkeypatch.setattr(launch, "Post", post)
-    monkeypatch.setattr(memory, "give_back", lambda _: None)  # of this process, which runs other tests
+    monkeypatch.setattr(launch, "give_memory_back", lambda _: None)  # of this process, which runs other tests
     async with ApiServer() as server, Client(Connection(host=server.url), qps=-1) as client:
         if made:
             await client.create("/api/v1/namespaces", b'{"metadata": {"name": "berth"}}')

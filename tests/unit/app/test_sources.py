@@ -21,7 +21,7 @@ from podberth.kit import NODE, SOURCES, Plugin, Reads, Source, Unschedulable
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.plugins.registry import IN_TREE
-from podberth.service.instruments import read
+from podberth.service.metrics import read
 from tests.builders import configuration, node, pod, profile
 
 LOW = Unschedulable("the tide is low")

@@ -4,7 +4,7 @@ from random import Random
 from xml.etree import ElementTree
 
 from bench.waiting import SETTINGS, Coming, picture, run, stream, table
-from podberth.explain.trace import Trace, read
+from podberth.explain.simulate.trace import Trace, read
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(f"n{i},96000,786432,8,G2\n" for i in range(4))
 

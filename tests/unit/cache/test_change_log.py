@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from podberth.cache.rowlog import ChangeLog
+from podberth.cache.kept_results import ChangeLog
 
 
 @pytest.mark.parametrize("kept", [1, 7, 100])

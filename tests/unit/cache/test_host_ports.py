@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podberth.cache.ports import HostPorts
+from podberth.cache.nodes import HostPorts
 from podberth.model.containers import ANY_IP
 
 ROWS = 4

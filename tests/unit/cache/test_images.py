@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podberth.cache.images import Images
+from podberth.cache.nodes import Images
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.node import MOST_IMAGES

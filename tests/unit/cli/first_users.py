@@ -1,4 +1,4 @@
-"""The clusters and files of docs/first-users.md: `python -m tests.unit.cli.first_users DIRECTORY` writes them.
+"""The clusters and files of docs/evidence/first-users.md: `python -m tests.unit.cli.first_users DIRECTORY` writes them.
 
 A dump of 50 nodes and 400 pods, of which 22 wait, each for another cause; the files that first users tried on it; and
 with `--large` a dump of 5,000 nodes and 20,000 pods, as JSON and as YAML.

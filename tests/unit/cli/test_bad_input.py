@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from podberth.cli import inputs
-from podberth.service.listening import listen
+from podberth.service.serving import listen
 from tests.builders import configuration, container, node, pod, profile
 from tests.unit.cli.conftest import Berth
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from podberth.kube.client import Client
-from podberth.kube.config import from_kubeconfig
+from podberth.kube.kubeconfig import from_kubeconfig
 from podberth.testing.workloads.driver import Driver
 from podberth.testing.workloads.workload import Mode, Workload, read
 from tests.unit.cli.conftest import Berth

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podberth.explain import manifest
-from podberth.explain.arrivals import Batch
-from podberth.explain.documents import read
 from podberth.explain.gangs.capacity import GangCapacity, gang_capacity, one_by_one
+from podberth.explain.objects import manifest
+from podberth.explain.objects.documents import read
+from podberth.explain.simulate.arrivals import Batch
 from podberth.model.pod_group import PodGroup
 from tests.builders import Object, node, pod
 from tests.devices import claim_template, device, device_class, request, resource_slice, templated

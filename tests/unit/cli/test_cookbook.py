@@ -1,4 +1,4 @@
-"""docs/cookbook.md: every command is run, and prints the lines that are shown."""
+"""docs/answers.md: every command is run, and prints the lines that are shown."""
 
 import re
 import shlex
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from podberth.explain.documents import read
 from podberth.explain.judging import judge
+from podberth.explain.objects.documents import read
 from tests.unit.cli.conftest import Berth
 
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "examples" / "cookbook"
-BLOCKS = re.findall(r"^```console\n\$ berth (.*?)\n(.*?)^```", (ROOT / "docs/cookbook.md").read_text(), re.M | re.S)
+BLOCKS = re.findall(r"^```console\n\$ berth (.*?)\n(.*?)^```", (ROOT / "docs/answers.md").read_text(), re.M | re.S)
 
 
 def plain(text: str) -> str:

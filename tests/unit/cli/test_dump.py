@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podberth.explain.smallest import smallest
+from podberth.explain.objects.dump import smallest
 from tests.builders import node, pod
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.test_cookbook import BLOCKS, FILES

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from podberth.explain.documents import read
-from podberth.explain.older import upgraded
-from podberth.explain.world import World
+from podberth.explain.objects.documents import read
+from podberth.explain.objects.versions import upgraded
+from podberth.explain.objects.world import World
 from tests.builders import Object, node, pod
 from tests.unit.cli.conftest import Berth
 

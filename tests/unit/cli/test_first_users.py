@@ -1,4 +1,4 @@
-"""docs/first-users.md: every command is run, and prints the lines that are shown; every test that it names is there."""
+"""docs/evidence/first-users.md: every command prints the lines that are shown; every test that it names is there."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Berth
 from tests.unit.cli.test_cookbook import plain
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/first-users.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/evidence/first-users.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```console\n\$ berth (.*?)\n(.*?)^```", PAGE, re.M | re.S)
 WAITING = [pod["metadata"]["name"] for pod in first_users.pending()]
 

@@ -10,7 +10,7 @@ import yaml
 
 from podberth.cli import inputs, recording
 from podberth.cli.main import run
-from podberth.explain import documents
+from podberth.explain.objects import documents
 from podberth.kube.errors import ConfigError
 from podberth.kube.kubeconfig import select
 from tests.builders import Object, node, pod

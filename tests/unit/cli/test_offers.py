@@ -502,8 +502,8 @@ def test_smaller_requests_as_a_command(berth: Berth, owner: str, spec: Object, m
 
 def stored(berth: Berth, there: list[Object], found: Object) -> Object:
     """The parts of the pod that the API server makes of a template: containers, and what the pod asks for."""
-    from podberth.explain.documents import Document
-    from podberth.explain.world import World
+    from podberth.explain.objects.documents import Document
+    from podberth.explain.objects.world import World
 
     world = World()
     for each in there:

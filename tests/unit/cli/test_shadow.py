@@ -29,7 +29,7 @@ from tests.unit.cli.conftest import Berth
 
 BERTH = Path(sysconfig.get_path("scripts")) / "berth"
 RECORDED = Path(__file__).parents[3] / "examples/shadow/seen.jsonl"
-PAGE = Path(__file__).parents[3] / "docs/shadow.md"
+PAGE = Path(__file__).parents[3] / "docs/beside.md"
 ROLE = yaml.safe_load(next(text for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S)))
 PODS = "/api/v1/namespaces/default/pods"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from podberth.explain.arrivals import Batch
+from podberth.explain.simulate.arrivals import Batch
 from tests.builders import node, pod
 from tests.unit.cli.conftest import Berth
 from tests.unit.explain.test_replay import HEAD, NODES

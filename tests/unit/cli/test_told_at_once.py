@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from podberth.explain.documents import Document
 from podberth.explain.judging import judge
+from podberth.explain.objects.documents import Document
 from tests.builders import configuration, namespace, node, pod, profile
 from tests.unit.cli.conftest import Berth
 from tests.unit.cli.fuzzed import DEPLOYMENT, POLICY, mangled

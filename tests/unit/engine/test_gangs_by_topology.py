@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import pytest
 
 from podberth.cache.validate import validate
-from podberth.engine.attempts import Attempts
 from podberth.engine.instructions import Bind, Instruction, Verified
 from podberth.engine.pod_groups import cycle, placements
 from podberth.engine.queue.queued import QueuedPod
+from podberth.engine.schedule_one import SchedulingCycle
 from podberth.engine.stimuli import Follows, Gone
 from podberth.framework.placement import Placement
 from podberth.framework.plugin import Plugin
@@ -283,13 +283,13 @@ def test_a_search_that_costs_too_much_ends(monkeypatch: pytest.MonkeyPatch) -> N
 def tries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The pods that are tried, one after the other."""
     found: list[str] = []
-    real = Attempts.of_group
+    real = SchedulingCycle.schedule_pod
 
-    def of_group(self: Attempts, queued: QueuedPod, *args: Any, **others: Any) -> Any:
+    def schedule_pod(self: SchedulingCycle, queued: QueuedPod, *args: Any, **others: Any) -> Any:
         found.append(queued.pod.name)
         return real(self, queued, *args, **others)
 
-    monkeypatch.setattr(Attempts, "of_group", of_group)
+    monkeypatch.setattr(SchedulingCycle, "schedule_pod", schedule_pod)
     return found
 
 

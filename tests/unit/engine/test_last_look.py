@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import State
 from podberth.engine.instructions import Bind, Failed, Instruction, PatchCondition, Withdraw
-from podberth.engine.last_look import LastLook
 from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import BindFailed, BindWithdrawn, Unwritten
 from podberth.framework.binding import Hold
@@ -128,7 +128,7 @@ def test_nobody_looks_again_where_nobody_is_bound(harness: Harness, monkeypatch:
         looks.append(args)
         return ""
 
-    monkeypatch.setattr(LastLook, "objection", look)
+    monkeypatch.setattr(BindingCycles, "_objection", look)
     for i in range(10):
         harness.put(node(f"other{i}"))
         harness.put(node(f"other{i}", cpu="8"))

@@ -151,7 +151,7 @@ CHANGES: dict[str, Callable[[Harness], object]] = {
 def test_after_any_change_an_equal_pod_is_decided_anew(harness: Harness, change: str) -> None:
     harness.put(node("n0"), node("n1"), pod("there", nodeName="n0"), big("p0"), big("p1"))
     harness.cycles()
-    no_fits, profiles = harness.engine.attempts.no_fits, harness.engine.queue.frameworks
+    no_fits, profiles = harness.engine.scheduling.no_fits, harness.engine.queue.frameworks
     equal = harness.decoder.pod(wire.encode(big("p2", meta={"uid": "p2"})))
     assert no_fits.known(equal, profiles["berth"])
     assert no_fits.used == 1
@@ -172,7 +172,7 @@ def test_after_any_change_an_equal_pod_is_decided_anew(harness: Harness, change:
 def test_pods_that_differ_are_no_equals(harness: Harness, other: dict[str, Any]) -> None:
     harness.put(node("n0"), big("p0"), big("other", **other))
     harness.cycles()
-    assert harness.engine.attempts.no_fits.used == 0
+    assert harness.engine.scheduling.no_fits.used == 0
 
 
 def test_third_party_plugins_are_asked_about_each_pod() -> None:
@@ -193,7 +193,7 @@ def test_third_party_plugins_are_asked_about_each_pod() -> None:
 
 def test_attempts_pass_the_same_points(harness: Harness) -> None:
     """Metrics and stories do not tell an attempt that was spared from one that was not."""
-    record: AttemptRecord = harness.engine.attempts.record
+    record: AttemptRecord = harness.engine.scheduling.record
     record.clock = lambda: harness.now
     framework = harness.engine.queue.frameworks["berth"]
     framework.listen(None, record.reached, None)  # type: ignore[arg-type]
@@ -202,7 +202,7 @@ def test_attempts_pass_the_same_points(harness: Harness) -> None:
     first = record.take()
     harness.cycle()
     second = record.take()
-    assert harness.engine.attempts.no_fits.used == 1
+    assert harness.engine.scheduling.no_fits.used == 1
     assert first is not None
     assert second is not None
     assert first[1::3] == second[1::3] == ["PreFilter", "Filter", "PostFilter"]
@@ -260,21 +260,21 @@ class Crowds(World):
 def test_whatever_happens_equal_pods_are_told_what_they_would_find(seed: int) -> None:
     """Every outcome is held against a decision on a cluster made anew: pods and nodes come, change and go."""
     random, world = Random(seed), Crowds()
-    attempts = world.engine.attempts
-    schedule_pod = attempts.schedule_pod
+    scheduling = world.engine.scheduling
+    decide = scheduling.decide
 
     def judged(queued: Any, now: float, answer: Any = None) -> Any:
-        outcome = schedule_pod(queued, now, answer)
+        outcome = decide(queued, now, answer)
         if outcome is not None:
             assert not isinstance(outcome, AskExtenders)
             judge(world, outcome)
         return outcome
 
-    attempts.schedule_pod = judged  # type: ignore[method-assign]
+    scheduling.decide = judged  # type: ignore[method-assign]
     for step in (*PRELUDE, *(_step(random) for _ in range(40))):
         world.take(step)
         assert world.sleepers() == []
-    assert attempts.no_fits.used > 5
+    assert scheduling.no_fits.used > 5
     assert validate(world.cluster) == []
 
 
@@ -283,7 +283,7 @@ def test_whoever_waits_on_would_be_told_the_same(monkeypatch: pytest.MonkeyPatch
     """Of pods that are woken together, those that are left where they are would find no node, and hear the same."""
     monkeypatch.setattr(pending_work_module, "AT_ONCE", 1)
     random, world = Random(seed), Crowds(8)
-    queue, attempts = world.engine.queue, world.engine.attempts
+    queue, scheduling = world.engine.queue, world.engine.scheduling
     left = 0
 
     def judged(queued: Any) -> Any:
@@ -291,7 +291,7 @@ def test_whoever_waits_on_would_be_told_the_same(monkeypatch: pytest.MonkeyPatch
         waits = waits_on(queued)
         if waits:
             left += 1
-            found = attempts.no_fits.known(queued.pod, queue.frameworks["berth"])
+            found = scheduling.no_fits.known(queued.pod, queue.frameworks["berth"])
             assert found is not None
             judge(world, found.of(queued.pod))
             assert queued.plugins == found.waits_for

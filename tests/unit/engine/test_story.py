@@ -440,7 +440,7 @@ class Measured:
 
     def __init__(self, harness: Harness) -> None:
         ticks = count(1)
-        record = harness.engine.attempts.record
+        record = harness.engine.scheduling.record
         record.clock = lambda: float(next(ticks))
         for framework in harness.engine.queue.frameworks.values():
             framework.listen(None, record.reached, Quiet())

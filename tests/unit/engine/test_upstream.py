@@ -1,4 +1,4 @@
-"""A bug that kube-scheduler had in 2026 and that devices have no part in: docs/storm.md says what Berth does."""
+"""A bug that kube-scheduler had in 2026 and that devices have no part in: see docs/evidence/storm.md."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from podberth.cache.nodes import Nodes
-from podberth.framework.kept_results import OnNodeResults
+from podberth.framework.result_cache import OnNodeResults
 
 from .conftest import Harness, node, pod
 
@@ -21,18 +20,18 @@ def test_137707_equal_pods_are_not_filtered_twice(harness: Harness, monkeypatch:
     asked about all nodes any more.
     """
     looks: list[set[int] | None] = []
-    all_of_them, some_of_them = OnNodeResults.compute_all, OnNodeResults.compute_rows
+    all_of_them, some_of_them = OnNodeResults.compute, OnNodeResults.apply
 
-    def compute_all(self: OnNodeResults, nodes: Nodes, *asked: Any) -> None:
+    def compute(self: OnNodeResults, *asked: Any) -> None:
         looks.append(None)
-        all_of_them(self, nodes, *asked)
+        all_of_them(self, *asked)
 
-    def compute_rows(self: OnNodeResults, nodes: Nodes, rows: set[int], *asked: Any) -> None:
-        looks.append(set(rows))
-        some_of_them(self, nodes, rows, *asked)
+    def apply(self: OnNodeResults, changes: set[int], *asked: Any) -> None:
+        looks.append(set(changes))
+        some_of_them(self, changes, *asked)
 
-    monkeypatch.setattr(OnNodeResults, "compute_all", compute_all)
-    monkeypatch.setattr(OnNodeResults, "compute_rows", compute_rows)
+    monkeypatch.setattr(OnNodeResults, "compute", compute)
+    monkeypatch.setattr(OnNodeResults, "apply", apply)
     harness.put(*(node(f"n{i}") for i in range(20)))
     harness.put(*(pod(f"p{i}", labels={"app": "same"}) for i in range(PODS)))
     went = [harness.engine.cluster.nodes.live_row(node) for node in harness.binds().values()]

@@ -1,4 +1,4 @@
-"""Bugs about devices that kube-scheduler had in 2026, as scenes: docs/storm.md says what Berth does in each.
+"""Bugs about devices that kube-scheduler had in 2026, as scenes: docs/evidence/storm.md says what Berth does in each.
 
 Those that need a gang are met as far as one pod at a time goes: pods of a group are refused, and hold nothing.
 """

@@ -5,12 +5,12 @@ from typing import Any
 from unittest.mock import patch
 
 from podberth.cache.validate import validate
-from podberth.engine.choice import Choice
+from podberth.engine.schedule_one import Choice
 from podberth.explain.gangs.answer import GroupExplanation
 from podberth.explain.gangs.explain import explain_group
 from podberth.explain.gangs.gang import gang_of
-from podberth.explain.simulation import Simulation
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
+from podberth.explain.simulate.simulation import Simulation
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from podberth.explain.documents import Document
 from podberth.explain.explain import explain
 from podberth.explain.explanation import Explanation
-from podberth.explain.world import World
+from podberth.explain.objects.documents import Document
+from podberth.explain.objects.world import World
 from podberth.explain.written import Written, of_cluster
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build

@@ -9,7 +9,7 @@ import pytest
 from podberth.explain.explain import explain
 from podberth.explain.explanation import Explanation
 from podberth.explain.plugins import EXPLAINERS, explainer_of
-from podberth.explain.plugins.node_unschedulable import NodeUnschedulableExplainer
+from podberth.explain.plugins.node_fields import NodeUnschedulableExplainer
 from podberth.framework import changes
 from podberth.framework.changes import Change, Request
 from podberth.framework.config import decode

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podberth.explain.arrivals import Batch
-from podberth.explain.capacity import Capacity, capacity
-from podberth.explain.documents import Document
-from podberth.explain.manifest import workloads
-from podberth.explain.room import room
+from podberth.explain.objects.documents import Document
+from podberth.explain.objects.manifest import workloads
+from podberth.explain.simulate.arrivals import Batch
+from podberth.explain.simulate.capacity import Capacity, capacity
+from podberth.explain.simulate.room import room
 from tests.builders import namespace, node, pod
 from tests.storage import volume
 from tests.unit.explain.story import framework, world
@@ -113,7 +113,7 @@ def test_a_bound_is_said() -> None:
 
 def test_what_is_placed_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods that may take volumes from others are placed one by one, and not for ever; others are counted."""
-    monkeypatch.setattr("podberth.explain.capacity.SINGLY", 3)
+    monkeypatch.setattr("podberth.explain.simulate.capacity.SINGLY", 3)
     there = [node("a", zone="a"), storage_class(volumeBindingMode="WaitForFirstConsumer")]
     there += [volume(f"v{i}", "10Gi", storage_class="gone") for i in range(5)]
     answer = asked(pod("t", "10m"), *there, volumeClaimTemplates=[CLAIM])

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from podberth.explain import claim_templates
-from podberth.explain.claim_templates import Templated
-from podberth.explain.smallest import smallest
+from podberth.explain.objects import resource_claims
+from podberth.explain.objects.dump import smallest
+from podberth.explain.objects.resource_claims import Templated
 from tests.builders import Object, node, pod
 from tests.devices import (
     allocated,
@@ -39,7 +39,7 @@ def gpus(name: str, count: int, **fields: Any) -> list[Object]:
 
 def test_a_claim_as_the_controller_makes_it() -> None:
     """Owned by its pod, with the template's labels and spec."""
-    made = claim_templates.claim(claim_template(), Templated("t", "t"), owner="p", namespace="default", uid="u")
+    made = resource_claims.claim(claim_template(), Templated("t", "t"), owner="p", namespace="default", uid="u")
     assert made["metadata"] == {
         "name": "p-t",
         "namespace": "default",
@@ -48,13 +48,13 @@ def test_a_claim_as_the_controller_makes_it() -> None:
         "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}],
     }
     assert made["spec"] == claim_template()["spec"]["spec"]
-    assert claim_templates.status("p", templated(pod("p"), "t")["spec"]) == [{"name": "t", "resourceClaimName": "p-t"}]
+    assert resource_claims.status("p", templated(pod("p"), "t")["spec"]) == [{"name": "t", "resourceClaimName": "p-t"}]
 
 
 @pytest.mark.parametrize(("long", "short"), [(60, 10), (10, 60), (300, 300)])
 def test_long_names_are_cut(long: int, short: int) -> None:
     """Each by its share, to what a name may have."""
-    name = claim_templates.claim_name("p" * long, "c" * short)
+    name = resource_claims.claim_name("p" * long, "c" * short)
     assert len(name) <= 63
     assert name.count("-") == 1
     assert {"p", "c"} < set(name)

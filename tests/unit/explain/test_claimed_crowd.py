@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from podberth.cache.validate import validate
-from podberth.explain import plan as planning
-from podberth.explain.arrivals import batches
-from podberth.explain.documents import Document
-from podberth.explain.manifest import workloads
-from podberth.explain.outcome import Outcome
-from podberth.explain.plan import plan
+from podberth.explain.objects.documents import Document
+from podberth.explain.objects.manifest import workloads
+from podberth.explain.simulate import plan as planning
+from podberth.explain.simulate.arrivals import batches
+from podberth.explain.simulate.outcome import Outcome
+from podberth.explain.simulate.plan import plan
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from podberth.cache.validate import validate
-from podberth.explain import capacity as counting
-from podberth.explain.arrivals import Batch
-from podberth.explain.capacity import Capacity
-from podberth.explain.claimed_room import claimed_room
-from podberth.explain.simulation import Simulation
+from podberth.explain.simulate import capacity as counting
+from podberth.explain.simulate.arrivals import Batch
+from podberth.explain.simulate.capacity import Capacity
+from podberth.explain.simulate.room import claimed_room
+from podberth.explain.simulate.simulation import Simulation
 from tests import storage
 from tests.builders import Object, node, pod
 from tests.devices import (

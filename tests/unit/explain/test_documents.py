@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from podberth.explain.documents import ObjectError, parse, read, readable
+from podberth.explain.objects.documents import ObjectError, parse, read, readable
 
 NODE = '{"kind": "Node", "metadata": {"name": "n"}}'
 POD = '{"kind": "Pod", "metadata": {"name": "p"}}'

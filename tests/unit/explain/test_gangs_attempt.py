@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from podberth.cache.validate import validate
-from podberth.explain.gangs import attempt
-from podberth.explain.gangs.attempt import attempted
+from podberth.explain.gangs import explain
+from podberth.explain.gangs.explain import attempted
 from podberth.explain.gangs.gang import gang_of
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
@@ -55,7 +55,7 @@ def test_the_engine_is_asked(objects: list[Object], words: str) -> None:
 
 def test_a_large_group_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """And that is said."""
-    monkeypatch.setattr(attempt, "MOST", 1)
+    monkeypatch.setattr(explain, "MOST", 1)
     assert said(PREEMPTS) == "whether preemption would start it was not tried: so many pods are not tried (at most 1)"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from podberth.engine.instructions import SetGroupCondition
-from podberth.explain.gangs.reserved import kept_from
+from podberth.explain.gangs.gang import kept_from
 from tests.builders import Object, namespace, node, pod
 from tests.unit.cli.conftest import Berth, berth
 from tests.unit.engine.test_gangs_reserving import busy, waiting

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from podberth.explain.admission import Admission
-from podberth.explain.documents import Document, ObjectError
-from podberth.explain.manifest import completed, pods
+from podberth.explain.objects.admission import Admission
+from podberth.explain.objects.documents import Document, ObjectError
+from podberth.explain.objects.manifest import completed, pods
 
 Object = dict[str, Any]
 SPEC: Object = {"containers": [{"name": "c", "image": "i"}]}

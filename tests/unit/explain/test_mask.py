@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podberth.explain.arrivals import Batch
-from podberth.explain.documents import read
 from podberth.explain.explain import explain
-from podberth.explain.manifest import Workload
-from podberth.explain.mask import Masks
-from podberth.explain.plan import plan
+from podberth.explain.objects.documents import read
+from podberth.explain.objects.dump import Masks, smallest
+from podberth.explain.objects.manifest import Workload
 from podberth.explain.plugins import inter_pod_affinity, node_affinity
-from podberth.explain.smallest import smallest
+from podberth.explain.simulate.arrivals import Batch
+from podberth.explain.simulate.plan import plan
 from tests.builders import namespace, node, pod
 from tests.storage import claim, csi_node, storage_class, using, volume
 from tests.unit.explain.story import DUMP, framework, world

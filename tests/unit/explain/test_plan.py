@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podberth.explain.arrivals import batches
-from podberth.explain.documents import Document
-from podberth.explain.manifest import workloads
-from podberth.explain.outcome import Outcome
-from podberth.explain.plan import plan
-from podberth.explain.world import World
+from podberth.explain.objects.documents import Document
+from podberth.explain.objects.manifest import workloads
+from podberth.explain.objects.world import World
+from podberth.explain.simulate.arrivals import batches
+from podberth.explain.simulate.outcome import Outcome
+from podberth.explain.simulate.plan import plan
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
@@ -218,7 +218,7 @@ def test_claims_of_a_class_that_makes_volumes(mode: str, waits: bool) -> None:
 
 def test_what_is_decided_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods that take volumes from each other: so many are tried, and the answer says that the rest was not."""
-    monkeypatch.setattr("podberth.explain.plan.SINGLY", 3)
+    monkeypatch.setattr("podberth.explain.simulate.plan.SINGLY", 3)
     free = [volume(f"free-{i}", "100Gi", storage_class="gone") for i in range(2)]
     there = [LARGE, storage_class(volumeBindingMode="WaitForFirstConsumer"), *free]
     found = outcome(there, [workload("StatefulSet", pod("t"), replicas=9, volumeClaimTemplates=[CLAIM])])
@@ -232,7 +232,7 @@ def test_what_is_decided_one_by_one_is_bounded(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_crowd_is_counted_beside_pods_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that waits before does not have the pods of a crowd decided one by one; it hears of each."""
-    monkeypatch.setattr("podberth.explain.plan.SINGLY", 2)
+    monkeypatch.setattr("podberth.explain.simulate.plan.SINGLY", 2)
     waits = pod("follower", near=["app=w per host"])
     made = pod("t", apart=["app=w per host"], labels={"app": "w"})
     there = [node(f"n{i}", cpu="1") for i in range(9)]

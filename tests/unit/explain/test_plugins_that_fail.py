@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from podberth.explain.arrivals import Batch, batches
-from podberth.explain.capacity import capacity
-from podberth.explain.documents import Document
 from podberth.explain.explain import explain
 from podberth.explain.explanation import Explanation
 from podberth.explain.gangs.answer import FAILED, STARTS, GroupExplanation
 from podberth.explain.gangs.capacity import one_by_one
 from podberth.explain.gangs.explain import explain_group
 from podberth.explain.gangs.gang import gang_of
-from podberth.explain.manifest import workloads
-from podberth.explain.placing import Placing
-from podberth.explain.plan import plan
-from podberth.explain.simulation import UndecidedError
+from podberth.explain.objects.documents import Document
+from podberth.explain.objects.manifest import workloads
+from podberth.explain.simulate.arrivals import Batch, batches
+from podberth.explain.simulate.capacity import capacity
+from podberth.explain.simulate.plan import plan
+from podberth.explain.simulate.simulation import UndecidedError
+from podberth.explain.trial import Placing
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
@@ -160,7 +160,7 @@ def test_a_claim_that_can_not_be_reserved(monkeypatch: pytest.MonkeyPatch) -> No
         raise PluginError("DynamicResources", "no idea", "Reserve")
 
     monkeypatch.setattr(made.plugin("DynamicResources"), "reserve", reserve)
-    monkeypatch.setattr("podberth.explain.placing.best", lambda *_: known.cluster.nodes.live_row("n"))
+    monkeypatch.setattr("podberth.explain.trial.best", lambda *_: known.cluster.nodes.live_row("n"))
     with pytest.raises(PluginError, match="DynamicResources"):
         Placing(made, known.cluster).put(incoming)
 

@@ -3,10 +3,9 @@
 import msgspec
 
 from podberth.cache.validate import validate
-from podberth.explain.documents import read
-from podberth.explain.mask import Masks
-from podberth.explain.smallest import smallest
-from podberth.explain.world import World
+from podberth.explain.objects.documents import read
+from podberth.explain.objects.dump import Masks, smallest
+from podberth.explain.objects.world import World
 from podberth.model.pod_group import COSCHEDULING, LABEL, GroupKey
 from tests.builders import Object, node, pod
 

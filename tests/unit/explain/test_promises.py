@@ -10,8 +10,8 @@ import yaml
 
 from podberth.cli.main import run
 from podberth.evictor.settings import Settings
+from podberth.explain.objects.world import World
 from podberth.explain.promises import Plan, plan
-from podberth.explain.world import World
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from tests.builders import Object, node, pod

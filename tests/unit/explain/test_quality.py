@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from podberth.explain.quality import Mix, quality, stranded
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
+from podberth.explain.simulate.outcome import Mix, quality, stranded
 from podberth.model.pod import Pod
 from tests.builders import node, pod
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from podberth.cache.validate import validate
-from podberth.explain.crowd.ahead import ahead
-from podberth.explain.simulation import Simulation
+from podberth.explain.simulate.crowd import ahead
+from podberth.explain.simulate.simulation import Simulation
 from podberth.framework.config import SchedulerConfiguration, decode, default_configuration
 from podberth.framework.profiles import build
 from podberth.model.pod import Pod

@@ -6,10 +6,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from podberth.cache.validate import validate
-from podberth.explain.drain import Drain
-from podberth.explain.plan import plan, settled
-from podberth.explain.removable import BARE, GROUPED, Removals, removals
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
+from podberth.explain.simulate.drain import Drain
+from podberth.explain.simulate.plan import plan, settled
+from podberth.explain.simulate.removable import BARE, GROUPED, Removals, removals
 from tests.builders import Object, node, pod
 from tests.storage import claim, using, volume
 from tests.unit.explain.test_plan import framework, owned

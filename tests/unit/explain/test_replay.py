@@ -2,13 +2,12 @@
 
 import pytest
 
-from podberth.explain import replay
-from podberth.explain.documents import ObjectError
-from podberth.explain.profiles import TRACE_PROFILES
+from podberth.explain.objects.documents import ObjectError
 from podberth.explain.report.simulation_page import study_page
 from podberth.explain.report.simulation_tables import figures
-from podberth.explain.study import Recorded, beside, study
-from podberth.explain.trace import Trace, read
+from podberth.explain.simulate import replay
+from podberth.explain.simulate.replay import Recorded, beside, study
+from podberth.explain.simulate.trace import TRACE_PROFILES, Trace, read
 from podberth.framework.profiles import build
 from podberth.framework.runtime import Framework
 from tests.registered import registry

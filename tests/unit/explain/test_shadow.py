@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from podberth.cache.validate import validate
-from podberth.explain.documents import ObjectError
-from podberth.explain.mask import Masks
+from podberth.explain.objects.documents import ObjectError
+from podberth.explain.objects.dump import Masks
+from podberth.explain.objects.world import World
 from podberth.explain.shadow import answer as said
 from podberth.explain.shadow import record
 from podberth.explain.shadow.answer import Compared
 from podberth.explain.shadow.record import Change
 from podberth.explain.shadow.shadow import SETTLE_SECONDS, Shadow
-from podberth.explain.world import World
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.model.pod import Pod

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from podberth.explain.documents import Document, ObjectError, read
-from podberth.explain.world import World
+from podberth.explain.objects.documents import Document, ObjectError, read
+from podberth.explain.objects.world import World
 from tests.builders import node, pod
 
 Object = dict[str, Any]

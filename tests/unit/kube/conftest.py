@@ -12,8 +12,7 @@ import pytest
 from aiohttp import web
 
 from podberth.kube.client import Client
-from podberth.kube.connection import Connection
-from podberth.kube.credentials import Credentials
+from podberth.kube.connection import Connection, Credentials
 from tests.unit.kube.kubeconfigs import Authority
 
 Answer = Callable[[Any], Awaitable[web.StreamResponse]]

@@ -11,8 +11,7 @@ import pytest
 from aiohttp import web
 
 from podberth.kube import client as client_module
-from podberth.kube.connection import Connection
-from podberth.kube.credentials import RETRY_SECONDS, Credential, Credentials
+from podberth.kube.connection import RETRY_SECONDS, Connection, Credential, Credentials
 from podberth.kube.errors import ApiError, ConfigError, Unreachable
 from podberth.kube.flow import BIND, EVICT, LANES, LEASE, STATUS
 from tests.unit.kube.conftest import ScriptedServer

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from podberth.kube import config
 from podberth.kube.client import Client
-from podberth.kube.connection import Connection, Tls, goes_direct
+from podberth.kube.connection import Connection, Tls
 from podberth.kube.errors import Unreachable
+from podberth.kube.kubeconfig import connect, goes_direct
 from tests.unit.kube.kubeconfigs import Authority, kubeconfig
 
 
@@ -22,12 +22,12 @@ def test_proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = kubeconfig(tmp_path, cluster={"server": "https://api.test:6443", "insecure-skip-tls-verify": True})
     own = {"server": "https://api.test", "insecure-skip-tls-verify": True, "proxy-url": "http://own:1"}
     special = kubeconfig(tmp_path, name="special", cluster=own)
-    assert config.connect(plain).proxy is None
+    assert connect(plain).proxy is None
     monkeypatch.setenv("HTTPS_PROXY", "corp:3128")
-    assert config.connect(plain).proxy == "http://corp:3128"
+    assert connect(plain).proxy == "http://corp:3128"
     monkeypatch.setenv("NO_PROXY", "other,.test")
-    assert config.connect(plain).proxy is None
-    assert config.connect(special).proxy == "http://own:1"
+    assert connect(plain).proxy is None
+    assert connect(special).proxy == "http://own:1"
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ async def test_inline_certificates_end_to_end(tmp_path: Path, authority: Authori
 
     cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": data(authority.cert)}
     user = {"client-certificate-data": data(cert), "client-key-data": data(key)}
-    async with Client(config.connect(kubeconfig(tmp_path, cluster=cluster, user=user)), qps=-1) as client:
+    async with Client(connect(kubeconfig(tmp_path, cluster=cluster, user=user)), qps=-1) as client:
         assert await who(client) == "jane"
     stranger = Authority(tmp_path, "stranger")
     cluster["certificate-authority-data"] = data(stranger.cert)
-    async with Client(config.connect(kubeconfig(tmp_path, cluster=cluster, user=user)), qps=-1) as client:
+    async with Client(connect(kubeconfig(tmp_path, cluster=cluster, user=user)), qps=-1) as client:
         with pytest.raises(Unreachable, match="certificate verify failed") as caught:
             await who(client)
         assert not caught.value.sent
@@ -118,7 +118,7 @@ async def test_tls_server_name_and_skip_verify(tmp_path: Path, authority: Author
         ({**trusting, "tls-server-name": "other.test"}, False),
         ({**base, "insecure-skip-tls-verify": True}, True),
     ):
-        async with Client(config.connect(kubeconfig(tmp_path, cluster=cluster)), qps=-1) as client:
+        async with Client(connect(kubeconfig(tmp_path, cluster=cluster)), qps=-1) as client:
             if works:
                 assert await who(client) == "nobody"
             else:

@@ -8,17 +8,18 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from podberth.kube import settings
+from podberth.kube.kubeconfig import PrivateFiles
 from tests.unit.kube.kubeconfigs import Authority, kubeconfig
 
 CONNECTS = """
 import sys, time
-from podberth.kube.config import connect
+from podberth.kube.kubeconfig import connect
 connect(sys.argv[1]).tls.context()
 print("connected", flush=True)
 time.sleep(300)
@@ -65,15 +66,15 @@ def test_nothing_stays_after_a_kill(tmp_path: Path, provider: bool) -> None:
 
 
 @pytest.fixture
-def files() -> Iterator[settings.PrivateFiles]:
+def files() -> Iterator[PrivateFiles]:
     """Room for four files."""
-    made = settings.PrivateFiles(4)
+    made = PrivateFiles(4)
     yield made
     made.close()
     assert len(made) == 0
 
 
-def test_the_same_contents_are_one_file_and_old_ones_go(files: settings.PrivateFiles) -> None:
+def test_the_same_contents_are_one_file_and_old_ones_go(files: PrivateFiles) -> None:
     """Certificates that a plugin renews for ever take no more files than there is room for."""
     kept = files.name_of(b"kept")
     names = []
@@ -85,10 +86,10 @@ def test_the_same_contents_are_one_file_and_old_ones_go(files: settings.PrivateF
     assert Path(names[-1]).read_bytes() == b"19"
 
 
-def test_without_files_in_memory(files: settings.PrivateFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_files_in_memory(files: PrivateFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Where the system has none, a private temporary file does."""
     monkeypatch.delattr(os, "memfd_create", raising=False)
-    monkeypatch.setattr(settings.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     name = Path(files.name_of(b"secret"))
     assert name.parent == tmp_path
     assert name.stat().st_mode & 0o077 == 0

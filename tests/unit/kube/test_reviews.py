@@ -10,8 +10,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from podberth.kube.authorities import KEY, NAME, NAMESPACE
-from podberth.kube.reviews import ALL_BURST, KEEP_MOST, KEEP_SECONDS, PEER_BURST, PEERS_MOST, Reviews
+from podberth.kube.reviews import (
+    ALL_BURST,
+    CA_KEY,
+    CA_NAME,
+    CA_NAMESPACE,
+    KEEP_MOST,
+    KEEP_SECONDS,
+    PEER_BURST,
+    PEERS_MOST,
+    Reviews,
+)
 from tests.certificates import Authority, der
 from tests.unit.kube.conftest import ScriptedServer
 
@@ -170,7 +179,7 @@ async def test_a_token_of_any_length_is_no_token(server: ScriptedServer) -> None
 
 
 def _map(version: str, **data: str) -> dict[str, Any]:
-    metadata = {"name": NAME, "namespace": NAMESPACE, "uid": "1", "resourceVersion": version}
+    metadata = {"name": CA_NAME, "namespace": CA_NAMESPACE, "uid": "1", "resourceVersion": version}
     return {"metadata": metadata, "data": data}
 
 
@@ -180,7 +189,7 @@ async def test_the_clusters_authorities(server: ScriptedServer) -> None:
     changes: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        assert request.query["fieldSelector"] == f"metadata.name={NAME}"
+        assert request.query["fieldSelector"] == f"metadata.name={CA_NAME}"
         if "watch" not in request.query:
             return web.json_response(
                 {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}
@@ -202,10 +211,10 @@ async def test_the_clusters_authorities(server: ScriptedServer) -> None:
         async with asyncio.timeout(30):
             assert (await told.get())[0] == "kept"
             for change, want in (
-                (("ADDED", _map("2", **{KEY: "one"})), ("found", "one")),
-                (("MODIFIED", _map("3", **{KEY: "two"})), ("found", "two")),
-                (("MODIFIED", _map("4")), ("kept", f"no {KEY} in ConfigMap {NAMESPACE}/{NAME}")),
-                (("DELETED", _map("5")), ("kept", f"no {KEY} in ConfigMap {NAMESPACE}/{NAME}")),
+                (("ADDED", _map("2", **{CA_KEY: "one"})), ("found", "one")),
+                (("MODIFIED", _map("3", **{CA_KEY: "two"})), ("found", "two")),
+                (("MODIFIED", _map("4")), ("kept", f"no {CA_KEY} in ConfigMap {CA_NAMESPACE}/{CA_NAME}")),
+                (("DELETED", _map("5")), ("kept", f"no {CA_KEY} in ConfigMap {CA_NAMESPACE}/{CA_NAME}")),
             ):
                 changes.put_nowait(change)
                 assert await told.get() == want

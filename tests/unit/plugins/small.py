@@ -6,7 +6,7 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.validate import validate
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
 from podberth.framework.config import convert
 from podberth.framework.status import Narrow, Reject
 from podberth.model import wire

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podberth.engine.changes import waiting_pod_changes
-from podberth.explain.world import World
+from podberth.engine.event_handlers import waiting_pod_changes
+from podberth.explain.objects.world import World
 from podberth.framework.config import ConfigError, decode
 from podberth.framework.decision import fit_error
 from podberth.framework.events import ANY, ClusterEvent

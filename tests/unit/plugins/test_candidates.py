@@ -49,6 +49,7 @@ def test_the_better_of_two(why: str, better: Candidate, worse: Candidate) -> Non
 def test_enough_nodes_end_the_search(enough: int, node: str) -> None:
     """Where nodes are tried one by one: n1 has the less important victim, but need not be looked at any more.
 
+    They are, since the pod has terms, and another one is nominated for each of them.
     As minCandidateNodesAbsolute says, by GetOffsetAndNumCandidates of kube-scheduler.
     """
     args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": enough}
@@ -57,4 +58,5 @@ def test_enough_nodes_end_the_search(enough: int, node: str) -> None:
     for row in range(3):
         cluster.put_node(a_node(row, 2))
         cluster.assume(a_pod(f"v{row}", 3 - row, 2), row)
+        cluster.nominations.put(a_pod(f"w{row}", 5, 0), f"n{row}")
     assert answer(framework, a_pod("p", 5, 2, app=1), cluster)[0] == node

@@ -66,7 +66,6 @@ def test_however_many_are_tried_at_a_time(start: list[Any], happened: list[Any],
     for most in (1, 1_000):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(select_victims, "AT_ONCE", most)
-            patched.setattr(select_victims, "ASKED_AT_ONCE", most)
             found.append(answer(a_framework(), preemptor, crowd.cluster))
     assert found[0] == found[1]
 
@@ -222,7 +221,6 @@ def test_nobody_looks_for_victims_where_no_pod_has_a_lower_priority(monkeypatch:
 def test_looks_grow_with_the_nodes_and_not_faster(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times the nodes: four times the looks."""
     monkeypatch.setattr(select_victims, "AT_ONCE", 50)
-    monkeypatch.setattr(select_victims, "ASKED_AT_ONCE", 20)
     preemptor = _with_terms("q", 4) if case == "one by one" else a_pod("q", 2, 4)
     looked = []
     for nodes in (100, 400):

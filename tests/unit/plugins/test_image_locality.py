@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
 from podberth.plugins.image_locality import ImageLocality
 from tests.builders import node, pod
 from tests.unit.plugins.small import a_pod

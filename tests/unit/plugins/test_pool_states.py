@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from podberth.cache.rowlog import FEW
+from podberth.cache.kept_results import FEW
 from podberth.cache.search_steps import SearchSteps
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.framework.status import PluginError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
 from podberth.model.devices import AllocatedDevice, Allocation, DeviceID, ResourceClaim
 from podberth.model.notation import parse_quantity
 from podberth.plugins.dynamic_resources.reserved import ReservedClaim

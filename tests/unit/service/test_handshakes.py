@@ -17,8 +17,8 @@ from podberth.service import handshakes
 from podberth.service.certificate import Certificate
 from podberth.service.connections import Limits
 from podberth.service.handshakes import Arrival, Handshakes
-from podberth.service.listening import listen
 from podberth.service.port import Port
+from podberth.service.serving import listen
 from tests.certificates import showing
 from tests.unit.service import hostile
 from tests.unit.service.test_port import until

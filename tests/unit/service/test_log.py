@@ -8,12 +8,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
 
 from podberth.service import log
-from podberth.service.log_writer import MOST_CHARACTERS, LogWriter
+from podberth.service.log import MOST_CHARACTERS, MOST_KINDS, MOST_LINES, WHILE_SECONDS, LogWriter, RateLimit
 
 
 def told(count: int) -> str:
@@ -114,3 +115,45 @@ def test_control_characters_on_a_terminal() -> None:
         "exception": "one\ntwo",
         "count": 3,
     }
+
+
+def test_a_burst_is_told_a_few_times() -> None:
+    """The first lines are written; the next while begins with how many were not; other kinds have their own."""
+    now, said = [0.0], list[tuple[str, dict[str, Any]]]()
+    rate_limit = RateLimit(clock=lambda: now[0])
+
+    def say(event: str, **facts: Any) -> None:
+        said.append((event, facts))
+
+    for _ in range(1000):
+        rate_limit.write("filter", say, "failed", node="n0")
+    assert said == [("failed", {"node": "n0"})] * MOST_LINES
+    rate_limit.write("score", say, "failed", node="n0")
+    assert len(said) == MOST_LINES + 1
+    now[0] = WHILE_SECONDS
+    rate_limit.write("filter", say, "failed", node="n1")
+    rate_limit.write("filter", say, "failed", node="n2")
+    assert [facts for _, facts in said[MOST_LINES + 1 :]] == [
+        {"node": "n1", "lines_left_out": 1000 - MOST_LINES},
+        {"node": "n2"},
+    ]
+
+
+def test_kinds_are_bounded() -> None:
+    """More kinds than are remembered are one kind: who can make kinds up has no more lines for that."""
+    now, said = [0.0], list[tuple[int, int]]()
+    rate_limit = RateLimit(clock=lambda: now[0])
+
+    def say(event: str, **facts: int) -> None:
+        said.append((facts["kind"], facts.get("lines_left_out", 0)))
+
+    for kind in range(MOST_KINDS + 2 * MOST_LINES):
+        rate_limit.write(kind, say, "failed", kind=kind)
+    assert len(said) == MOST_KINDS + MOST_LINES
+    said.clear()
+    now[0] = WHILE_SECONDS
+    rate_limit.write(MOST_KINDS, say, "failed", kind=MOST_KINDS)
+    rate_limit.write(MOST_KINDS + MOST_LINES, say, "failed", kind=MOST_KINDS + MOST_LINES)
+    assert said == [(MOST_KINDS, 0), (MOST_KINDS + MOST_LINES, 0)], (
+        "those that were first have not failed lately, and are forgotten"
+    )

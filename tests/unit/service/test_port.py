@@ -21,9 +21,9 @@ from structlog.testing import capture_logs
 from podberth.service import port
 from podberth.service.certificate import Certificate
 from podberth.service.connections import Limits, Stage
-from podberth.service.instruments import read
-from podberth.service.listening import ServingError, listen
+from podberth.service.metrics import read
 from podberth.service.port import ACCEPT_AGAIN_SECONDS, Port, instruments
+from podberth.service.serving import ServingError, listen
 from tests.unit.service import hostile
 
 LIMITS = Limits(most=8, of_peer=4, kept=2, ask=10.0, idle=60.0, answer=30.0)

@@ -15,9 +15,8 @@ from podberth.kube.connection import Connection
 from podberth.kube.errors import Unreachable
 from podberth.kube.lease import LeaseLostError
 from podberth.service.certificate import Certificate
-from podberth.service.listening import ServingError, listen
 from podberth.service.run import LOST, only, run_service, until_told
-from podberth.service.serving import Address, Endpoints
+from podberth.service.serving import Address, Endpoints, ServingError, listen
 
 SOMEWHERE = Client(Connection(host="http://127.0.0.1:1"))
 

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from podberth.service import heartbeat
+from podberth.service import loop
 from podberth.service.certificate import Certificate, CertificateError, self_signed
-from podberth.service.health import Checks, answer
-from podberth.service.listening import ServingError
-from podberth.service.serving import Address, Endpoints, Gate, Serving
+from podberth.service.pages import Checks, health
+from podberth.service.serving import Address, Endpoints, Gate, Serving, ServingError
 from tests.certificates import Authority, showing
 
 
@@ -60,8 +59,8 @@ async def serving(gate: Gate, endpoints: Endpoints | None = None) -> AsyncIterat
 
 async def test_a_held_loop_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the main loop is held up, /readyz says so, and /livez in a note; one that is dead is not alive any more."""
-    monkeypatch.setattr(heartbeat, "HELD_SECONDS", 0.5)
-    monkeypatch.setattr(heartbeat, "DEAD_SECONDS", 1e6)
+    monkeypatch.setattr(loop, "HELD_SECONDS", 0.5)
+    monkeypatch.setattr(loop, "DEAD_SECONDS", 1e6)
     async with serving(Gate(everybody)) as ask:
         assert (await asyncio.to_thread(ask, "/readyz"))[0] == 200
         # From here on nothing else runs on this loop, until the serving thread has noticed.
@@ -73,7 +72,7 @@ async def test_a_held_loop_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "[-]event-loop failed: the event loop has not turned for" in text
         status, text = ask("/livez?verbose")
         assert (status, "[+]event-loop ok\n[!]event-loop: the event loop has not turned for" in text) == (200, True)
-        monkeypatch.setattr(heartbeat, "DEAD_SECONDS", 0.5)
+        monkeypatch.setattr(loop, "DEAD_SECONDS", 0.5)
         status, text = ask("/livez")
         assert (status, "[-]event-loop failed: the event loop has not turned for" in text) == (503, True)
         async with asyncio.timeout(60):
@@ -132,7 +131,7 @@ async def test_an_address_that_is_taken() -> None:
 def test_health(id: str, checks: dict[str, str | None], verbose: bool, want: tuple[int, str]) -> None:
     """In the form of Kubernetes' components, with reasons."""
     asked: Checks = {name: (lambda why=why: why) for name, why in checks.items()}  # type: ignore[misc]
-    assert answer("/readyz", asked, verbose=verbose, notes={"n": "o"}) == want
+    assert health("/readyz", asked, verbose=verbose, notes={"n": "o"}) == want
 
 
 def test_certificates_are_followed(tmp_path: Path) -> None:
@@ -269,7 +268,7 @@ def test_what_answers_is_imported_before_the_address_is_taken() -> None:
 import sys
 from podberth.service import serving
 from podberth.service.certificate import Certificate
-from podberth.service.listening import ServingError
+from podberth.service.serving import ServingError
 def taken(*_):
     raise ServingError("taken")
 serving.listen = taken

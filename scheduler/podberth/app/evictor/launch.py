@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import structlog
 
-from podberth.app.candidacy import lease_namespace
 from podberth.app.evictor.vitals import Post
 from podberth.app.evictor.watcher import Watcher
 from podberth.evictor.settings import Settings
@@ -15,7 +14,9 @@ from podberth.kube.evictions import Regarding
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.resources import LEASES
 from podberth.model.limits import LIMITS, Limits
-from podberth.service import election, memory
+from podberth.service import election
+from podberth.service.election import lease_namespace
+from podberth.service.loop import give_memory_back, trim_memory_each_minute
 from podberth.service.run import until_told
 from podberth.service.serving import Address, Endpoints
 
@@ -43,7 +44,7 @@ async def keep_promises(
 
     Raises ServingError.
     """
-    memory.give_back(LARGE_BYTES)
+    give_memory_back(LARGE_BYTES)
     async with Client(connection) as client:
         namespace, otherwise = lease_namespace(connection, namespace)
         post = Post(lease, election.candidate(client, namespace, lease, otherwise=otherwise))
@@ -52,7 +53,7 @@ async def keep_promises(
             client,
             listen=listen,
             endpoints=Endpoints(ready=post.ready(), notes=post.notes, instruments=post.instruments),
-            beside=(memory.trim_each_minute,),
+            beside=(trim_memory_each_minute,),
             lease=f"{namespace}/{lease}",
             profiles=list(frameworks),
             observe=settings.observe,

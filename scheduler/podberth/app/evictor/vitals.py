@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from podberth.app.evictor.watcher import Watcher
 from podberth.kube.lease import Elector
-from podberth.service.health import Checks
-from podberth.service.instruments import Asked, Family, Instrument, Labels
+from podberth.service.metrics import Asked, Family, Instrument, Labels
+from podberth.service.pages import Checks
 
 LEADER = Family("leader_election_master_status", "gauge", "1 for the replica that evicts, 0 for the others.", ("name",))
 EVICTIONS = Family(

@@ -10,12 +10,10 @@ from collections.abc import Callable
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
-from podberth.engine.attempts import Attempts
 from podberth.engine.binding_cycle import BindingCycles
 from podberth.engine.binding_table import State
-from podberth.engine.instructions import GroupTried
+from podberth.engine.instructions import GroupTried, Outbox
 from podberth.engine.nominator import Nominator
-from podberth.engine.outbox import Outbox
 from podberth.engine.pod_groups.agreement import disagreement, no_profile
 from podberth.engine.pod_groups.ending import Endings
 from podberth.engine.pod_groups.evicting import Evict, Evictions
@@ -24,12 +22,13 @@ from podberth.engine.pod_groups.placements import Placements
 from podberth.engine.pod_groups.reservations import Reservations
 from podberth.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
 from podberth.engine.pod_groups.stand_ins import StandIns
-from podberth.engine.pod_groups.trying import Assume, Tries
+from podberth.engine.pod_groups.trying import Tries
 from podberth.engine.pod_groups.turns import Answer, Turns
 from podberth.engine.queue.fair_share import FREE
 from podberth.engine.queue.group_entry import Ended, Entry
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.engine.schedule_one import SchedulingCycle
 from podberth.model.pod_group import GroupKey, PodGroup
 
 _RESULTS: dict[Ended | None, str] = {Ended.WITH_NODES: "scheduled", Ended.REJECTED: "unschedulable"}
@@ -48,10 +47,9 @@ class GroupCycles:
         self,
         cluster: Cluster,
         queue: SchedulingQueue,
-        attempts: Attempts,
+        scheduling: SchedulingCycle,
         binding: BindingCycles,
         outbox: Outbox,
-        assume: Assume,
         pick: Callable[[str, int], int],
         nominator: Nominator,
         evict: Evict,
@@ -61,12 +59,12 @@ class GroupCycles:
         self._queue = queue
         self._binding = binding
         self._outbox = outbox
-        self._attempts = attempts
-        self._tries = Tries(cluster, queue, attempts, outbox, assume, self._within)
-        self.reservations = Reservations(cluster, queue, attempts, outbox, pick)
-        evictions = Evictions(cluster, queue, attempts, outbox, pick, evict)
+        self._scheduling = scheduling
+        self._tries = Tries(cluster, queue, scheduling, outbox, self._within)
+        self.reservations = Reservations(cluster, queue, scheduling, outbox, pick)
+        evictions = Evictions(cluster, queue, scheduling, outbox, pick, evict)
         self._endings = Endings(cluster, queue, binding, outbox, nominator, evictions, self.reservations)
-        self._placements = Placements(cluster, queue, attempts, self._endings, pick)
+        self._placements = Placements(cluster, queue, scheduling, self._endings, pick)
         self.attempt: GroupAttempt | None = None
         """The group that is being tried."""
         self._turns: Turns[None] | None = None
@@ -124,7 +122,7 @@ class GroupCycles:
 
     def _time(self) -> float:
         """The time of who measures, if anybody does."""
-        clock = self._attempts.record.clock
+        clock = self._scheduling.record.clock
         return 0.0 if clock is None else clock()
 
     def go_on(self, now: float, answer: Answer | None = None) -> None:
@@ -301,11 +299,11 @@ class GroupCycles:
         """Nobody waits for what extenders are being asked: an answer that comes now is for nobody."""
         question, attempt.asking = attempt.asking, None
         if question is not None:
-            self._attempts.extender_calls.drop(question.pod.uid)
+            self._scheduling.extender_calls.drop(question.pod.uid)
 
     def _measure(self, attempt: GroupAttempt) -> None:
         """Have the attempt counted, if somebody measures and a pod of it is left."""
-        clock = self._attempts.record.clock
+        clock = self._scheduling.record.clock
         if clock is not None and attempt.members:
             plan, result = attempt.plan, _RESULTS.get(attempt.ended, "error")
             if attempt.ended is Ended.REJECTED and plan is not None and plan.waits:

@@ -11,11 +11,11 @@ from podberth.engine.instructions import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
     Misbehaved,
+    Outbox,
     PostFilterWrite,
     SetGroupCondition,
 )
 from podberth.engine.nominator import Nominator
-from podberth.engine.outbox import Outbox
 from podberth.engine.pod_groups.evicting import Evictions
 from podberth.engine.pod_groups.plan import Plan
 from podberth.engine.pod_groups.preemption import failed_group

@@ -4,15 +4,14 @@ from collections.abc import Callable
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.search_steps import SearchCapError
-from podberth.engine.attempts import Attempts
-from podberth.engine.instructions import VictimsChosen
-from podberth.engine.outbox import Outbox
+from podberth.engine.instructions import Outbox, VictimsChosen
 from podberth.engine.pod_groups.plan import Plan
 from podberth.engine.pod_groups.preemption import NODE, GroupPreemption
 from podberth.engine.pod_groups.results import GroupAttempt
 from podberth.engine.pod_groups.turns import Turns
 from podberth.engine.queue.group_entry import Ended
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.engine.schedule_one import SchedulingCycle
 from podberth.model.pod import Pod
 from podberth.model.pod_group import PodGroup
 from podberth.plugins.default_preemption.budgets import Budgets
@@ -30,7 +29,7 @@ class Evictions:
         self,
         cluster: Cluster,
         queue: SchedulingQueue,
-        attempts: Attempts,
+        scheduling: SchedulingCycle,
         outbox: Outbox,
         pick: Callable[[str, int], int],
         evict: Evict,
@@ -38,7 +37,7 @@ class Evictions:
         """`pick`: which of several equally good nodes or placements is taken."""
         self._cluster = cluster
         self._queue = queue
-        self._attempts = attempts
+        self._scheduling = scheduling
         self._outbox = outbox
         self._pick = pick
         self._evict = evict
@@ -71,11 +70,11 @@ class Evictions:
             self._cluster,
             self._pick,
             self._budgets,
-            extenders=self._attempts.extenders_about(pods),
+            extenders=self._scheduling.extenders_about(pods),
         )
 
     def _remove(self, attempt: GroupAttempt, plan: Plan) -> Turns[None]:
-        if plan.victims and self._attempts.record.clock is not None:
+        if plan.victims and self._scheduling.record.clock is not None:
             pod = attempt.pods[0].queued.pod
             self._outbox.add(VictimsChosen(pod, "podgroup", len(plan.victims), plan.groups, plan.violations))
         for start in range(0, len(plan.victims), _AT_ONCE):

@@ -14,7 +14,6 @@ import numpy as np
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.cache.search_steps import CappedSearch, SearchCapError
-from podberth.engine.attempts import Attempts
 from podberth.engine.pod_groups.domains import TRIED, fill_order, rank
 from podberth.engine.pod_groups.ending import Endings
 from podberth.engine.pod_groups.results import (
@@ -31,6 +30,7 @@ from podberth.engine.pod_groups.room import Room, room_of_all
 from podberth.engine.pod_groups.turns import A_TRY, MOST_STEPS, Turns
 from podberth.engine.queue.group_entry import Ended
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.engine.schedule_one import SchedulingCycle
 from podberth.framework.decision import Rows
 from podberth.framework.placement import Assignment, Placement
 from podberth.framework.placement_plugins import PlacementPlugins
@@ -53,14 +53,14 @@ class Placements:
         self,
         cluster: Cluster,
         queue: SchedulingQueue,
-        attempts: Attempts,
+        scheduling: SchedulingCycle,
         endings: Endings,
         pick: Callable[[str, int], int],
     ) -> None:
         """`pick`: which of several equally good placements is taken, by the name of the group."""
         self._cluster = cluster
         self._queue = queue
-        self._attempts = attempts
+        self._scheduling = scheduling
         self._endings = endings
         self._pick = pick
 
@@ -266,7 +266,7 @@ class Placements:
     def _room(self, attempt: GroupAttempt, found: list[Placement]) -> Room | None:
         """Return what all placements and their domains take. Those of one level have no node in common."""
         pods = [member.queued.pod for member in attempt.pods]
-        if any(self._attempts.asks_extenders(pod) for pod in pods):
+        if self._scheduling.extenders_about(pods) is not None:
             return None
         return room_of_all(found, pods, self._framework(attempt), self._cluster)
 

@@ -8,7 +8,7 @@ from podberth.cache.cluster import Cluster
 from podberth.cache.supposed_devices import supposed
 from podberth.cache.without_pods import WithoutPods
 from podberth.engine.extender_calls import ExtenderCalls
-from podberth.engine.outbox import Outbox
+from podberth.engine.instructions import Outbox
 from podberth.engine.pod_groups.consulting import Consulting
 from podberth.engine.pod_groups.results import GroupAttempt
 from podberth.engine.pod_groups.stand_ins import StandIns

@@ -12,9 +12,7 @@ from datetime import UTC, datetime
 from podberth.cache.cluster import Cluster
 from podberth.cache.kept_room import KeptRoom
 from podberth.cache.search_steps import SearchCapError
-from podberth.engine.attempts import Attempts
-from podberth.engine.instructions import RecordEvent
-from podberth.engine.outbox import Outbox
+from podberth.engine.instructions import Outbox, RecordEvent
 from podberth.engine.pod_groups.draining import Drained, Draining
 from podberth.engine.pod_groups.results import GroupAttempt
 from podberth.engine.pod_groups.room import plain
@@ -22,6 +20,7 @@ from podberth.engine.pod_groups.turns import Turns
 from podberth.engine.queue import queueing_hints
 from podberth.engine.queue.group_entry import Ended, Entry
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
+from podberth.engine.schedule_one import SchedulingCycle
 from podberth.framework.events import ClusterEvent
 from podberth.framework.reservation import Reservation
 from podberth.framework.runtime import Framework
@@ -40,14 +39,14 @@ class Reservations:
         self,
         cluster: Cluster,
         queue: SchedulingQueue,
-        attempts: Attempts,
+        scheduling: SchedulingCycle,
         outbox: Outbox,
         pick: Callable[[str, int], int],
     ) -> None:
         """`pick`: which of several equally good nodes or placements is taken."""
         self._cluster = cluster
         self._queue = queue
-        self._attempts = attempts
+        self._scheduling = scheduling
         self._outbox = outbox
         self._pick = pick
         self._kept = cluster.kept_room
@@ -68,7 +67,7 @@ class Reservations:
             self._say(attempt, self._kept.of(attempt.entry.key))
             return
         while attempt.members:
-            extenders = self._attempts.extenders_about(member.queued.pod for member in attempt.pods)
+            extenders = self._scheduling.extenders_about(member.queued.pod for member in attempt.pods)
             draining = Draining(attempt, framework, self._cluster, self._pick, extenders=extenders)
             found: Drained | str | None
             try:

@@ -9,22 +9,18 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
-from podberth.engine.attempts import Attempts, CallAnswer
-from podberth.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders
-from podberth.engine.outbox import Outbox
+from podberth.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExtenders, Outbox
 from podberth.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
 from podberth.engine.pod_groups.turns import A_TRY, Turns
 from podberth.engine.queue.fair_share import FREE
 from podberth.engine.queue.group_entry import Ended
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
-from podberth.framework.binding_plugins import Refusal
+from podberth.engine.schedule_one import CallAnswer, SchedulingCycle
 from podberth.framework.decision import NO_NODES, Decision, fit_error
+from podberth.framework.plugin import PostFilterResult
 from podberth.framework.status import PluginError, printable
-from podberth.model.pod_group import GroupKey
 
-Assume = Callable[[QueuedPod, Decision, float, GroupKey], "Refusal | PluginError | None"]
-"""Assume a pod on one of the best nodes; why a Reserve plugin keeps it from there."""
 Within = Callable[[GroupAttempt], Bools | None]
 """bool[rows]: the only nodes on which the next pod may be, as they are now; None: all."""
 
@@ -36,16 +32,14 @@ class Tries:
         self,
         cluster: Cluster,
         queue: SchedulingQueue,
-        attempts: Attempts,
+        scheduling: SchedulingCycle,
         outbox: Outbox,
-        assume: Assume,
         within: Within,
     ) -> None:
         self._cluster = cluster
         self._queue = queue
-        self._attempts = attempts
+        self._scheduling = scheduling
         self._outbox = outbox
-        self._assume = assume
         self._within = within
 
     def one(self, attempt: GroupAttempt, member: Member) -> Turns[None]:
@@ -90,9 +84,9 @@ class Tries:
             member.reason, member.message = UNSCHEDULABLE, fit_error(decision)
             member.plugins = decision.unschedulable_plugins()
             member.nominated = "" if member.message == NO_NODES else None
-            self._attempts.settle(decision)
+            self._scheduling.settle(decision)
             return
-        refused = self._assume(member.queued, decision, attempt.now, attempt.entry.key)
+        refused = self._scheduling.assume(member.queued, decision, attempt.now, attempt.entry.key)
         member.fits = refused is None
         if isinstance(refused, PluginError):
             self._broke(attempt, member, refused)
@@ -108,7 +102,7 @@ class Tries:
     def _decided(
         self, attempt: GroupAttempt, queued: QueuedPod, answer: CallAnswer | None, within: Bools | None
     ) -> Decision | AskExtenders:
-        """The decision of `Attempts.of_group`. Once the room is free that is kept for the group, its pods go there."""
+        """Return what `SchedulingCycle.schedule_pod` says, first of the node that was planned for the pod."""
         searches = self._cluster.search_steps
         attempt.tries += 1
         searches.taken = 0
@@ -117,10 +111,12 @@ class Tries:
             if row is not None and (within is None or within[row]):
                 only = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
                 only[row] = True
-                step = self._attempts.of_group(queued, None, only)
-                if not isinstance(step, Decision) or len(step.feasible):
+                step = self._scheduling.schedule_pod(queued, None, only)
+                if isinstance(step, AskExtenders) or (isinstance(step, Decision) and len(step.feasible)):
                     return step
-            return self._attempts.of_group(queued, answer, within)
+            step = self._scheduling.schedule_pod(queued, answer, within)
+            assert not isinstance(step, PostFilterResult)
+            return step
         finally:
             steps = queued.pod.shape.steps + searches.taken
             if steps > FREE:

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 from podberth.cache.cluster import Cluster
 from podberth.engine import story_entries
-from podberth.engine.changes import EventObject, named
-from podberth.engine.instructions import SCHEDULER_ERROR
-from podberth.engine.outbox import Outbox
+from podberth.engine.instructions import SCHEDULER_ERROR, Outbox
 from podberth.engine.queue.fair_share import FairShare
 from podberth.engine.queue.heaps import Heap
 from podberth.engine.queue.queued import Place, QueuedPod
 from podberth.engine.queue.unschedulable import UnschedulablePods
+from podberth.engine.stimuli import EventObject, named
 from podberth.engine.story import Stories
 from podberth.framework.events import LABELS, ClusterEvent
 from podberth.framework.runtime import Framework

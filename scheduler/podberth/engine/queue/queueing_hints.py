@@ -4,10 +4,10 @@ Mirrors kube-scheduler `backend/queue/scheduling_queue.go` (isPodWorthRequeuing)
 """
 
 from podberth.cache.cluster import Cluster
-from podberth.engine.changes import EventObject
 from podberth.engine.queue.headroom import Room, room_on
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.queue.unschedulable import always
+from podberth.engine.stimuli import EventObject
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import OtherObject, Plugin
 from podberth.framework.runtime import Framework

@@ -8,10 +8,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from podberth.cache.cluster import Cluster
-from podberth.engine.changes import EventObject
-from podberth.engine.instructions import UNSCHEDULABLE
+from podberth.engine.instructions import UNSCHEDULABLE, Outbox
 from podberth.engine.no_fits import NoFits
-from podberth.engine.outbox import Outbox
 from podberth.engine.queue.groups import QueuedGroups
 from podberth.engine.queue.headroom import Room
 from podberth.engine.queue.in_flight_events import InFlightEvents
@@ -19,6 +17,7 @@ from podberth.engine.queue.places import ATTEMPT_FAILED, Cause, Places
 from podberth.engine.queue.queued import Place, QueuedPod
 from podberth.engine.queue.unschedulable import Hint, Woken
 from podberth.engine.queue.waking import Waking
+from podberth.engine.stimuli import EventObject
 from podberth.framework.events import ClusterEvent
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError

@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from podberth.engine.changes import EventObject
-from podberth.engine.outbox import Outbox
+from podberth.engine.instructions import Outbox
 from podberth.engine.queue.headroom import Room
 from podberth.engine.queue.queued import QueuedPod
+from podberth.engine.stimuli import EventObject
 from podberth.framework.events import ClusterEvent
 from podberth.framework.plugin import Plugin
 from podberth.framework.runtime import Framework

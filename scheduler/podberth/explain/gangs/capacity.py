@@ -11,15 +11,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
-from podberth.explain.against import against
-from podberth.explain.arrivals import Batch
-from podberth.explain.capacity import API_VERSION, OneMore, makes
-from podberth.explain.claimed_room import claimed_room
 from podberth.explain.explanation import Limit
 from podberth.explain.gangs.fitting import in_domain
 from podberth.explain.gangs.gang import Domain, Gang, domains
-from podberth.explain.room import Room, room
-from podberth.explain.simulation import Simulation, UndecidedError
+from podberth.explain.rejections import against
+from podberth.explain.simulate.arrivals import Batch
+from podberth.explain.simulate.capacity import API_VERSION, OneMore, makes
+from podberth.explain.simulate.room import Room, claimed_room, room
+from podberth.explain.simulate.simulation import Simulation, UndecidedError
 from podberth.explain.trial import applied
 from podberth.framework.changes import AddNode
 from podberth.framework.decision import fit_error

@@ -8,23 +8,21 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from msgspec.structs import replace
+
 from podberth.cache.cluster import Cluster
 from podberth.engine.pod_groups.agreement import disagreement
 from podberth.engine.pod_groups.results import GROUP_UNSCHEDULABLE, unsatisfied
-from podberth.explain.against import against
-from podberth.explain.asking import Asking
-from podberth.explain.cause import cause
+from podberth.explain.doubts import misspelt
 from podberth.explain.explanation import Limit
 from podberth.explain.gangs import answer as shown
 from podberth.explain.gangs.answer import GroupExplanation
-from podberth.explain.gangs.endings import endings
 from podberth.explain.gangs.fitting import Fitting, Part
-from podberth.explain.gangs.gang import Domain, Gang, by_label, domains, heeds_topology
-from podberth.explain.gangs.remedies import Remedies
-from podberth.explain.gangs.reserved import kept_from, said_of
-from podberth.explain.misspelt import misspelt
+from podberth.explain.gangs.gang import Domain, Gang, by_label, domains, heeds_topology, kept_from, said_of
+from podberth.explain.gangs.remedies import Remedies, endings
+from podberth.explain.rejections import Asking, against, cause, stuck_at
 from podberth.explain.remedies import Plan, plans_for
-from podberth.explain.stuck import stuck_at
+from podberth.explain.simulate.simulation import Simulation
 from podberth.explain.written import Written
 from podberth.framework.explaining import Inquiry
 from podberth.framework.runtime import Framework
@@ -306,3 +304,37 @@ def in_short(gang: Gang, framework: Framework, cluster: Cluster) -> str:
     """Return what a group lacks, in a line, for those who ask about one of its pods."""
     answer = _Answer(gang, framework, cluster, [], WORK)
     return answer.in_short()
+
+
+MOST = 2_000
+"""Pods of a group that is tried."""
+_SHOWN = 8
+
+
+def attempted(gang: Gang, framework: Framework, cluster: Cluster) -> str:
+    """Return what to say of the attempt at a group that does not start in a dry run; empty: that preemption does not
+    help.
+    """
+    waiting = gang.waiting
+    preempts = waiting[0].preempts if gang.group.preempts is None else gang.group.preempts
+    if len(waiting) > MOST:
+        return f"whether preemption would start it was not tried: so many pods are not tried (at most {MOST:,})"
+    lower = preempts and any(placement.pod.priority < waiting[0].priority for placement in cluster.placements())
+    name = framework.profile.name
+    simulation = Simulation({name: framework}, cluster)
+    pods = [replace(pod, scheduler_name=name) for pod in waiting]
+    simulation.put_all(pods)
+    simulation.settle()
+    placed = sum(pod.uid in simulation.bound or pod.uid in simulation.preparing for pod in pods)
+    if placed < gang.lacking:
+        return "berth run would not start it by preempting pods of lower priority, either (tried)" if lower else ""
+    if victims := preempted(simulation):
+        return f"berth run would start it (tried): it preempts {victims}"
+    return "berth run would start it (tried): it takes other ones of equally good nodes than were taken here"
+
+
+def preempted(simulation: Simulation) -> str:
+    """The pods that were preempted, in a line; empty: none were."""
+    victims = sorted(victim.key for victim, _, _ in simulation.preempted.values())
+    more = f" and {len(victims) - _SHOWN:,} more" if len(victims) > _SHOWN else ""
+    return f"{', '.join(victims[:_SHOWN])}{more}"

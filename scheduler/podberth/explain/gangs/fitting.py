@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from podberth.cache.cluster import Cluster
-from podberth.explain.claimed_room import claimed_room
 from podberth.explain.gangs.gang import Domain
-from podberth.explain.placing import placing
-from podberth.explain.room import Room, room
+from podberth.explain.simulate.room import Room, claimed_room, room
+from podberth.explain.trial import placing
 from podberth.framework.decision import Decision, fit_error
 from podberth.framework.runtime import Framework
 from podberth.framework.status import PluginError

@@ -1,5 +1,6 @@
-"""A pod group with its pods as they are: those that wait, in the order in which they are tried, and those that run."""
+"""A pod group as it is: its pods that wait, in the order in which they are tried, those that run, and its kept room."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,9 @@ from podberth.engine.pod_groups.min_resources import gap
 from podberth.framework.decision import Rows
 from podberth.framework.placement import Running
 from podberth.framework.runtime import Framework
+from podberth.model.lasting import since_epoch
 from podberth.model.pod import Pod
-from podberth.model.pod_group import GroupKey, PodGroup
+from podberth.model.pod_group import INITIALLY_SCHEDULED, GroupKey, PodGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +104,32 @@ def by_label(key: str, cluster: Cluster) -> Iterator[Domain]:
     values = {int(code): str(column.values[code]) for code in np.unique(codes[alive & (codes != ABSENT)]).tolist()}
     for code, name in sorted(values.items(), key=lambda item: item[1]):
         yield _domain(name, np.flatnonzero(alive & (codes == code)), cluster)
+
+
+_SAID = re.compile(r"(?:^|, )((?:no )?room is kept for it\b.*)$")
+_ROOM = re.compile(r"room is kept for it on (.+?) until (\S+?),")
+_MOST = 5
+
+
+def said_of(group: PodGroup) -> str:
+    """Return what is said of room for a group; empty: nothing."""
+    condition = group.condition(INITIALLY_SCHEDULED)
+    found = None if condition is None or condition.status == "True" else _SAID.search(condition.message)
+    return "" if found is None else found[1]
+
+
+def kept_from(priority: int, own: GroupKey | None, cluster: Cluster) -> Iterator[str]:
+    """Notes for a pod of this priority, or for a group (`own`): whose room it may not use."""
+    others = (one.object for one in cluster.pod_groups if one.object is not None and one.key != own)
+    rooms = ((group, _ROOM.match(said_of(group))) for group in others if (group.priority or 0) >= priority)
+    wall = cluster.devices.wall
+    found = sorted(
+        (str(group.key), room[1], room[2]) for group, room in rooms if room and (since_epoch(room[2]) or 0) > wall
+    )
+    for name, nodes, until in found[:_MOST]:
+        yield (
+            f"room is kept for the pod group {name} on {nodes} until {until}: pods that end later and are not more "
+            "important may not use it. Only the scheduler knows these nodes, so less may fit than is said here"
+        )
+    if len(found) > _MOST:
+        yield f"room is kept for {len(found) - _MOST:,} more pod groups"

@@ -1,7 +1,7 @@
 """What the API server would refuse of an object, before it is used: `judge` says it, field by field.
 
 Types, unknown fields and enums come from `schemas.json`, which `make schemas` writes from the OpenAPI documents of the
-supported versions. `podberth.explain.judging.rules` has what those documents can't say.
+supported versions. The rules in `judge` say what those documents can't.
 """
 
 from podberth.explain.judging.judge import judge

@@ -6,15 +6,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from podberth.explain.lint.arguments import arguments
+from podberth.explain.lint.arguments import arguments, weights
 from podberth.explain.lint.finding import Checked, Finding
-from podberth.explain.lint.names import disabled, unknown
 from podberth.explain.lint.packing import packing, preferences
-from podberth.explain.lint.pods import named, uses_priorities
-from podberth.explain.lint.profiles import missing, no_preemption, reach
+from podberth.explain.lint.profiles import disabled, missing, named, no_preemption, reach, unknown, uses_priorities
 from podberth.explain.lint.settings import settings
-from podberth.explain.lint.weights import weights
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
 from podberth.framework.config import ConfigError, Plugins, PluginSet, ProfileConfig, SchedulerConfiguration
 from podberth.framework.plugin import Plugin
 from podberth.framework.profile import Profile

@@ -6,19 +6,23 @@ A plugin from outside names its explainer itself (`Plugin.explainer`).
 from podberth.explain.plugins.dynamic_resources import DynamicResourcesExplainer
 from podberth.explain.plugins.inter_pod_affinity import InterPodAffinityExplainer
 from podberth.explain.plugins.node_affinity import NodeAffinityExplainer
-from podberth.explain.plugins.node_declared_features import NodeDeclaredFeaturesExplainer
-from podberth.explain.plugins.node_name import NodeNameExplainer
-from podberth.explain.plugins.node_ports import NodePortsExplainer
+from podberth.explain.plugins.node_fields import (
+    NodeDeclaredFeaturesExplainer,
+    NodeNameExplainer,
+    NodePortsExplainer,
+    NodeUnschedulableExplainer,
+    RequiredDuringExecutionExplainer,
+    ServiceAffinityExplainer,
+)
 from podberth.explain.plugins.node_resources_fit import NodeResourcesFitExplainer
-from podberth.explain.plugins.node_unschedulable import NodeUnschedulableExplainer
-from podberth.explain.plugins.node_volume_limits import NodeVolumeLimitsExplainer
 from podberth.explain.plugins.pod_topology_spread import PodTopologySpreadExplainer
-from podberth.explain.plugins.required_during_execution import RequiredDuringExecutionExplainer
-from podberth.explain.plugins.service_affinity import ServiceAffinityExplainer
 from podberth.explain.plugins.taint_toleration import TaintTolerationExplainer
-from podberth.explain.plugins.volume_binding import VolumeBindingExplainer
-from podberth.explain.plugins.volume_restrictions import VolumeRestrictionsExplainer
-from podberth.explain.plugins.volume_zone import VolumeZoneExplainer
+from podberth.explain.plugins.volumes import (
+    NodeVolumeLimitsExplainer,
+    VolumeBindingExplainer,
+    VolumeRestrictionsExplainer,
+    VolumeZoneExplainer,
+)
 from podberth.framework.explaining import Explainer
 from podberth.framework.plugin import Plugin
 

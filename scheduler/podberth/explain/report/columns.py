@@ -1,17 +1,16 @@
-"""Parts of answers on a terminal: tables, and lines and sections below a headline.
-
-Tables have one line above the rows, numbers to the right, and long words that go on in the next line.
-"""
+"""Parts of answers on a terminal: tables, lines and sections below a headline, and lines that are to be copied."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from podberth.explain.report.wording import printable
+from podberth.explain.report.wording import folded, printable
 
 INDENT = 2
 
@@ -46,3 +45,21 @@ def indented(said: str, style: str = "") -> RenderableType:
 def section(heading: str, body: RenderableType) -> Iterator[RenderableType]:
     """A heading in bold after an empty line, and what belongs below it."""
     yield from (Text(""), Text(printable(heading), style="bold"), Padding(body, (0, 0, 0, INDENT)))
+
+
+@dataclass
+class AsItIs:
+    """A line that stays whole: the terminal may wrap what is too wide for it, and what is copied is one line still."""
+
+    text: str
+    style: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Segment(self.text, console.get_style(self.style))
+        yield Segment.line()
+
+
+def to_copy(command: str, width: int) -> Iterator[AsItIs]:
+    """A shell command below a heading, on as many lines as the width of the terminal asks for."""
+    for line in folded(printable(command), width - INDENT):
+        yield AsItIs(f"{' ' * INDENT}{line}", "dim")

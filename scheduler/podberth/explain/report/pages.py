@@ -1,23 +1,50 @@
-"""Answers as pages: self-contained, no script, no network, dark or light as the reader's system is."""
+"""Answers as pages: self-contained, no network, dark or light as the reader's system is; only the demo's has a script.
 
-from collections.abc import Sequence
+All text is escaped on its way into a template, and a value that is missing is an error.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podberth.explain.capacity import Capacity
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
 from podberth.explain.explanation import Explanation, FeasibleNode
 from podberth.explain.gangs.answer import GroupExplanation
 from podberth.explain.gangs.capacity import GangCapacity
 from podberth.explain.pending import Pending
-from podberth.explain.removable import Removals
-from podberth.explain.report import (
-    capacity_table,
-    gang_capacity_table,
-    group_wording,
-    pending_table,
-    removable_table,
-    wording,
-)
-from podberth.explain.report.rendering import render
+from podberth.explain.report import capacity, cluster, group, wording
+from podberth.explain.report.wording import visible
+from podberth.explain.simulate.capacity import Capacity
+from podberth.explain.simulate.removable import Removals
+
+_JOINT = re.compile(r"(?<=\w-)(?=\d)|(?<=\w[=:])(?=\w)")
+
+
+def render(template: str, **values: Any) -> str:
+    """One of this room's templates with these values: a page that needs no other file and no network."""
+    environment = Environment(
+        loader=PackageLoader("podberth.explain.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["thousands"] = "{:,}".format
+    environment.filters["breakable"] = breakable
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}  # the keys keep their order, too
+    return visible(environment.get_template(template).render(**values))
+
+
+def breakable(text: object) -> Markup:
+    """A text whose names may go on in the next line after any dash, and labels and taints after their signs.
+
+    By itself a browser takes no dash before a digit, and breaks `key=value:NoSchedule` anywhere.
+    """
+    return Markup(_JOINT.sub("<wbr>", escape(text)))
+
+
+def demo_page(data: Mapping[str, Any]) -> str:
+    """The page of a recording: `podberth.testing.demo.recording.page_data` makes the data."""
+    return render("demo.html", data=data)
+
 
 _MOST = 500
 """Nodes of each kind, or domains, on a page."""
@@ -45,8 +72,8 @@ def explanation_page(answer: Explanation) -> str:
 
 def pending_page(answer: Pending) -> str:
     """Return why several pods wait."""
-    title = pending_table.headline(answer)
-    owners_of, leads_to = pending_table.owners_of, wording.leads_to
+    title = cluster.pending_headline(answer)
+    owners_of, leads_to = cluster.owners_of, wording.leads_to
     return render("pending.html", title=title, answer=answer, owners_of=owners_of, leads_to=leads_to)
 
 
@@ -54,9 +81,9 @@ def group_page(answer: GroupExplanation) -> str:
     """Return why a pod group starts or not."""
     return render(
         "group.html",
-        title=group_wording.headline(answer),
+        title=group.headline(answer),
         answer=answer,
-        wording=group_wording,
+        wording=group,
         some=wording.some,
         domains=answer.domains[:_MOST],
         unshown=max(len(answer.domains) - _MOST, 0),
@@ -68,8 +95,8 @@ def capacity_page(answer: Capacity) -> str:
     taking = [node for node in answer.nodes if node.pods]
     return render(
         "capacity.html",
-        title=capacity_table.headline(answer),
-        asks=capacity_table.asks(answer),
+        title=capacity.headline(answer),
+        asks=capacity.asks(answer),
         answer=answer,
         taking=_in_two(taking),
         unshown=max(len(taking) - _MOST, 0),
@@ -82,8 +109,8 @@ def gang_capacity_page(answer: GangCapacity) -> str:
     named = [each for each in answer.domains if each.domain]
     return render(
         "gang_capacity.html",
-        title=gang_capacity_table.headline(answer),
-        asks=gang_capacity_table.asks(answer),
+        title=capacity.gangs_headline(answer),
+        asks=capacity.gang_asks(answer),
         answer=answer,
         domains=named[:_MOST],
         unshown=max(len(named) - _MOST, 0),
@@ -94,11 +121,11 @@ def removable_page(answer: Removals) -> str:
     """Return which nodes could be removed."""
     return render(
         "removable.html",
-        title=removable_table.headline(answer),
+        title=cluster.removable_headline(answer),
         answer=answer,
-        notes=removable_table.notes(answer),
-        lands=removable_table.lands,
-        stops=removable_table.stops,
+        notes=cluster.notes(answer),
+        lands=cluster.lands,
+        stops=cluster.stops,
         most=_MOST,
         removable=_in_two(answer.removable),
         kept=_in_two(answer.kept),

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
-from podberth.explain.gangs.arriving import GroupOutcome
-from podberth.explain.outcome import Outcome
-from podberth.explain.quality import Quality
-from podberth.explain.replay import Compaction
 from podberth.explain.report import timeline
 from podberth.explain.report.columns import more, number, plain_table
 from podberth.explain.report.wording import count, printable, some
-from podberth.explain.study import ProfileStudy, Study
+from podberth.explain.simulate.groups import GroupOutcome
+from podberth.explain.simulate.outcome import Outcome, Quality
+from podberth.explain.simulate.replay import Compaction, ProfileStudy, Study
 
 _MANY = 20
 _FEW = 4

@@ -9,9 +9,9 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+from podberth.explain.doubts import undecided
 from podberth.explain.explanation import Explanation, RejectedNode
-from podberth.explain.report.columns import indented, plain_table, section, text
-from podberth.explain.report.verbatim import to_copy
+from podberth.explain.report.columns import indented, plain_table, section, text, to_copy
 from podberth.explain.report.wording import (
     asks,
     besides,
@@ -29,7 +29,6 @@ from podberth.explain.report.wording import (
     telling,
     visible,
 )
-from podberth.explain.unheld import undecided
 
 MANY = 20
 """Nodes shown unless all are wanted."""

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from podberth.explain.doubts import undecided
 from podberth.explain.explanation import Explanation, FeasibleNode, Remedy
-from podberth.explain.unheld import undecided
 from podberth.framework.changes import AddNode
 
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")

@@ -11,9 +11,8 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from podberth.explain.documents import ObjectError
-from podberth.explain.smallest import smallest
-from podberth.explain.yaml_documents import lowered
+from podberth.explain.objects.documents import ObjectError, lowered
+from podberth.explain.objects.dump import smallest
 
 VERSION = 1
 NOTHING = Raw()

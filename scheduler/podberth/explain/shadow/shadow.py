@@ -13,15 +13,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from podberth.engine.choice import Choice
-from podberth.explain.against import first_against
-from podberth.explain.asking import Asking
-from podberth.explain.documents import ObjectError
+from podberth.engine.schedule_one import Choice
+from podberth.explain.objects.documents import ObjectError
+from podberth.explain.objects.world import World
+from podberth.explain.rejections import Asking, first_against, given_away, place_of
 from podberth.explain.shadow import answer as said
 from podberth.explain.shadow.answer import Compared, PluginPoints, Summary, Tally, Waiting
 from podberth.explain.shadow.record import Change
-from podberth.explain.standing import given_away, place_of
-from podberth.explain.world import World
 from podberth.framework.decision import Decision, fit_error
 from podberth.framework.explaining import Inquiry
 from podberth.framework.runtime import Framework

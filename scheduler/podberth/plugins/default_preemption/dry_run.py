@@ -27,7 +27,7 @@ from podberth.plugins.default_preemption.dry_run_results import (
 from podberth.plugins.default_preemption.importance import rows_of_groups
 from podberth.plugins.default_preemption.select_victims import DryRun, Known
 
-MOST_STEPS = 1_000_000
+MOST_STEPS = 300_000
 """Steps that the search for victims of one pod may take. What it has found by then counts."""
 _KEPT_MOST = 16
 _NAMESPACES = 16
@@ -49,7 +49,7 @@ class DryRuns:
         """Return the results on the given rows, the row to preempt on, and why the search has not come to its end.
 
         The row is None if preemption helps on none, the text is empty if all is known that is asked for.
-        `at_most`: how many candidates are enough where nodes have to be tried one by one.
+        `at_most`: how many candidates are enough where results are not kept for the next pod.
         """
         lowest = cluster.priorities.lowest
         if (lowest is None or lowest >= pod.priority) and not cluster.pod_groups.below(pod.priority):

@@ -14,10 +14,12 @@ from podberth.cache.column import Bools, Ints
 from podberth.cache.search_steps import CappedSearch
 from podberth.framework.decision import Rejected, Rows
 from podberth.framework.plugin import Filters
+from podberth.framework.removed_pods import RemovedPods
 from podberth.framework.spare import Spare
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey
 from podberth.model.shape import PodShape
+from podberth.model.volumes import NO_VOLUMES
 from podberth.plugins.default_preemption.budgets import Budgets, Drawn
 from podberth.plugins.default_preemption.dry_run_results import (
     FAILS,
@@ -31,12 +33,13 @@ from podberth.plugins.default_preemption.whole_groups import Together, Whole, Wh
 
 AT_ONCE = 5_000
 """How many victims are tried together by arrays: a batch costs 0.15 ms beside its rows."""
-ASKED_AT_ONCE = 500
-"""As many, where filters are asked: all of them are taken away at the same time."""
+_HELD_AT_ONCE = 100
+"""How many pods of a group are held against the budgets before the steps that this took are counted."""
 _ONE_BY_ONE = 2
 """Up to so many rows, plain integers are quicker than arrays."""
-_A_ROW, _A_VICTIM, _A_WHOLE, _A_MOVE = 4, 1, 12, 12
-"""Steps of a row, of a victim on it, of one that may be a group, and of a pod that is taken away and given back."""
+_A_ROW, _A_VICTIM, _A_WHOLE, _A_CHANGE, _A_MOVE = 4, 1, 12, 4, 20
+"""Steps of a row, of a victim on it, of one that may be a group, and of a pod that is taken away and given back: from
+what it uses of its node alone, and from all counts."""
 _ASKED, _ROWS_A_STEP = 40, 100
 """Steps of asking the filters, and one more for so many rows."""
 
@@ -63,13 +66,21 @@ class Known:
             return None
         return self.budgets.overdrawing([placement.pod for placement in lower], cluster)
 
-    def violations(self, victims: Sequence[Whole], cluster: Cluster) -> list[int]:
-        """For each of these, how many of its pods would overdraw a disruption budget."""
-        if not self.budgets.any:
-            return [0] * len(victims)
+    def violations(self, victims: Sequence[Whole], cluster: Cluster, steps: CappedSearch) -> list[int]:
+        """For each of these, how many of its pods would overdraw a disruption budget. Raises SearchCapError.
+
+        A group may have thousands of pods, each of which draws on hundreds of budgets.
+        """
+        found = [0] * len(victims)
         drawn: Drawn = {}
-        pods = ([placement.pod for placement in one.everywhere] for one in victims)
-        return [sum(self.budgets.overdrawing(some, cluster, drawn) or ()) for some in pods]
+        for i, one in enumerate(victims if self.budgets.any else ()):
+            pods = [placement.pod for placement in one.everywhere]
+            for begin in range(0, len(pods), _HELD_AT_ONCE):
+                before = self.budgets.steps
+                some = pods[begin : begin + _HELD_AT_ONCE]
+                found[i] += sum(self.budgets.overdrawing(some, cluster, drawn) or ())
+                steps.take(self.budgets.steps - before)
+        return found
 
 
 class Batch:
@@ -85,16 +96,24 @@ class Batch:
         """The victims on the only row, if groups go as a whole there; in place of `lower`."""
         self.held_against_budgets = 0
         """Steps that this took."""
+        self.apart = False
+        """These rows have to be tried one after the other: what leaves one of them may change the verdict on another,
+        and not all filters can tell how."""
 
     def one_by_one(self) -> Iterator["Batch"]:
-        """Yield a batch for each row."""
-        if self.whole:
+        """Yield a batch for each row, if they have to be tried one after the other."""
+        if self.whole or not self.apart:
             yield self
             return
         for row, lower, over in zip(self.rows, self.lower, self.over, strict=True):
             one = Batch()
-            one.rows, one.lower, one.over = [row], [lower], [over]
+            one.rows, one.lower, one.over, one.apart = [row], [lower], [over], True
             yield one
+
+    def removed(self) -> RemovedPods:
+        """Return its pods, all of them gone."""
+        owners = np.repeat(np.arange(len(self.rows)), [len(lower) for lower in self.lower])
+        return RemovedPods(np.array(self.rows), list(chain.from_iterable(self.lower)), owners)
 
 
 class NodeDryRun:
@@ -170,7 +189,7 @@ class DryRun:
         lasting: bool,
     ) -> None:
         """`ahead`: row → nominated pods to which the pod yields there. `lasting`: results hold for all equal pods, as
-        verdicts on a row depend on the pod's shape and that row only."""
+        no filter looks elsewhere, and verdicts on a row depend on the pod's shape and that row only."""
         self._steps = steps
         self._known = known
         self._results = results
@@ -196,39 +215,50 @@ class DryRun:
     # -- what to try ---------------------------------------------------------------------------------------------
 
     def search(self, rows: Bools, at_most: int) -> None:
-        """Try what is still to be tried. Raises SearchCapError."""
+        """Try what is still to be tried. Raises SearchCapError.
+
+        `at_most`: how many candidates are enough where results are not kept for the next pod.
+        """
         results = self._results
         todo = np.flatnonzero((results.states[: len(rows)] == TODO) & rows)
         nobody = self._known.ranking.none_below(todo, self._pod.priority, self._cluster)
         results.note(todo[nobody], WITHOUT_VICTIMS)
-        exact = self._lasting and len(todo) > 0 and self._spare.exact
-        for batch in self._batches(todo[~nobody], AT_ONCE if exact else ASKED_AT_ONCE):
+        exact = self._filters.goes_by_shape(self._pod) and len(todo) > 0 and self._spare.exact
+        for batch in self._batches(todo[~nobody]):
             self._steps.take(batch.held_against_budgets)
-            apart = not self._lasting and self._apart(batch)
-            for some in batch.one_by_one() if apart else (batch,):
-                self._try(some, exact=exact)
-                if apart and len(results.helpful(rows)) >= at_most:
+            for some in batch.one_by_one():
+                if not self._lasting and len(results.helpful(rows)) >= at_most:
                     return
+                self._try(some, exact=exact and not some.apart)
 
     def explain(self, rows: Bools) -> None:
         """Find out why the pod does not fit the rows where removing all victims does not help.
 
         Raises SearchCapError.
         """
-        for batch in self._batches(self._results.unexplained(rows), ASKED_AT_ONCE):
-            apart = not self._lasting and self._apart(batch)
-            for some in batch.one_by_one() if apart else (batch,):
+        for batch in self._batches(self._results.unexplained(rows)):
+            for some in batch.one_by_one():
                 placements = self._moved(some)
-                self._count(placements, -1)
+                self._count(placements, -1, apart=some.apart)
                 try:
-                    _, rejected = self._asked(some.rows)
+                    _, rejected = self._asked(some.rows, self._removed(some))
                 finally:
-                    self._count(placements, 1)
+                    self._count(placements, 1, apart=some.apart)
                 self._results.explain(some.rows, rejected)
                 self._steps.take(self._price(some, 1))
 
-    def _batches(self, todo: Rows, at_once: int) -> Iterator[Batch]:
-        """Yield these rows in parts, and note those that have nobody to preempt."""
+    def _batches(self, todo: Rows) -> Iterator[Batch]:
+        """Yield these rows in parts, and note those that have nobody to preempt.
+
+        Rows for which other pods are nominated come last if a filter looks elsewhere.
+        """
+        yielding = np.isin(todo, list(self._ahead) if not self._lasting else [])
+        for some in (todo[~yielding], todo[yielding]):
+            for batch in self._gathered(some):
+                batch.apart = self._apart(batch)
+                yield batch
+
+    def _gathered(self, todo: Rows) -> Iterator[Batch]:
         known, cluster, priority = self._known, self._cluster, self._pod.priority
         groups = bool(len(cluster.pod_groups))
         found, victims = Batch(), 0
@@ -249,7 +279,7 @@ class DryRun:
             before = known.budgets.steps
             found.over.append(known.overdrawing(lower, cluster))
             found.held_against_budgets += known.budgets.steps - before
-            if victims + found.held_against_budgets >= at_once:
+            if victims + found.held_against_budgets >= AT_ONCE:
                 yield found
                 found, victims = Batch(), 0
         if found.rows:
@@ -257,16 +287,15 @@ class DryRun:
 
     def _try(self, batch: Batch, *, exact: bool) -> None:
         """Try the rows of a batch at a time. `exact`: amounts alone decide."""
-        before = self._known.budgets.steps
         self._known.tried += len(batch.rows)
         asked = 0
         if batch.whole:
-            asked = self._try_whole(batch.rows[0], batch.whole, ask_filters=not exact)
-        elif exact and len(batch.rows) > _ONE_BY_ONE:
+            asked = self._try_whole(batch, ask_filters=not exact)
+        elif exact and (len(batch.rows) > _ONE_BY_ONE or not self._lasting):
             self._try_together(batch)
         else:
             asked = self._try_each(batch, ask_filters=not exact)
-        self._steps.take(self._price(batch, asked) + self._known.budgets.steps - before)
+        self._steps.take(self._price(batch, asked))
 
     def _price(self, batch: Batch, asked: int) -> int:
         """Steps that it took to try a batch, when filters were asked so many times."""
@@ -274,20 +303,30 @@ class DryRun:
         if not asked:
             return tried
         moves = len(self._moved(batch))
-        tried += moves if self._lasting else _A_MOVE * moves
+        tried += (_A_MOVE if batch.apart else _A_CHANGE) * moves
         return tried + asked * (_ASKED + self._cluster.nodes.rows // _ROWS_A_STEP)
 
     def _moved(self, batch: Batch) -> list[Placement]:
         """The pods that are taken away to try a batch."""
-        return [*chain.from_iterable(batch.lower), *chain.from_iterable(map(self._move, batch.whole))]
+        whole = (_pods_of(victim, apart=batch.apart) for victim in batch.whole)
+        return [*chain.from_iterable(batch.lower), *chain.from_iterable(whole)]
 
     def _apart(self, batch: Batch) -> bool:
-        """Return whether these rows have to be tried one after the other."""
-        if self._filters.looks_elsewhere(self._pod, self._cluster, ()):
-            return True
+        """Return whether these rows have to be tried one after the other.
+
+        Filters can tell what the removal of pods changes where these are on the row itself, and no nominated pods are
+        to be added.
+        """
+        if self._lasting:
+            return False
         victims = [placement.pod for lower in batch.lower for placement in lower]
         victims += [one.pod for whole in batch.whole for one in whole.everywhere]
-        return self._filters.looks_elsewhere(self._pod, self._cluster, victims)
+        here = not batch.whole and self._ahead.keys().isdisjoint(batch.rows)
+        return self._filters.looks_elsewhere(self._pod, self._cluster, victims, removed=here)
+
+    def _removed(self, batch: Batch) -> RemovedPods | None:
+        """Return the pods of a batch, all of them gone, for filters that look elsewhere; None: no filter does."""
+        return None if self._lasting or batch.apart or batch.whole else batch.removed()
 
     # -- by sums -------------------------------------------------------------------------------------------------
 
@@ -321,6 +360,9 @@ class DryRun:
         needs = spare.needs[:, np.newaxis]
         free = self._free(batch.rows) + np.add.reduceat(taken, begins, axis=1)
         fits = (free >= needs).all(axis=0) & spare.allowed[rows]
+        removed = self._removed(batch)
+        if removed is not None:
+            fits = self._fit_elsewhere(rows, fits, removed, explain=True)
         order, violating = _order_of(batch, begins, len(placements))
         going = np.zeros(len(placements), dtype=np.bool_)
         left = np.flatnonzero(fits)
@@ -329,6 +371,10 @@ class DryRun:
             back = order[begins[left] + step]
             after = free[:, left] - taken[:, back]
             stays = (after >= needs).all(axis=0)
+            if removed is not None:
+                removed.gone[back[stays]] = False
+                stays = self._fit_elsewhere(rows[left], stays, removed)
+                removed.gone[back[~stays]] = True
             free[:, left[stays]] = after[:, stays]
             going[back[~stays]] = True
             step += 1
@@ -342,12 +388,24 @@ class DryRun:
             violations = np.bincount(owners, weights=violating[victims], minlength=len(rows))[helped].astype(np.int64)
             results.helps_on_rows(rows[helped], [placements[i] for i in victims.tolist()], first, violations)
 
+    def _fit_elsewhere(self, rows: Rows, fits: Bools, removed: RemovedPods, *, explain: bool = False) -> Bools:
+        """Return which of these rows the pod fits by the filters that look elsewhere, too.
+
+        `fits`: which it fits by all others. `explain`: note why the pod does not fit the rest of them.
+        """
+        among = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
+        among[rows] = fits
+        passed, rejected = self._filters.passing_removed(self._pod, self._cluster, among, removed)
+        if explain:
+            self._results.explain(np.flatnonzero(among & ~passed), rejected)
+        return passed[rows]
+
     # -- with the filters' help ----------------------------------------------------------------------------------
 
-    def _try_whole(self, row: int, victims: list[Whole], *, ask_filters: bool) -> int:
+    def _try_whole(self, batch: Batch, *, ask_filters: bool) -> int:
         """As `_try_each`, on a row with pods of groups that go as a whole, and then go from other rows as well."""
-        spare = self._spare
-        over = self._known.violations(victims, self._cluster)
+        (row,), victims, spare = batch.rows, batch.whole, self._spare
+        over = self._known.violations(victims, self._cluster, self._steps)
         taken = []
         for victim in victims:
             if isinstance(victim.key, GroupKey):
@@ -360,7 +418,7 @@ class DryRun:
             self._results.note([row], FAILS)
             return 0
         one.violations = over
-        asked = self._ask_about([one]) if ask_filters else _all_give_back([one])
+        asked = self._ask_about([one], batch) if ask_filters else _all_give_back([one])
         self._note(one, [victims[i].together() for i in sorted(one.victims)])
         return asked
 
@@ -390,30 +448,35 @@ class DryRun:
                 gathered.append(lower)
             else:
                 results.note([one.row], FAILS)
-        asked = self._ask_about(tried) if ask_filters else _all_give_back(tried)
+        asked = self._ask_about(tried, batch) if ask_filters else _all_give_back(tried)
         for i, one in enumerate(tried):
             lower = gathered[i]
             self._note(one, [Together([lower[k] for k in sorted(one.victims)])] if one.victims else [])
         return asked
 
-    def _ask_about(self, tried: list["NodeDryRun"]) -> int:
-        """Carry out some dry runs, asking the filters about all of their rows at a time."""
+    def _ask_about(self, tried: list["NodeDryRun"], batch: Batch) -> int:
+        """Carry out some dry runs of a batch, asking the filters about all of their rows at a time."""
         if not tried:
             return 0
         lifted: dict[str, Placement] = {}
+        removed = self._removed(batch)
+        places = {} if removed is None else {one.pod.uid: i for i, one in enumerate(chain.from_iterable(batch.lower))}
 
-        def lift(placements: list[Placement]) -> None:
-            self._count(placements, -1)
-            lifted.update((placement.pod.uid, placement) for placement in placements)
-
-        def lower(placements: list[Placement]) -> None:
-            self._count(placements, 1)
+        def move(victims: Iterable[Placement | Whole], sign: int) -> None:
+            """Take victims away (-1) or give them back (1)."""
+            placements = [one for victim in victims for one in _pods_of(victim, apart=batch.apart)]
+            self._count(placements, sign, apart=batch.apart)
             for placement in placements:
-                del lifted[placement.pod.uid]
+                if sign < 0:
+                    lifted[placement.pod.uid] = placement
+                else:
+                    del lifted[placement.pod.uid]
+            if removed is not None:
+                removed.gone[[places[one.pod.uid] for one in placements]] = sign < 0
 
         try:
-            lift([placement for one in tried for victim in one.lower for placement in self._move(victim)])
-            fits, rejected = self._asked([one.row for one in tried])
+            move([victim for one in tried for victim in one.lower], -1)
+            fits, rejected = self._asked([one.row for one in tried], removed)
             asked = 1
             for one in tried:
                 one.failed = not fits[one.row]
@@ -424,37 +487,45 @@ class DryRun:
                 back = [one for one in going if step < len(one.lower) and one.can_give_back(step)]
                 if not back:
                     continue
-                lower([placement for one in back for placement in self._move(one.at(step))])
-                fits, _ = self._asked([one.row for one in back])
+                move([one.at(step) for one in back], 1)
+                fits, _ = self._asked([one.row for one in back], removed)
                 asked += 1
                 again = [one for one in back if not fits[one.row]]
-                lift([placement for one in again for placement in self._move(one.at(step))])
+                move([one.at(step) for one in again], -1)
                 for one in again:
                     one.keep_away(step)
         finally:
-            lower(list(lifted.values()))
+            self._count(list(lifted.values()), 1, apart=batch.apart)
         return asked
 
-    def _asked(self, rows: list[int]) -> tuple[Bools, list[Rejected]]:
+    def _asked(self, rows: list[int], removed: RemovedPods | None) -> tuple[Bools, list[Rejected]]:
         """Return what the filters say of these rows."""
         among = np.zeros(self._cluster.nodes.rows, dtype=np.bool_)
         among[rows] = True
-        return self._filters.passing(self._pod, self._cluster, among, trying=True)
+        return self._filters.passing(self._pod, self._cluster, among, trying=True, removed=removed)
 
-    def _move(self, victim: Placement | Whole) -> list[Placement]:
-        """The pods of a victim that are taken away where filters are asked: the others are of no account to them."""
-        if not isinstance(victim, Whole):
-            return [victim]
-        return victim.here if self._lasting else victim.everywhere
+    def _count(self, placements: list[Placement], sign: int, *, apart: bool) -> None:
+        """Take placed pods away (-1) or give them back (1).
 
-    def _count(self, placements: list[Placement], sign: int) -> None:
-        """Take placed pods away (-1) or give them back (1); where only their usage matters, in `nodes` alone."""
+        Unless rows are tried one after the other, that is what they use of their nodes, volumes included.
+        """
         cluster = self._cluster
-        if self._lasting:
-            cluster.nodes.suppose_all([(placement.row, placement.pod.shape) for placement in placements], sign)
-        else:
+        if apart:
             for placement in placements:
                 (cluster.leave_out if sign < 0 else cluster.put_back)(placement)
+            return
+        cluster.nodes.suppose_all([(placement.row, placement.pod.shape) for placement in placements], sign)
+        for placement in placements:
+            if placement.pod.shape.volumes is not NO_VOLUMES:
+                cluster.storage.charge(placement.pod, placement.row, sign)
+                cluster.storage.suppose(placement.pod, sign)
+
+
+def _pods_of(victim: Placement | Whole, *, apart: bool) -> list[Placement]:
+    """Return the pods of a victim that are taken away where filters are asked: the others are of no account to them."""
+    if not isinstance(victim, Whole):
+        return [victim]
+    return victim.everywhere if apart else victim.here
 
 
 def _all_give_back(tried: list[NodeDryRun]) -> int:

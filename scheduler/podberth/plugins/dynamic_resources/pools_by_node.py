@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.devices import Devices
+from podberth.cache.kept_results import FEW, ChangeLog
 from podberth.cache.nodes import Nodes
-from podberth.cache.rowlog import FEW, ChangeLog
 from podberth.model.devices import PoolID, ResourceSlice
 from podberth.model.node import Node
 from podberth.plugins.dynamic_resources.pool_states import PoolState, PoolStates

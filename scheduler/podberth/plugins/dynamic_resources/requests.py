@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.devices import Devices
-from podberth.cache.per_node import Bounded
+from podberth.cache.kept_results import Bounded
 from podberth.model.devices import ClaimSpec, DeviceClass, ResourceClaim
 from podberth.model.node import Node
 from podberth.model.pod import Pod

@@ -1,6 +1,7 @@
 """Upstream: plugins/podtopologyspread (filtering.go, scoring.go, common.go)."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,13 @@ from msgspec.structs import replace
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints, at
-from podberth.cache.per_node import Bounded
+from podberth.cache.kept_results import Bounded
 from podberth.framework import feature_gates
 from podberth.framework.changes import HOSTNAME
 from podberth.framework.events import ClusterEvent
 from podberth.framework.normalize import MAX_SCORE
 from podberth.framework.plugin import NODE, PODS_ELSEWHERE, Plugin
+from podberth.framework.removed_pods import RemovedPods
 from podberth.framework.status import Reason, Reject, Rejections, Unresolvable, Unschedulable
 from podberth.model.migration import ZONE
 from podberth.model.node import Node
@@ -105,15 +107,42 @@ class PodTopologySpread(Plugin):
         spread = self.spread(pod, cluster, hard=True)
         if spread is None:
             return ()
-        left: Bools | None = None
-        found: list[tuple[Reason, Bools]] = []
-        last = spread.domains[-1]
+        uneven = []
         for domains in spread.domains:
             constraint = domains.constraint
             counts = domains.counts(pod, cluster)
             itself = int(constraint.selector.matches(pod.labels))
             too_many = counts > constraint.max_skew - itself + domains.lowest(counts)
-            uneven = domains.by_row(too_many) if np.count_nonzero(too_many) else None
+            uneven.append(domains.by_row(too_many) if np.count_nonzero(too_many) else None)
+        return self._rejections(spread, uneven)
+
+    def filter_removed(self, pod: Pod, cluster: Cluster, removed: RemovedPods) -> Rejections:
+        """Subtract the pods that are gone from the count of their domain, which may then be the emptiest one."""
+        spread = self.spread(pod, cluster, hard=True)
+        if spread is None:
+            return ()
+        uneven: list[Bools | None] = []
+        for domains in spread.domains:
+            constraint = domains.constraint
+            counts = domains.counts(pod, cluster)
+            codes = domains.codes[removed.rows]
+            gone = removed.count(domains, partial(_counted, constraint, pod))
+            gone = np.where(domains.eligible[removed.rows], gone, 0)
+            here = np.append(counts, 0)[codes] - gone
+            lowest: Ints = np.full(len(codes), domains.lowest(counts))
+            if domains.number >= constraint.min_domains:
+                lowest = np.where(gone > 0, np.minimum(lowest, here), lowest)
+            itself = int(constraint.selector.matches(pod.labels))
+            too_many = (here > constraint.max_skew - itself + lowest) & (codes >= 0)
+            uneven.append(removed.on_nodes(too_many, cluster.nodes.rows))
+        return self._rejections(spread, uneven)
+
+    def _rejections(self, spread: Spread, too_many: Sequence[Bools | None]) -> Rejections:
+        """Return the reasons of each constraint. `too_many`: for each, bool[rows] that it rejects; None: none."""
+        left: Bools | None = None
+        found: list[tuple[Reason, Bools]] = []
+        last = spread.domains[-1]
+        for domains, uneven in zip(spread.domains, too_many, strict=True):
             for reason, gone in (
                 (self.unlabelled, None if domains.everywhere else domains.missing),
                 (self.uneven, uneven),
@@ -269,6 +298,11 @@ class PodTopologySpread(Plugin):
             constraints = [replace(constraint, selector=selector or NOTHING) for constraint in defaults]
             self._selected.keep(key, found := (pod.labels, constraints, changes))
         return found[1]
+
+
+def _counted(constraint: SpreadConstraint, pod: Pod, other: Pod) -> int:
+    """Return 1 for a pod that leaves and that a constraint of `pod` counts, be it on its way out or not."""
+    return int(other.namespace == pod.namespace and constraint.selector.matches(other.labels))
 
 
 def _of_pod(constraint: SpreadConstraint, labels: Mapping[str, str]) -> SpreadConstraint:

@@ -28,7 +28,7 @@ from podberth.policy.admission.aside import Aside, WorkError
 from podberth.policy.admission.group import Group, Stored
 from podberth.policy.admission.judging import KnownPolicies
 from podberth.policy.admission.natives import Natives
-from podberth.service.rate_limit import RateLimit
+from podberth.service.log import RateLimit
 
 LONG_BYTES = 8 << 10
 """Policies of so many bytes are read aside: longer ones take milliseconds."""

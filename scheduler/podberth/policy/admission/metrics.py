@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from podberth.service.exposition import page
-from podberth.service.instruments import Asked, Counter, Family, Histogram, Instrument, read
+from podberth.service.metrics import Asked, Counter, Family, Histogram, Instrument, page, read
 
 REVIEWS = Family(
     "berth_admission_reviews_total",

@@ -32,8 +32,8 @@ from podberth.policy.admission.server import AdmissionServer
 from podberth.policy.admission.settings import Settings
 from podberth.policy.admission.tally import Key, Tallies
 from podberth.policy.admission.tls import ServingTls
-from podberth.service.blocks import Blocks
 from podberth.service.election import candidate, lead
+from podberth.service.loop import Blocks
 
 log = structlog.get_logger("admission")
 

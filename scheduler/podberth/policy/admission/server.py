@@ -23,9 +23,9 @@ from podberth.policy.admission.reviewer import BIG_BYTES, Reviewer, ReviewReply
 from podberth.policy.admission.tls import ServingTls
 from podberth.policy.options import Pass
 from podberth.service.connections import Limits
-from podberth.service.exposition import CONTENT_TYPE
-from podberth.service.listening import listen
+from podberth.service.metrics import CONTENT_TYPE
 from podberth.service.port import Port
+from podberth.service.serving import listen
 
 BODIES, BODIES_EACH = 16 << 20, 4 << 20
 """Bytes of big reviews that are held at once, in all and of one namespace; a larger body has the whole share."""

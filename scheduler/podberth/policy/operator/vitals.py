@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podberth.policy.operator.replica import Operator
-from podberth.service.instruments import Asked, Family, Instrument, Labels
+from podberth.service.metrics import Asked, Family, Instrument, Labels
 from podberth.service.serving import Endpoints
 
 LEADER = Family(

@@ -30,7 +30,7 @@ from podberth.kube.errors import ApiError, ConfigError, Unreachable
 from podberth.kube.resources import METADATA_POLICIES
 from podberth.kube.wire import MALFORMED, Version, list_page, older, read_version
 from podberth.policy.operator.pulse import STREAM_SECONDS, Pulse
-from podberth.service.unhandled import tell_unhandled
+from podberth.service.loop import tell_unhandled
 
 LOOK_SECONDS = 2.0
 """Between two looks whether MetadataPolicies are served."""

@@ -2,5 +2,5 @@
 
 `run` prepares the cluster (an embedded API server, or a new namespace of a real one). `acts` has the steps of the
 tour, which `play` carries out. `mirror` watches what the API server says, `witness` records the scheduler's decisions.
-`live`, `picture` and `lines` show it on a terminal, `podberth.explain.report.demo_page` makes a page of it.
+`live`, `picture` and `lines` show it on a terminal, `podberth.explain.report.pages` makes a page of it.
 """

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from podberth.explain.report.group_wording import headline, stop
+from podberth.explain.report.group import headline, stop
 from podberth.kube.errors import ApiError
 from podberth.kube.resources import POD_GROUPS
 from podberth.model.node import Node

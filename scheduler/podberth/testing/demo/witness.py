@@ -2,7 +2,7 @@
 
 `Watched` is the framework that the scheduler runs. It times each decision and reads the result before the pod is
 assumed. `Witness.observe` gets each instruction before it is carried out. `acts` shows what is recorded here,
-`podberth.explain.report.demo_page` draws it.
+`podberth.explain.report.pages` draws it.
 """
 
 import time
@@ -14,7 +14,7 @@ from typing import Any
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
 from podberth.engine.instructions import Bind, Failed, Instruction
-from podberth.explain.asking import Asking
+from podberth.explain.rejections import Asking
 from podberth.framework.decision import Decision, narrowed_text
 from podberth.framework.explaining import Inquiry
 from podberth.framework.profile import Profile

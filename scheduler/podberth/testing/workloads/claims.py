@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from podberth.explain import claim_templates
-from podberth.explain.claim_templates import Templated, templated
+from podberth.explain.objects import resource_claims
+from podberth.explain.objects.resource_claims import Templated, templated
 from podberth.kube.client import Client
 from podberth.kube.resources import POD_GROUPS, PODS, RESOURCE_CLAIMS, Resource
 from podberth.testing.workloads.writes import delete_one, for_each, items
@@ -87,14 +87,14 @@ class ClaimController:
         named = []
         for each in asked:
             if each in shared:
-                named.append(claim_templates.named(holder.group(), each))
+                named.append(resource_claims.named(holder.group(), each))
                 continue
             template = self._templates[meta.namespace, each.template]
-            made = claim_templates.claim(
+            made = resource_claims.claim(
                 template, each, owner=meta.name, namespace=meta.namespace, uid=meta.uid, of_group=kind is POD_GROUPS
             )
             await self._client.create(RESOURCE_CLAIMS.path(meta.namespace), msgspec.json.encode(made))
-            named.append(claim_templates.named(meta.name, each))
+            named.append(resource_claims.named(meta.name, each))
         if named:
             change = {"status": {"resourceClaimStatuses": named}}
             path = kind.path(meta.namespace, meta.name, "status")
@@ -103,7 +103,7 @@ class ClaimController:
     async def end(self, namespace: str, pod: str, answer: bytes) -> None:
         """A pod that was created with this answer was deleted: its claims go."""
         for each in templated(_holder.decode(answer).spec):
-            path = RESOURCE_CLAIMS.path(namespace, claim_templates.claim_name(pod, each.name))
+            path = RESOURCE_CLAIMS.path(namespace, resource_claims.claim_name(pod, each.name))
             await self._client.patch(path, _LET_GO)
             await delete_one(self._client, path)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from podberth.explain import claim_templates
+from podberth.explain.objects import resource_claims
 from podberth.kube.client import STRATEGIC_MERGE_PATCH, Client
 from podberth.kube.errors import ApiError
 from podberth.kube.resources import NAMESPACES, NODES, POD_GROUPS, PODS, Resource
@@ -122,7 +122,7 @@ class Driver:
         document = _marked(objects.other(made.object, ""), passing)
         path = self._path(KINDS[kind], made.namespace)
         template = self._template(document, made.count)
-        if kind == claim_templates.KIND and self._claims is not None and made.namespace is not None:
+        if kind == resource_claims.TEMPLATE_KIND and self._claims is not None and made.namespace is not None:
             for i in range(made.count):
                 self._claims.learn(self._name(made.namespace), template.render(i))
         statuses = None if status is None else self._template({"status": status}, made.count)

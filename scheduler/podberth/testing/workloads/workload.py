@@ -1,4 +1,4 @@
-"""The workload file: a list of steps, in the spirit of kube-scheduler's scheduler_perf; see docs/benchmarks.md.
+"""The workload file, a list of steps as in kube-scheduler's scheduler_perf; see docs/evidence/benchmarks.md.
 
 Read strictly: an unknown field, a step with two operations or a count of 0 is refused with its place in the file.
 """
@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from podberth.explain.documents import ObjectError, parse
-from podberth.explain.places import complaint
+from podberth.explain.objects.documents import ObjectError, complaint, parse
 from podberth.model.mistakes import as_json
 from podberth.testing.workloads import template
 from podberth.testing.workloads.objects import KINDS

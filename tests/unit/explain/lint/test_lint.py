@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from podberth.explain.lint.checks import lint
 from podberth.explain.lint.finding import Finding
 from podberth.explain.lint.settings import between_files
-from podberth.explain.world import World
+from podberth.explain.objects.world import World
 from podberth.framework.config import ConfigError, decode
 from podberth.plugins.registry import IN_TREE
 from tests.builders import Object, configuration, pod, profile

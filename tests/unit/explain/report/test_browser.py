@@ -5,13 +5,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from podberth.explain.capacity import Capacity, NodeRoom, OneMore, Stranded
 from podberth.explain.explanation import Limit, Remedy
-from podberth.explain.gangs.arriving import GroupOutcome
 from podberth.explain.gangs.capacity import DomainGangs, GangCapacity
-from podberth.explain.outcome import Blocked, Placed, Preempted, Waiting, WorkloadOutcome
 from podberth.explain.pending import Cause, Pending, SharedChange
-from podberth.explain.removable import Kept, Movable, Removals
 from podberth.explain.report.pages import (
     capacity_page,
     explanation_page,
@@ -21,6 +17,10 @@ from podberth.explain.report.pages import (
     removable_page,
 )
 from podberth.explain.report.simulation_page import outcome_page, study_page
+from podberth.explain.simulate.capacity import Capacity, NodeRoom, OneMore, Stranded
+from podberth.explain.simulate.groups import GroupOutcome
+from podberth.explain.simulate.outcome import Blocked, Placed, Preempted, Waiting, WorkloadOutcome
+from podberth.explain.simulate.removable import Kept, Movable, Removals
 from podberth.framework.changes import Uncordon
 from podberth.model.pod_group import NATIVE
 from tests.browser.axe import dressed, faults

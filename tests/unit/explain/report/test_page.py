@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from podberth.explain.explanation import SideEffects
-from podberth.explain.report.pages import explanation_page
-from podberth.explain.report.rendering import breakable
+from podberth.explain.report.pages import breakable, explanation_page
 from tests.builders import node, pod
 from tests.unit.explain.story import BIG, DB, WEB, explained
 

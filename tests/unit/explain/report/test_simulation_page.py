@@ -3,12 +3,18 @@
 import pytest
 from msgspec.structs import replace
 
-from podberth.explain.outcome import Blocked, Others, Outcome, Placed, Preempted, Waiting, WorkloadOutcome
-from podberth.explain.quality import Quality
-from podberth.explain.replay import Compaction, Point, Regret, Run
-from podberth.explain.report.chart import Line, line_chart
-from podberth.explain.report.simulation_page import outcome_page, study_page
-from podberth.explain.study import ProfileStudy, Study
+from podberth.explain.report.simulation_page import Line, line_chart, outcome_page, study_page
+from podberth.explain.simulate.outcome import (
+    Blocked,
+    Others,
+    Outcome,
+    Placed,
+    Preempted,
+    Quality,
+    Waiting,
+    WorkloadOutcome,
+)
+from podberth.explain.simulate.replay import Compaction, Point, ProfileStudy, Regret, Run, Study
 from tests.unit.explain.report.test_page import Checked
 
 EVIL = "<script>alert(1)</script>"

@@ -5,9 +5,9 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from podberth.explain.capacity import NodeRoom
 from podberth.explain.explanation import Explanation
 from podberth.explain.report.pages import capacity_page, explanation_page
+from podberth.explain.simulate.capacity import NodeRoom
 from tests.unit.explain.report.test_browser import CAPACITY
 from tests.unit.explain.story import BIG, WEB, explained
 

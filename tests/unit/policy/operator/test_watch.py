@@ -14,8 +14,7 @@ import aiohttp
 import pytest
 
 from podberth.apiserver import ApiServer
-from podberth.kube.connection import Connection
-from podberth.kube.credentials import Credential, Credentials
+from podberth.kube.connection import Connection, Credential, Credentials
 from podberth.policy.operator import watch as module
 from podberth.policy.operator.replica import Operator
 from podberth.policy.operator.settings import Settings

@@ -5,7 +5,7 @@ import json
 import re
 from pathlib import Path
 
-from podberth.explain.report.demo_page import demo_page
+from podberth.explain.report.pages import demo_page
 from podberth.testing.demo.recording import page_data
 from tests.browser.axe import dressed, faults
 from tests.browser.tab import opened

@@ -10,8 +10,7 @@ import pytest
 from podberth.apiserver.audit import User
 from podberth.apiserver.server import ApiServer
 from podberth.kube.client import Client
-from podberth.kube.connection import Connection
-from podberth.kube.credentials import Credential, Credentials
+from podberth.kube.connection import Connection, Credential, Credentials
 from podberth.kube.errors import ApiError
 from podberth.kube.resources import DEVICE_CLASSES, NAMESPACES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from podberth.testing.demo import acts

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from podberth.explain.report.demo_page import demo_page
-from podberth.explain.report.rendering import breakable
+from podberth.explain.report.pages import breakable, demo_page
 from podberth.testing.demo.recording import MOST_NODES, NodeCard, page_data
 from tests.unit.testing.demo.conftest import Told
 

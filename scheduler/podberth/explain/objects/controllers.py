@@ -1,0 +1,528 @@
+"""Which pods controllers make of an object: how many of each template, and the labels that only they set.
+
+One function for each kind and API group, with the source that it mirrors. `docs/answers.md` has the table. What
+operators' webhooks add to pods, and what they do once the first pods run, is not here.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from podberth.explain.objects.documents import ObjectError
+from podberth.explain.objects.versions import group_of, makes_no_pods
+
+Object = Mapping[str, Any]
+Labels = dict[str, str]
+_SHOWN = 60
+_HASHED = "bcdfghjklmnpqrstvwxz2456789"
+"""The letters of a pod-template-hash (SafeEncodeString)."""
+
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class Owner(NamedTuple):
+    """What is the controller of pods. `selector`: of a ReplicaSet that a Deployment makes, and no file has."""
+
+    api_version: str
+    kind: str
+    name: str
+    selector: Object | None = None
+
+
+class Made(NamedTuple):
+    """Pods of one template. `path`: where it is; `called`: what their names begin with.
+
+    `wanted`: None for one on each node. `labels`: of all of them; `numbered`: of one, by its number and name.
+    `own`: tells by a pod's labels whether it is one of these; None where its owner says it. `owner`: their controller,
+    None where it is not known. `in_turn`: each is made when the one before it is ready.
+    """
+
+    path: str
+    pod: dict[str, Any]
+    called: str
+    wanted: int | None = 1
+    labels: Mapping[str, str] = _NO_LABELS
+    numbered: Callable[[int, str], Labels] | None = None
+    own: Callable[[Mapping[str, str]], bool] | None = None
+    start: int = 0
+    claims: Sequence[Object] = ()
+    note: str = ""
+    owner: Owner | None = None
+    in_turn: bool = False
+
+
+def made(kind: str, found: Object) -> list[Made] | None:
+    """The pods of an object; None for a kind that is not known here. Raises ObjectError."""
+    make = _CONTROLLERS.get((group_of(found.get("apiVersion")), kind.partition(".")[0]))
+    make = make or (_BY_KIND.get(kind) if kind in KINDS else None)
+    return None if make is None else list(make(found))
+
+
+# --- Kubernetes -------------------------------------------------------------------------------------------------------
+
+
+def _pod(found: Object) -> Iterator[Made]:
+    """The pod itself."""
+    yield Made("", dict(found), _name(found))
+
+
+def _pod_template(found: Object) -> Iterator[Made]:
+    """One pod of it: nobody makes any."""
+    yield from _each(found, ("template",), 1)
+
+
+def _replicas(found: Object) -> Iterator[Made]:
+    """pkg/controller/replicaset/replica_set.go, pkg/controller/replication: the labels are the template's."""
+    for each in _each(found, ("spec", "template"), _count(found, "spec.replicas")):
+        yield each._replace(owner=_itself(found))
+
+
+def _deployment(found: Object) -> Iterator[Made]:
+    """pkg/controller/deployment/sync.go (getNewReplicaSet): the hash is a stand-in for the controller's."""
+    for each in _replicas(found):
+        note = "it is paused, so no pods are made of a new revision" if _spec(found).get("paused") is True else ""
+        own = {"pod-template-hash": _hash(each.pod)}
+        yield each._replace(labels=own, note=note, owner=_replica_set(found, own))
+
+
+def _stateful_set(found: Object) -> Iterator[Made]:
+    """pkg/controller/statefulset/stateful_set_utils.go (newStatefulSetPod, initIdentity)."""
+    spec = _spec(found)
+    claims = spec.get("volumeClaimTemplates") or ()
+    if not isinstance(claims, list | tuple) or not all(isinstance(each, dict) for each in claims):
+        raise ObjectError("spec.volumeClaimTemplates: expected a list of mappings")
+    ordinals = spec.get("ordinals")
+    start = (_number(ordinals, "start", "spec.ordinals.start", 0) or 0) if isinstance(ordinals, dict) else 0
+    for each in _replicas(found):
+        labels = {"controller-revision-hash": f"{each.called}-{_hash(each.pod)}"}
+
+        def numbered(number: int, name: str) -> Labels:
+            return {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(number)}
+
+        in_turn = spec.get("podManagementPolicy") != "Parallel"
+        yield each._replace(labels=labels, numbered=numbered, start=start, claims=claims, in_turn=in_turn)
+
+
+def _daemon_set(found: Object) -> Iterator[Made]:
+    """pkg/controller/daemon/daemon_controller.go (CreatePodTemplate); nodes and tolerations: `arrivals`."""
+    for each in _each(found, ("spec", "template"), None):
+        generation = (found.get("metadata") or {}).get("generation") or 1
+        labels = {"controller-revision-hash": _hash(each.pod), "pod-template-generation": str(generation)}
+        yield each._replace(labels=labels, owner=_itself(found))
+
+
+def _job(found: Object) -> Iterator[Made]:
+    """pkg/controller/job/job_controller.go (manageJob), pkg/registry/batch/job/strategy.go."""
+    spec = _spec(found)
+    note = _managed_elsewhere(spec)
+    ended = mapping(found.get("status"), "status").get("succeeded")
+    wanted = _job_size(spec, "spec", ended if isinstance(ended, int) else 0)
+    for each in _each(found, ("spec", "template"), 0 if note else wanted):
+        yield each._replace(note=note, owner=_itself(found), **_job_labels(found, each.called, spec))
+
+
+def _cron_job(found: Object) -> Iterator[Made]:
+    """pkg/controller/cronjob/utils.go (getJobFromTemplate2): the pods of one run."""
+    path = ("spec", "jobTemplate", "spec", "template")
+    job = mapping(mapping(_spec(found).get("jobTemplate"), "spec.jobTemplate").get("spec"), "spec.jobTemplate.spec")
+    note = _managed_elsewhere(job)
+    wanted = 0 if note or _spec(found).get("suspend") is True else _job_size(job, "spec.jobTemplate.spec")
+    for each in _each(found, path, wanted):
+        owner = Owner("batch/v1", "Job", each.called)
+        yield each._replace(note=note, owner=owner, **_job_labels(found, each.called, job))
+
+
+_JOB_CONTROLLER = "kubernetes.io/job-controller"
+_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def _managed_elsewhere(job: Object) -> str:
+    """Say that a job's pods are not made by its controller; empty if they are."""
+    managed = job.get("managedBy")
+    return f"{managed} makes its pods, and not the Job controller" if managed not in (None, _JOB_CONTROLLER) else ""
+
+
+def _job_size(spec: Object, path: str, ended: int = 0) -> int:
+    """Return how many pods of a job run at once, when so many have ended well."""
+    parallelism = _number(spec, "parallelism", f"{path}.parallelism", None)
+    completions = _number(spec, "completions", f"{path}.completions", None)
+    if spec.get("suspend") is True:
+        return 0
+    # Without completions, one pod that succeeds ends the job; parallelism of them are started.
+    parallelism = 1 if parallelism is None else parallelism
+    return parallelism if completions is None else min(parallelism, max(0, completions - ended))
+
+
+def _job_labels(found: Object, name: str, spec: Object) -> dict[str, Any]:
+    uid = str((found.get("metadata") or {}).get("uid") or _stand_in_uid(found, name))
+    labels = {f"{prefix}job-name": name for prefix in ("", "batch.kubernetes.io/")}
+    labels |= {f"{prefix}controller-uid": uid for prefix in ("", "batch.kubernetes.io/")}
+    indexed = spec.get("completionMode") == "Indexed"
+    return {"labels": labels, "numbered": (lambda number, _: {_INDEX: str(number)}) if indexed else None}
+
+
+# --- others -----------------------------------------------------------------------------------------------------------
+
+
+def _leader_worker_set(found: Object) -> Iterator[Made]:
+    """lws pkg/controllers/leaderworkerset_controller.go, pkg/webhooks/pod_webhook.go: replicas groups of size pods."""
+    prefix = "leaderworkerset.sigs.k8s.io/"
+    spec, name = _spec(found), _name(found)
+    inner = mapping(spec.get("leaderWorkerTemplate"), "spec.leaderWorkerTemplate")
+    groups = _count(found, "spec.replicas")
+    size = max(1, _number(inner, "size", "spec.leaderWorkerTemplate.size", 1) or 1)
+    space = (found.get("metadata") or {}).get("namespace") or "default"
+    labels = {f"{prefix}name": name}
+
+    def of(group: int, worker: int) -> Labels:
+        key = hashlib.sha1(f"{space}/{name}-{group}".encode(), usedforsecurity=False).hexdigest()
+        return {
+            f"{prefix}group-index": str(group),
+            f"{prefix}worker-index": str(worker),
+            f"{prefix}group-key": key,
+        }
+
+    def leader(number: int, _: str) -> Labels:
+        return of(number, 0)
+
+    def worker(number: int, _: str) -> Labels:
+        return of(number // (size - 1), number % (size - 1) + 1)
+
+    def is_worker(given: Mapping[str, str]) -> bool:
+        return given.get(f"{prefix}name") == name and given.get(f"{prefix}worker-index") != "0"
+
+    workers = _each(found, ("spec", "leaderWorkerTemplate", "workerTemplate"), groups * (size - 1))
+    for each in workers:
+        has_leader = isinstance(inner.get("leaderTemplate"), dict)
+        path = ("spec", "leaderWorkerTemplate", "leaderTemplate") if has_leader else None
+        leaders = _each(found, path, groups) if path else iter([each._replace(wanted=groups)])
+        for first in leaders:
+            yield first._replace(labels=labels, numbered=leader, own=_has({**labels, f"{prefix}worker-index": "0"}))
+        if size > 1:
+            yield each._replace(called=f"{name}-worker", labels=labels, numbered=worker, own=is_worker)
+
+
+def _job_set(found: Object) -> Iterator[Made]:
+    """jobset pkg/controllers/jobset_controller.go (constructJob), api/jobset/v1alpha2/jobset_webhook.go (Indexed)."""
+    prefix = "jobset.sigs.k8s.io/"
+    spec, name = _spec(found), _name(found)
+    for at, of_one in _listed(spec, "replicatedJobs", "spec.replicatedJobs"):
+        job = mapping(mapping(of_one.get("template"), f"{at}.template").get("spec"), f"{at}.template.spec")
+        times, size = _number(of_one, "replicas", f"{at}.replicas", 1) or 0, _job_size(job, f"{at}.template.spec")
+        role = str(of_one.get("name", ""))
+        labels = {f"{prefix}jobset-name": name, f"{prefix}replicatedjob-name": role}
+        indexed = job.get("completionMode") in (None, "Indexed")
+
+        def numbered(number: int, _: str, role: str = role, size: int = size, indexed: bool = indexed) -> Labels:
+            of = number // size
+            job_name = f"{name}-{role}-{of}"
+            made = {"job-name": job_name, "batch.kubernetes.io/job-name": job_name, f"{prefix}job-index": str(of)}
+            return made | ({_INDEX: str(number % size)} if indexed else {})
+
+        wanted = 0 if spec.get("suspend") is True else times * size
+        for each in _inside(found, of_one, at, ("template", "spec", "template"), wanted):
+            yield each._replace(called=f"{name}-{role}", labels=labels, numbered=numbered, own=_has(labels))
+
+
+def _ray_cluster(found: Object) -> Iterator[Made]:
+    """kuberay ray-operator/controllers/ray/raycluster_controller.go (reconcilePods), utils/util.go."""
+    yield from _ray(found, _spec(found), "spec")
+
+
+def _ray_job(found: Object) -> Iterator[Made]:
+    """kuberay rayjob_controller.go: its cluster, and the submitter where it has a template of its own."""
+    spec = _spec(found)
+    stopped = spec.get("suspend") is True
+    for each in _ray(found, mapping(spec.get("rayClusterSpec"), "spec.rayClusterSpec"), "spec.rayClusterSpec"):
+        yield each._replace(wanted=0 if stopped else each.wanted)
+    if isinstance(spec.get("submitterPodTemplate"), dict):
+        for each in _each(found, ("spec", "submitterPodTemplate"), 0 if stopped else 1):
+            yield each._replace(called=f"{each.called}-submitter")
+
+
+def _ray_service(found: Object) -> Iterator[Made]:
+    """kuberay rayservice_controller.go: its cluster."""
+    yield from _ray(
+        found, mapping(_spec(found).get("rayClusterConfig"), "spec.rayClusterConfig"), "spec.rayClusterConfig"
+    )
+
+
+def _ray(found: Object, spec: Object, path: str) -> Iterator[Made]:
+    name, stopped = _name(found), spec.get("suspend") is True
+
+    def labelled(each: Made, role: str, group: str) -> Made:
+        labels = {
+            "ray.io/cluster": name,
+            "ray.io/node-type": role,
+            "ray.io/group": group,
+            "ray.io/is-ray-node": "yes",
+            "ray.io/identifier": f"{name}-{role}",
+        }
+        own = {key: labels[key] for key in ("ray.io/cluster", "ray.io/group")}
+        called = f"{name}-head" if role == "head" else f"{name}-{group}-worker"
+        return each._replace(called=called, labels=labels, own=_has(own), wanted=0 if stopped else each.wanted)
+
+    head = mapping(spec.get("headGroupSpec"), f"{path}.headGroupSpec")
+    for each in _inside(found, head, f"{path}.headGroupSpec", ("template",), 1):
+        yield labelled(each, "head", "headgroup")
+    for at, group in _listed(spec, "workerGroupSpecs", f"{path}.workerGroupSpecs"):
+        least = _number(group, "minReplicas", f"{at}.minReplicas", 0) or 0
+        most = _number(group, "maxReplicas", f"{at}.maxReplicas", None)
+        times = _number(group, "replicas", f"{at}.replicas", None)
+        times = least if times is None else max(least, times if most is None else min(times, most))
+        hosts = _number(group, "numOfHosts", f"{at}.numOfHosts", 1) or 1
+        wanted = 0 if group.get("suspend") is True else times * hosts
+        for each in _inside(found, group, at, ("template",), wanted):
+            yield labelled(each, "worker", str(group.get("groupName", "")))
+
+
+def _kubeflow(field: str) -> Callable[[Object], Iterator[Made]]:
+    """training-operator pkg/controller.v1/common/pod.go: replicas of each role."""
+
+    def make(found: Object) -> Iterator[Made]:
+        prefix, name = "training.kubeflow.org/", _name(found)
+        roles = mapping(_spec(found).get(field), f"spec.{field}")
+        stopped = mapping(_spec(found).get("runPolicy"), "spec.runPolicy").get("suspend") is True
+        for role, given in roles.items():
+            at = f"spec.{field}.{role}"
+            inner = mapping(given, at)
+            wanted = 0 if stopped else _number(inner, "replicas", f"{at}.replicas", 1)
+            kind_of = "job-role" if field == "mpiReplicaSpecs" else "replica-type"
+            labels = {f"{prefix}job-name": name, f"{prefix}{kind_of}": role.lower()}
+            for each in _inside(found, inner, at, ("template",), wanted):
+                yield each._replace(
+                    called=f"{name}-{role.lower()}",
+                    labels=labels,
+                    numbered=lambda number, _: {f"{prefix}replica-index": str(number)},
+                    own=_has(labels),
+                )
+
+    return make
+
+
+def _volcano_job(found: Object) -> Iterator[Made]:
+    """volcano pkg/controllers/job/job_controller_util.go (createJobPod): replicas of each task."""
+    name = _name(found)
+    for at, task in _listed(_spec(found), "tasks", "spec.tasks"):
+        role = str(task.get("name") or "default")
+        labels = {"volcano.sh/job-name": name, "volcano.sh/task-spec": role}
+        labels["volcano.sh/queue-name"] = str(_spec(found).get("queue") or "default")
+        own = {key: labels[key] for key in ("volcano.sh/job-name", "volcano.sh/task-spec")}
+        for each in _inside(found, task, at, ("template",), _number(task, "replicas", f"{at}.replicas", 1)):
+            yield each._replace(
+                called=f"{name}-{role}",
+                labels=labels,
+                numbered=lambda number, _: {"volcano.sh/task-index": str(number)},
+                own=_has(own),
+            )
+
+
+def _rollout(found: Object) -> Iterator[Made]:
+    """argo-rollouts rollout/sync.go: as a Deployment, with a label of its own."""
+    for each in _each(found, ("spec", "template"), _count(found, "spec.replicas")):
+        own = {"rollouts-pod-template-hash": _hash(each.pod)}
+        yield each._replace(labels=own, owner=_replica_set(found, own))
+
+
+def _knative(found: Object) -> Iterator[Made]:
+    """serving pkg/reconciler/revision/resources/deploy.go, autoscaling annotations: the larger of initial and min."""
+    name = _name(found)
+    for each in _each(found, ("spec", "template"), 1):
+        given = mapping(each.pod.get("metadata"), "spec.template.metadata").get("annotations")
+        scales = [_scale(given, "initial-scale", 1), _scale(given, "min-scale", 0)]
+        labels = {
+            "serving.knative.dev/service": name,
+            "serving.knative.dev/configuration": name,
+            "serving.knative.dev/revision": f"{name}-00001",
+        }
+        spec = each.pod.get("spec")
+        if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
+            named = [
+                {"name": "user-container" if not i else f"user-container-{i}", **container}
+                if isinstance(container, dict)
+                else container
+                for i, container in enumerate(spec["containers"])
+            ]
+            each = each._replace(pod={**each.pod, "spec": {**spec, "containers": named}})
+        own = {"serving.knative.dev/service": name}
+        yield each._replace(wanted=max(scales), labels=labels, own=_has(own))
+
+
+def _scale(annotations: Any, name: str, usual: int) -> int:
+    given = annotations if isinstance(annotations, dict) else {}
+    words = (f"autoscaling.knative.dev/{name}", f"autoscaling.knative.dev/{name.replace('-s', 'S')}")
+    text = next((given[word] for word in words if word in given), usual)
+    return int(text) if str(text).isdecimal() else usual
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+_CONTROLLERS: dict[tuple[str, str], Callable[[Object], Iterator[Made]]] = {
+    ("", "Pod"): _pod,
+    ("", "PodTemplate"): _pod_template,
+    ("", "ReplicationController"): _replicas,
+    ("apps", "Deployment"): _deployment,
+    ("apps", "ReplicaSet"): _replicas,
+    ("apps", "StatefulSet"): _stateful_set,
+    ("apps", "DaemonSet"): _daemon_set,
+    ("batch", "Job"): _job,
+    ("batch", "CronJob"): _cron_job,
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
+    ("jobset.x-k8s.io", "JobSet"): _job_set,
+    ("ray.io", "RayCluster"): _ray_cluster,
+    ("ray.io", "RayJob"): _ray_job,
+    ("ray.io", "RayService"): _ray_service,
+    ("kubeflow.org", "MPIJob"): _kubeflow("mpiReplicaSpecs"),
+    ("kubeflow.org", "PyTorchJob"): _kubeflow("pytorchReplicaSpecs"),
+    ("kubeflow.org", "TFJob"): _kubeflow("tfReplicaSpecs"),
+    ("kubeflow.org", "XGBoostJob"): _kubeflow("xgbReplicaSpecs"),
+    ("kubeflow.org", "PaddleJob"): _kubeflow("paddleReplicaSpecs"),
+    ("kubeflow.org", "JAXJob"): _kubeflow("jaxReplicaSpecs"),
+    ("kubeflow.org", "MXJob"): _kubeflow("mxReplicaSpecs"),
+    ("batch.volcano.sh", "Job"): _volcano_job,
+    ("argoproj.io", "Rollout"): _rollout,
+    ("apps.kruise.io", "CloneSet"): _replicas,
+    ("serving.knative.dev", "Service"): _knative,
+    ("serving.knative.dev", "Configuration"): _knative,
+}
+KINDS = tuple(kind for group, kind in _CONTROLLERS if group in ("", "apps", "batch"))
+"""The kinds of Kubernetes that make pods."""
+_BY_KIND = {kind: make for (_, kind), make in reversed(_CONTROLLERS.items()) if kind in KINDS}
+"""For objects that say no version, or one that is gone."""
+
+
+def path_of(kind: str) -> str:
+    """Return where a kind of `KINDS` has its template."""
+    paths = {"Pod": "", "PodTemplate": "template", "CronJob": "spec.jobTemplate.spec.template"}
+    return paths.get(kind, "spec.template")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _each(found: Object, steps: Sequence[str], wanted: int | None) -> Iterator[Made]:
+    """The pods of the template at a path. Raises ObjectError where there is none."""
+    yield from _inside(found, found, "", steps, wanted)
+
+
+def _inside(found: Object, inner: Object, at: str, steps: Sequence[str], wanted: int | None) -> Iterator[Made]:
+    pod: Any = inner
+    for step in steps:
+        pod = pod.get(step) if isinstance(pod, dict) else None
+    path = ".".join((*([at] if at else []), *steps))
+    if not isinstance(pod, dict):
+        raise ObjectError(f"{path}: expected a mapping")
+    yield Made(path, pod, _name(found), wanted)
+
+
+def _listed(spec: Object, field: str, path: str) -> Iterator[tuple[str, Object]]:
+    listed = spec.get(field) or []
+    if not isinstance(listed, list):
+        raise ObjectError(f"{path}: expected a list")
+    for i, each in enumerate(listed):
+        yield f"{path}[{i}]", mapping(each, f"{path}[{i}]")
+
+
+def _spec(found: Object) -> Object:
+    return mapping(found.get("spec"), "spec")
+
+
+def _name(found: Object) -> str:
+    metadata = found.get("metadata")
+    given = metadata if isinstance(metadata, dict) else {}
+    return str(given.get("name") or given.get("generateName") or "pod").removesuffix("-")
+
+
+def _itself(found: Object) -> Owner:
+    return Owner(str(found.get("apiVersion") or ""), str(found.get("kind") or ""), _name(found))
+
+
+def _replica_set(found: Object, own: Labels) -> Owner:
+    """The ReplicaSet of a template, which its hash is in the name and selector of."""
+    selector = mapping(_spec(found).get("selector"), "spec.selector")
+    labels = {**mapping(selector.get("matchLabels"), "spec.selector.matchLabels"), **own}
+    [revision] = own.values()
+    return Owner("apps/v1", "ReplicaSet", f"{_name(found)}-{revision}", {**selector, "matchLabels": labels})
+
+
+def _count(found: Object, path: str) -> int:
+    return _number(_spec(found), "replicas", path, 1) or 0
+
+
+def _number(beside: Object, field: str, path: str, usual: int | None) -> int | None:
+    number = beside.get(field)
+    if number is None:
+        return usual
+    whole = isinstance(number, int) and not isinstance(number, bool)
+    if not whole or number < 0:
+        expected = "expected 0 or more" if whole else "expected a whole number, 0 or more"
+        raise ObjectError(f"{path}: {json.dumps(number)[:_SHOWN]}: {expected}")
+    return int(number)
+
+
+def mapping(value: Any, path: str) -> dict[str, Any]:
+    """The mapping at a path, which may be absent. Raises ObjectError."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ObjectError(f"{path}: expected a mapping")
+    return value
+
+
+def _has(labels: Labels) -> Callable[[Mapping[str, str]], bool]:
+    return lambda given: labels.items() <= given.items()
+
+
+def _hash(template: Object) -> str:
+    """A stand-in for a template's hash: other templates have another one."""
+    digest = hashlib.sha256(json.dumps(template, sort_keys=True, default=str).encode()).digest()
+    return "".join(_HASHED[byte % len(_HASHED)] for byte in digest[:10])
+
+
+def _stand_in_uid(found: Object, name: str) -> str:
+    space = (found.get("metadata") or {}).get("namespace") or ""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{found.get('kind')}/{space}/{name}"))
+
+
+_DEPTH = 8
+
+
+class Template(NamedTuple):
+    """A pod template: its path, the pod, and the mapping that it stands in."""
+
+    path: str
+    pod: dict[str, Any]
+    beside: Object
+
+
+def templates(kind: str, found: Object) -> list[Template]:
+    """The pod templates of an object, as far as they are mappings."""
+    if kind not in KINDS:
+        return [] if makes_no_pods(kind, found.get("apiVersion")) else list(_found(found, "", _DEPTH))
+    beside: Any = found
+    pod: Any = found
+    path = path_of(kind)
+    for step in path.split(".") if path else ():
+        beside, pod = pod, pod.get(step) if isinstance(pod, dict) else None
+    return [Template(path, pod, beside)] if isinstance(pod, dict) else []
+
+
+def _found(value: Any, path: str, depth: int) -> Iterator[Template]:
+    if not isinstance(value, dict) or not depth:
+        return
+    for name, each in value.items():
+        below = f"{path}.{name}" if path else name
+        if name.lower().endswith("template") and _is_pod(each):
+            yield Template(below, each, value)
+        elif isinstance(each, dict):
+            yield from _found(each, below, depth - 1)
+        elif isinstance(each, list):
+            for i, element in enumerate(each):
+                yield from _found(element, f"{below}[{i}]", depth - 1)
+
+
+def _is_pod(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("spec"), dict) and "containers" in value["spec"]

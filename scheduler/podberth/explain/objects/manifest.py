@@ -1,0 +1,317 @@
+"""Finds what makes pods in a file, each pod as the API server would store it, and the pod groups that Jobs get."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from podberth.explain.objects.admission import Admission
+from podberth.explain.objects.controllers import KINDS, Made, Owner, made, mapping, templates
+from podberth.explain.objects.documents import Document, ObjectError, plain
+from podberth.explain.objects.versions import called, makes_no_pods
+from podberth.model.pod_group import NATIVE
+
+TOLERATED = tuple(
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
+    for key, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+        ("network-unavailable", "NoSchedule"),
+    )
+)
+"""What the DaemonSet controller lets its pods tolerate, the last on the host's network only (upstream: daemon/util,
+AddOrUpdateDaemonPodTolerations).
+"""
+
+
+def of_daemon(spec: Mapping[str, Any], node: str = "") -> dict[str, Any]:
+    """A template's spec with the tolerations that the DaemonSet controller adds, and the affinity to its node."""
+    done = dict(spec)
+    given = spec.get("tolerations") or []
+    more = TOLERATED if spec.get("hostNetwork") else TOLERATED[:-1]
+    if isinstance(given, list):
+        done["tolerations"] = [*given, *(each for each in more if each not in given)]
+    if node:
+        own = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        affinity = dict(spec.get("affinity") or {})
+        affinity["nodeAffinity"] = {
+            **(affinity.get("nodeAffinity") or {}),
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [own]},
+        }
+        done["affinity"] = affinity
+    return done
+
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class Workload(NamedTuple):
+    """What makes pods: a pod itself, or an object with a template of them.
+
+    `pod`: as it is written, named after its workload. `wanted`: how many; None for a DaemonSet, which wants one on each
+    node. `claims`: those that a StatefulSet makes for each pod; its pods are numbered from `start`. `labels`: what its
+    controller sets on all its pods; `numbered`: on one, by its number and name. `own`: whether a pod that runs already
+    is one of its, by the pod's labels; None: its owner says it. `owner`: the object's own name. `note`: what to say.
+    `controller`: of its pods; None where it is not known. `in_turn`: each pod is made when the one before it is ready.
+    """
+
+    kind: str
+    name: str
+    place: str
+    pod: dict[str, Any]
+    wanted: int | None = 1
+    claims: Sequence[Mapping[str, Any]] = ()
+    start: int = 0
+    labels: Mapping[str, str] = _NO_LABELS
+    numbered: Callable[[int, str], dict[str, str]] | None = None
+    own: Callable[[Mapping[str, str]], bool] | None = None
+    owner: str = ""
+    daemon: bool = False
+    note: str = ""
+    controller: Owner | None = None
+    in_turn: bool = False
+
+    @property
+    def alone(self) -> bool:
+        """Return whether it is one pod, which has the name that it was given."""
+        return self.kind in ("Pod", "PodTemplate")
+
+    @property
+    def paused(self) -> bool:
+        """Return whether no pods of a new revision are made."""
+        return self.kind == "Deployment" and bool(self.note)  # nothing else of a Deployment has one
+
+    def named(self, number: int) -> str:
+        """The name of one of its pods."""
+        return self.name if self.alone else f"{self.prefix}{self.start + number}"
+
+    @property
+    def prefix(self) -> str:
+        """Return what the names of its pods begin with, before their numbers."""
+        return f"{self.name}-"
+
+    def made(self, pod: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """A pod of this template as its controller makes it."""
+        at = self.start + number
+        labels = {**self.labels, **(self.numbered(at, f"{self.prefix}{at}") if self.numbered else {})}
+        done = dict(pod)
+        if labels:
+            metadata = pod.get("metadata") or {}
+            done["metadata"] = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
+        if self.controller is not None:
+            by = self.controller
+            owner = {"apiVersion": by.api_version, "kind": by.kind, "name": by.name, "uid": "", "controller": True}
+            done["metadata"] = {**(done.get("metadata") or {}), "ownerReferences": [owner]}
+        if self.daemon:
+            done["spec"] = of_daemon(pod["spec"])
+        return done
+
+
+def workloads(documents: Iterable[Document]) -> list[Workload]:
+    """Return what makes pods in a file, in its order, but for what another object of the file makes.
+
+    Raises ObjectError.
+    """
+    found: list[Workload] = []
+    held = list(documents)
+    there = _names(held)
+    for document in held:
+        whole = plain(document)
+        if not makes_no_pods(document.kind, whole.get("apiVersion")) and not _made_by(whole, there):
+            found += _workloads(document.kind, whole, document.place)
+    return found
+
+
+def made_by_others(documents: Iterable[Document]) -> int:
+    """Return how many objects of a file are passed over, as another one of it makes them."""
+    held = list(documents)
+    there = _names(held)
+    return sum(_made_by(plain(document), there) for document in held)
+
+
+def pods(documents: Iterable[Document]) -> list[dict[str, Any]]:
+    """The pods in a file, those of templates named after their workload.
+
+    Raises ObjectError.
+    """
+    return [workload.pod for workload in workloads(documents)]
+
+
+def without_pods(documents: Iterable[Document]) -> list[str]:
+    """Objects of kinds that may make pods in a way that is not known here."""
+    strange = []
+    for document in documents:
+        kind, _, place = document
+        whole = plain(document)
+        if kind in KINDS or makes_no_pods(kind, whole.get("apiVersion")):
+            continue
+        if made(kind, whole) is None and not templates(kind, whole):
+            metadata = whole.get("metadata")
+            name = metadata.get("name", "?") if isinstance(metadata, dict) else "?"
+            strange.append(f"{f'{place}: ' if place else ''}{kind} {name}: it has no pod template that is known here")
+    return strange
+
+
+_Names = set[tuple[str, str, str]]
+
+
+def _names(documents: Iterable[Document]) -> _Names:
+    """(kind, namespace, name) of the objects of a file that make pods."""
+    found = set()
+    for document in documents:
+        metadata = plain(document).get("metadata")
+        if isinstance(metadata, dict) and document.kind != "Pod":
+            found.add((document.kind, str(metadata.get("namespace") or ""), str(metadata.get("name") or "")))
+    return found
+
+
+def _made_by(whole: Mapping[str, Any], there: _Names) -> bool:
+    """Return whether one of these is an object's controller."""
+    metadata = whole.get("metadata")
+    if not isinstance(metadata, dict):
+        return False
+    owners, namespace = metadata.get("ownerReferences"), str(metadata.get("namespace") or "")
+    return any(
+        isinstance(each, dict)
+        and each.get("controller") is True
+        and (called(str(each.get("kind")), each.get("apiVersion")), namespace, str(each.get("name"))) in there
+        for each in (owners if isinstance(owners, list) else ())
+    )
+
+
+def _workloads(kind: str, whole: Any, place: str) -> Iterable[Workload]:
+    where = f"{place}: " if place else ""
+    metadata = mapping(whole.get("metadata"), f"{where}metadata")
+    namespace, name = metadata.get("namespace"), metadata.get("name", "?")
+    if namespace is not None and not isinstance(namespace, str):
+        raise ObjectError(f"{where}{kind} {name}: metadata.namespace: expected text")
+    try:
+        known = made(kind, whole)
+    except ObjectError as error:
+        raise ObjectError(f"{where}{kind} {name}: {error}") from None
+    for each in _counted_once(kind, whole, metadata) if known is None else known:
+        pod = each.pod
+        if kind != "Pod":
+            own = mapping(pod.get("metadata"), f"{where}{each.path}.metadata")
+            kept = {key: own[key] for key in ("labels", "annotations") if key in own}
+            pod = {**pod, "metadata": {"name": each.called, "namespace": namespace, **kept}}
+        spec = pod.get("spec")
+        if not isinstance(spec, dict) or not spec.get("containers"):
+            field = "spec.containers" if isinstance(spec, dict) else "spec"
+            raise ObjectError(f"{where}{kind} {name}: {field}: Required value")
+        yield Workload(
+            kind,
+            each.called,
+            place,
+            {"apiVersion": "v1", **pod, "kind": "Pod"},
+            each.wanted,
+            each.claims,
+            each.start,
+            each.labels,
+            each.numbered,
+            each.own,
+            str(metadata.get("name") or ""),
+            daemon=kind == "DaemonSet",
+            note=each.note,
+            controller=each.owner,
+            in_turn=each.in_turn,
+        )
+
+
+def _counted_once(kind: str, whole: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[Made]:
+    """One pod for each template of a kind that is not known."""
+    name = str(metadata.get("name") or metadata.get("generateName") or "pod").removesuffix("-")
+    found = templates(kind, whole)
+    note = f"how many pods a {kind} makes is not known here: each pod template counts once"
+    return [
+        Made(each.path, each.pod, f"{name}-{number}" if len(found) > 1 else name, note=note)
+        for number, each in enumerate(found)
+    ]
+
+
+def completed(
+    pod: Mapping[str, Any], namespace: str | None, usual: str, admission: Admission, notes: list[str]
+) -> dict[str, Any]:
+    """The pod as the API server would store it in `namespace`, else its own, else the `usual` one.
+
+    `notes` gets what is not known. Raises ObjectError.
+    """
+    metadata = {key: value for key, value in (pod.get("metadata") or {}).items() if value is not None}
+    metadata.setdefault("name", metadata.pop("generateName", "pod"))
+    metadata["namespace"] = namespace or metadata.get("namespace") or usual
+    return admission.created({**pod, "kind": "Pod", "metadata": metadata}, notes)
+
+
+KIND = "Workload"
+_LONGEST = 63
+
+
+class MadeGroups(NamedTuple):
+    """`groups`: PodGroups that are made; `jobs`: (namespace as written, Job) → its group; `notes`: what is left out."""
+
+    groups: list[Document]
+    jobs: dict[tuple[str | None, str], str]
+    notes: list[str]
+
+
+def groups_made(documents: Iterable[Document]) -> MadeGroups:
+    """The pod groups that controllers make of the Workloads in a file. Raises ObjectError."""
+    made = MadeGroups([], {}, [])
+    held = [(document, plain(document)) for document in documents if document.kind in (KIND, "PodGroup")]
+    referred = {_referred(whole) for document, whole in held if document.kind == "PodGroup"}
+    for document, whole in held:
+        if document.kind != KIND or not str(whole.get("apiVersion", "")).startswith(f"{NATIVE}/"):
+            continue
+        metadata, spec = whole.get("metadata") or {}, whole.get("spec") or {}
+        name, namespace = str(metadata.get("name", "")), metadata.get("namespace")
+        job, found = spec.get("controllerRef") or {}, spec.get("podGroupTemplates")
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise ObjectError(f"{_place(document)}{KIND} {name}: spec.podGroupTemplates: expected a list of mappings")
+        if (namespace, name) in referred:
+            continue  # its groups are in the file
+        if job.get("kind") != "Job" or len(found) != 1:
+            made.notes.append(
+                f"{KIND} {name}: no pod group is made of it here: only a Job that it names in spec.controllerRef gets "
+                "one, of a single template"
+            )
+            continue
+        group = _group(name, namespace, found[0], str(whole["apiVersion"]))
+        made.groups.append(Document("PodGroup", msgspec.json.encode(group), document.place))
+        made.jobs[namespace, str(job.get("name", ""))] = group["metadata"]["name"]
+    return made
+
+
+def in_groups(workloads: Sequence[Workload], jobs: Mapping[tuple[str | None, str], str]) -> list[Workload]:
+    """The workloads; the pods of Jobs that get a group name it."""
+    return [_in_group(each, jobs) for each in workloads]
+
+
+def _in_group(workload: Workload, jobs: Mapping[tuple[str | None, str], str]) -> Workload:
+    group = jobs.get(((workload.pod.get("metadata") or {}).get("namespace"), workload.name))
+    spec = workload.pod["spec"]
+    if workload.kind != "Job" or group is None or spec.get("schedulingGroup"):
+        return workload
+    return workload._replace(pod={**workload.pod, "spec": {**spec, "schedulingGroup": {"podGroupName": group}}})
+
+
+def _group(workload: str, namespace: str | None, template: Mapping[str, Any], version: str) -> dict[str, Any]:
+    called = str(template.get("name", ""))
+    name = f"{workload}-{called}"[:_LONGEST]
+    metadata = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
+    own = {key: value for key, value in template.items() if key != "name"}
+    reference = {"workloadName": workload, "templateName": called}
+    return {"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": own | {"workloadRef": reference}}
+
+
+def _referred(group: Mapping[str, Any]) -> tuple[str | None, str]:
+    """(namespace, Workload) that a PodGroup was made of."""
+    reference = (group.get("spec") or {}).get("workloadRef") or {}
+    return (group.get("metadata") or {}).get("namespace"), str(reference.get("workloadName", ""))
+
+
+def _place(document: Document) -> str:
+    return f"{document.place}: " if document.place else ""

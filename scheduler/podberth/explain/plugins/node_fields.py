@@ -1,0 +1,100 @@
+"""Explainers of plugins that compare a pod with fields of one node: its name, ports, features, cordon and labels."""
+
+from collections.abc import Sequence
+
+from podberth.cache.nodes import conflicts
+from podberth.framework.changes import DropHostPort, Fix, MovePod, Uncordon
+from podberth.framework.explaining import Detail, Explainer, Inquiry
+from podberth.framework.status import Reason
+from podberth.model.pod import Pod
+from podberth.model.shape import HostPort
+from podberth.plugins.required_during_execution import RequiredDuringExecution
+from podberth.plugins.service_affinity import ServiceAffinity
+
+
+class NodeNameExplainer(Explainer):
+    """Says of a node that NodeName rejects: which node the pod names."""
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """The name that the pod's spec asks for."""
+        wanted = inquiry.pod.node_name
+        return f"the pod's spec.nodeName is {wanted}", {"nodeName": wanted}
+
+
+class NodePortsExplainer(Explainer):
+    """Says of a node that NodePorts rejects: who has the ports."""
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Each port that is taken, and the pod that has it."""
+        taken = _holders(inquiry, row)
+        ports = [{"ip": ip, "protocol": protocol, "port": port, "pod": pod.key} for (ip, protocol, port), pod in taken]
+        text = ", ".join(f"{port['protocol']} {port['port']} is taken by {port['pod']}" for port in ports)
+        return text, {"ports": ports}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Do without the ports, or have the pods that hold them leave."""
+        taken, node = _holders(inquiry, row), inquiry.node(row).name
+        ports = tuple(dict.fromkeys(DropHostPort(*port) for port, _ in taken))
+        pods = tuple(dict.fromkeys(MovePod(pod.key, node) for _, pod in taken))
+        return [found for found in (ports, pods) if found]
+
+
+def _holders(inquiry: Inquiry, row: int) -> list[tuple[HostPort, Pod]]:
+    """The pod's host ports that are taken on a node, and by whom."""
+    wanted = inquiry.pod.shape.host_ports
+    return [
+        (mine, other)
+        for other in inquiry.cluster.pods_on(row)
+        if conflicts(wanted, other.shape.host_ports)
+        for mine in wanted
+        if conflicts((mine,), other.shape.host_ports)
+    ]
+
+
+class NodeUnschedulableExplainer(Explainer):
+    """Says of a node that NodeUnschedulable rejects: the node is cordoned."""
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """The mark that `kubectl cordon` sets."""
+        return "cordoned", {}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Uncordon the node."""
+        return [(Uncordon(inquiry.node(row).name),)]
+
+
+class NodeDeclaredFeaturesExplainer(Explainer):
+    """Says of a node that NodeDeclaredFeatures rejects: which features the node does not declare."""
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Return which features it does not declare."""
+        lacking = sorted(inquiry.pod.shape.features - inquiry.node(row).features)
+        return f"the node does not declare {', '.join(lacking)}", {"lacking": lacking}
+
+
+class RequiredDuringExecutionExplainer(Explainer):
+    """Says of a node that RequiredDuringExecution rejects: what of the promise the node does not meet."""
+
+    plugin: RequiredDuringExecution
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Return what of it the node does not meet."""
+        node, wanted = inquiry.node(row), self.plugin.wanted(inquiry.pod)
+        if wanted is None:
+            return reason.text, {}
+        failed = wanted.broken(node.name, node.labels)
+        parts = [f"{r}: node has {node.labels.get(r.key, 'no such label') or 'an empty value'}" for r in failed]
+        return "; ".join(parts), {"failed": [{"requirement": str(r), "has": node.labels.get(r.key)} for r in failed]}
+
+
+class ServiceAffinityExplainer(Explainer):
+    """Says of a node that ServiceAffinity rejects: the labels in which the node differs."""
+
+    plugin: ServiceAffinity
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """The labels that differ: what the pod's Service (or its nodeSelector) has, and what the node has."""
+        labels, wanted = inquiry.node(row).labels, self.plugin.wanted(inquiry.pod, inquiry.cluster)
+        differ = {label: value for label, value in wanted.items() if labels.get(label) != value}
+        parts = [f"{label}={value}: node has {labels.get(label) or 'no such label'}" for label, value in differ.items()]
+        return "; ".join(parts), {"wanted": wanted, "has": {label: labels.get(label) for label in wanted}}

@@ -1,0 +1,613 @@
+"""Explainers of the volume plugins: which claim or volume keeps a pod from a node, or from all, and what would help."""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from functools import partial
+from itertools import islice, product
+from typing import NamedTuple
+
+from podberth.cache.storage import Storage
+from podberth.explain.plugins.node_affinity import missed_requirements
+from podberth.framework.changes import HOSTNAME, Change, Fix, FreeClaim, MovePod
+from podberth.framework.explaining import Detail, Explainer, Inquiry, domain
+from podberth.framework.status import Reason
+from podberth.framework.storage_changes import (
+    CreateClaim,
+    CreateClass,
+    ForgetClaim,
+    ForgetNode,
+    RecreateClaim,
+    ReplaceVolume,
+    ShrinkClaim,
+)
+from podberth.model.migration import REGION, ZONE, ZONE_DELIMITER
+from podberth.model.pod import Pod
+from podberth.model.quantity import show, units
+from podberth.model.selectors import NodeSelector, Requirement
+from podberth.model.storage import (
+    READ_WRITE_ONCE_POD,
+    WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from podberth.model.volumes import ClaimVolume
+from podberth.plugins.node_volume_limits import NodeVolumeLimits
+from podberth.plugins.volume_binding.matching import Found, allowed_nodes, free_for, may_serve, reached_by
+from podberth.plugins.volume_binding.plugin import VolumeBinding
+from podberth.plugins.volume_restrictions import VolumeRestrictions, exclusive_claims
+from podberth.plugins.volume_zone import TODAY, Topology, VolumeZone, topologies_of, volumes_of, within
+
+_CLASSES = 2
+"""Other classes that are offered."""
+_FIXES = 4
+_CLAIMS = 8
+_HOLDERS = 2
+"""Pods that are offered to be deleted for one claim, at most."""
+
+
+class Fault(NamedTuple):
+    """What is wrong with a claim, and what would help; each of `fixes` is an alternative."""
+
+    claim: str
+    text: str
+    fixes: Sequence[Fix]
+
+
+class ClaimsExplainer(Explainer):
+    """Says what is wrong with the claims of a pod that PreFilter of a volume plugin has rejected for them."""
+
+    def explain_pod(self, inquiry: Inquiry, reason: Reason) -> Detail:
+        """Every claim of the pod that can't be used, with what is wrong with it."""
+        faults = _faults(inquiry)
+        text = "; ".join(fault.text for fault in faults)
+        return text, {"claims": [{"claim": fault.claim, "problem": fault.text} for fault in faults]}
+
+    def fixes_of_pod(self, inquiry: Inquiry, reason: Reason) -> list[Fix]:
+        """Return what would help all of them together."""
+        faults = _faults(inquiry)
+        if not faults or len(faults) == _CLAIMS:
+            return []
+        plans = islice(product(*(fault.fixes for fault in faults)), _FIXES)
+        return [tuple(dict.fromkeys(change for fix in plan for change in fix)) for plan in plans]
+
+
+def usable_classes(storage: Storage) -> list[StorageClass]:
+    """Classes that make volumes where the pod is to run; the default class first."""
+    found = [c for c in storage.classes.values() if c.binding_mode == WAIT_FOR_FIRST_CONSUMER and c.provisions]
+    return sorted(found, key=lambda c: (not c.default, c.name))
+
+
+def class_for_new_volume(storage: Storage, wanted: str) -> str | None:
+    """The class with which to make a claim again: the one that is wanted if it is usable, else the first that is."""
+    usable = [c.name for c in usable_classes(storage)]
+    return wanted if wanted in usable else next(iter(usable), None)
+
+
+def where_volumes_are(inquiry: Inquiry) -> dict[str, str]:
+    """The labels that a node needs to reach the volumes that the pod has, as far as one can give them to a new node."""
+    storage, pod = inquiry.cluster.storage, inquiry.pod
+    found: dict[str, str] = {}
+    for used in pod.shape.volumes.claims:
+        claim = storage.claims.stored((pod.namespace, used.claim(pod.name)))
+        volume = storage.volumes.stored(claim.volume_name) if claim is not None and claim.volume_name else None
+        if volume is None:
+            continue
+        for key in (ZONE, REGION):
+            if key in volume.labels:
+                found[key] = volume.labels[key].split(ZONE_DELIMITER)[0]
+        affinity = volume.affinity
+        for requirement in affinity.terms[0].labels if affinity is not None and affinity.terms else ():
+            if requirement.operator == "In" and requirement.values and requirement.key != HOSTNAME:
+                found[requirement.key] = min(requirement.values)
+    return found
+
+
+def users_of(inquiry: Inquiry, claim: str) -> list[tuple[Pod, str]]:
+    """The placed pods that use a claim of the pod's namespace, and their nodes."""
+
+    def find() -> dict[str, list[tuple[Pod, str]]]:
+        found: dict[str, list[tuple[Pod, str]]] = {}
+        names = inquiry.cluster.nodes.names
+        for placement in inquiry.cluster.placements():
+            pod = placement.pod
+            if pod.namespace == inquiry.pod.namespace:
+                for used in pod.shape.volumes.claims:
+                    found.setdefault(used.claim(pod.name), []).append((pod, names[placement.row] or ""))
+        return found
+
+    users = inquiry.once("users of claims", find).get(claim, [])
+    return sorted(users, key=lambda user: (user[0].priority, user[0].key))
+
+
+def _faults(inquiry: Inquiry) -> list[Fault]:
+    def find() -> list[Fault]:
+        found = []
+        for used in inquiry.pod.shape.volumes.claims:
+            fault = _fault(inquiry, used)
+            if fault is not None:
+                found.append(fault)
+            if len(found) == _CLAIMS:
+                break
+        return found
+
+    return inquiry.once("faults of claims", find)
+
+
+def _fault(inquiry: Inquiry, used: ClaimVolume) -> Fault | None:
+    pod, storage = inquiry.pod, inquiry.cluster.storage
+    name = used.claim(pod.name)
+    claim = storage.claims.stored((pod.namespace, name))
+    if claim is None:
+        return _missing(inquiry, used, name)
+    said = f"the claim {name} of this pod"
+    if claim.terminating:
+        return _leaving(inquiry, claim, said)
+    if used.ephemeral and claim.owner != pod.uid:
+        return Fault(name, f"{said} was made for another pod: delete it, and another one is made", ())
+    gone = claim.volume_name and storage.volumes.stored(claim.volume_name) is None
+    if claim.lost or gone:
+        text = f"{said} is bound to the volume {claim.volume_name}, which does not exist"
+        of_class = class_for_new_volume(storage, claim.storage_class)
+        again = [] if of_class is None else [(ReplaceVolume(pod.namespace, name, of_class, claim.volume_name),)]
+        return Fault(name, text, again)
+    return None if claim.volume_name else _unbound(storage, claim, said)
+
+
+def _missing(inquiry: Inquiry, used: ClaimVolume, name: str) -> Fault:
+    pod, storage = inquiry.pod, inquiry.cluster.storage
+    if used.ephemeral:
+        text = f"the claim {name} of this pod is not made yet: the ephemeral volume controller makes it"
+        return Fault(name, text, ())
+    near = get_close_matches(name, _names(inquiry), n=1)
+    text = f"the claim {name} of this pod does not exist{f'; did you mean {near[0]}?' if near else ''}"
+    made = [(CreateClaim(pod.namespace, name, c.name),) for c in usable_classes(storage)[:_CLASSES]]
+    return Fault(name, text, made)
+
+
+def _names(inquiry: Inquiry) -> list[str]:
+    return inquiry.once(
+        "names of claims",
+        lambda: [c.name for c in inquiry.cluster.storage.claims if c.namespace == inquiry.pod.namespace],
+    )
+
+
+def _leaving(inquiry: Inquiry, claim: PersistentVolumeClaim, said: str) -> Fault:
+    users = users_of(inquiry, claim.name)
+    held = f", and is held by {', '.join(pod.key for pod, _ in users[:3])} until then" if users else ""
+    text = f"{said} is being deleted{held}"
+    of_class = class_for_new_volume(inquiry.cluster.storage, claim.storage_class)
+    if of_class is None or len(users) > _HOLDERS:
+        return Fault(claim.name, text, ())
+    free = tuple(FreeClaim(pod.key, node, claim.name) for pod, node in users)
+    again: Change
+    if claim.volume_name:
+        again = ReplaceVolume(claim.namespace, claim.name, of_class, claim.volume_name)
+    else:
+        again = RecreateClaim(claim.namespace, claim.name, of_class, claim.storage_class)
+    return Fault(claim.name, text, [(*free, again)])
+
+
+def _unbound(storage: Storage, claim: PersistentVolumeClaim, said: str) -> Fault | None:
+    of = storage.classes.get(claim.storage_class)
+    others = [c.name for c in usable_classes(storage) if c.name != claim.storage_class][:_CLASSES]
+    again: list[Fix] = [(RecreateClaim(claim.namespace, claim.name, c, claim.storage_class),) for c in others]
+    if not claim.storage_class:
+        return Fault(claim.name, f"{said} has no volume and names no storage class", again)
+    if of is None:
+        near = get_close_matches(claim.storage_class, storage.classes, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        others = sorted(others, key=lambda c: c not in near)
+        again = [(RecreateClaim(claim.namespace, claim.name, c, claim.storage_class),) for c in others]
+        provisioners = (c.provisioner for c in usable_classes(storage))
+        create: list[Fix] = [(CreateClass(claim.storage_class, p),) for p in sorted(set(provisioners))[:1]]
+        text = f"{said} names the storage class {claim.storage_class}, which does not exist{meant}"
+        return Fault(claim.name, text, [*again[:1], *create, *again[1:]])
+    if of.binding_mode == WAIT_FOR_FIRST_CONSUMER:
+        return None
+    if of.provisions:
+        text = (
+            f"{said} has no volume yet: {of.provisioner} has to make it before the pod is scheduled (class {of.name})"
+        )
+    else:
+        text = (
+            f"{said} has no volume yet, and nobody makes one: a volume of the class {of.name} must be bound to it first"
+        )
+    return Fault(claim.name, text, again)
+
+
+_MEBI = 1 << 20
+_OTHERS = 2
+
+
+class VolumeBindingExplainer(ClaimsExplainer):
+    """Says of a node that VolumeBinding rejects: which claim, which volume, and what would help."""
+
+    plugin: VolumeBinding
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Return which claim, which volume, and what keeps the two or the node apart."""
+        found = self.plugin.find(inquiry.pod, inquiry.cluster)
+        match reason:
+            case self.plugin.unreachable:
+                return _say_unreachable(inquiry, row, found)
+            case self.plugin.unmatched:
+                return _say_unmatched(inquiry, row, found)
+            case self.plugin.full:
+                return _say_full(inquiry, row, found)
+        return _say_lost(inquiry, found)
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Other classes, smaller claims, or new claims: what suits this one reason."""
+        if len(reasons) != 1:
+            return []
+        found = self.plugin.find(inquiry.pod, inquiry.cluster)
+        match reasons[0]:
+            case self.plugin.unreachable:
+                return _replacing(inquiry, row, found)
+            case self.plugin.unmatched:
+                return _matching(inquiry, row, found)
+            case self.plugin.full:
+                return _shrinking(inquiry, row, found)
+        return _restoring(inquiry, found)
+
+
+def _say_unreachable(inquiry: Inquiry, row: int, found: Found) -> Detail:
+    """The bound volumes that the node does not reach, and which nodes do."""
+    node = inquiry.node(row)
+    parts, data = [], []
+    for claim, volume in _unreached(inquiry, row, found):
+        text, numbers = missed_requirements(
+            node, (), _affinity(volume), f"claim {claim.name} has the volume {volume.name}: "
+        )
+        parts.append(text)
+        data.append({"claim": claim.name, "volume": volume.name, **numbers})
+    return "; ".join(parts), {"claims": data}
+
+
+def _replacing(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
+    """Give up the volumes that the node does not reach."""
+    storage = inquiry.cluster.storage
+    plan = []
+    for claim, volume in _unreached(inquiry, row, found):
+        of_class = class_for_new_volume(storage, claim.storage_class)
+        if of_class is None:
+            return []
+        plan.append(ReplaceVolume(claim.namespace, claim.name, of_class, volume.name))
+    return [tuple(plan)] if plan else []
+
+
+def _say_lost(inquiry: Inquiry, found: Found) -> Detail:
+    """The bound claims whose volume is gone."""
+    gone = [c for c in found.claims.bound if inquiry.cluster.storage.volumes.get(c.volume_name) is None]
+    text = "; ".join(f"claim {c.name} is bound to the volume {c.volume_name}, which does not exist" for c in gone)
+    return text, {"claims": [{"claim": c.name, "volume": c.volume_name} for c in gone]}
+
+
+def _restoring(inquiry: Inquiry, found: Found) -> list[Fix]:
+    """Make the claims whose volume is gone anew."""
+    storage = inquiry.cluster.storage
+    gone = [c for c in found.claims.bound if storage.volumes.get(c.volume_name) is None]
+    plan = [
+        ReplaceVolume(claim.namespace, claim.name, of_class, claim.volume_name)
+        for claim in gone
+        if (of_class := class_for_new_volume(storage, claim.storage_class)) is not None
+    ]
+    return [tuple(plan)] if plan and len(plan) == len(gone) else []
+
+
+def _say_unmatched(inquiry: Inquiry, row: int, found: Found) -> Detail:
+    """The claims for which there is no volume here and none is made, and why."""
+    parts, data = [], []
+    for claim in _unmatched(inquiry, row, found):
+        parts.append(f"claim {claim.name}: {_why_unmatched(inquiry, row, claim)}")
+        data.append({"claim": claim.name, "storageClass": claim.storage_class, "selectedNode": claim.selected_node})
+    return "; ".join(parts), {"claims": data}
+
+
+def _matching(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
+    """Other classes that make volumes here, or no more word of another node."""
+    storage = inquiry.cluster.storage
+    plans: list[list[Fix]] = []
+    for claim in _unmatched(inquiry, row, found):
+        chosen = claim.selected_node
+        if chosen is not None and chosen != inquiry.node(row).name:
+            plans.append([(ForgetNode(claim.namespace, claim.name, chosen),)])
+            continue
+        others = [c.name for c in usable_classes(storage) if c.name != claim.storage_class][:_OTHERS]
+        again: list[Fix] = [(RecreateClaim(claim.namespace, claim.name, c, claim.storage_class),) for c in others]
+        plans.append([*_released(inquiry, row, claim), *again])
+    return [tuple(change for fix in plan for change in fix) for plan in zip(*plans, strict=False)]
+
+
+def _released(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> Iterator[Fix]:
+    """Volumes that would serve the claim here if theirs, which is gone, were forgotten."""
+    number = 0
+    for volume in inquiry.cluster.storage.volumes_of_class(claim.storage_class):
+        change = ForgetClaim(volume.name)
+        if volume.released and not volume.is_for(claim) and not volume.terminating and number < _OTHERS:
+            free = change.made(inquiry.cluster.storage)
+            reached = inquiry.once(("reached", volume.name), partial(reached_by, volume, inquiry.cluster))
+            serves = isinstance(free, PersistentVolume) and may_serve(free, claim) and free_for(free, claim)
+            if serves and (reached is None or reached[row]):
+                number += 1
+                yield (change,)
+
+
+def _say_full(inquiry: Inquiry, row: int, found: Found) -> Detail:
+    """Return how much room a driver has published for the node, against what the claims ask for."""
+    parts, data = [], []
+    needed = free = 0
+    for claim, room in _full(inquiry, row, found):
+        asked, most = claim.size, room
+        text = f"at most {show('memory', most)}" if most else "none"
+        parts.append(
+            f"claim {claim.name} asks for {show('memory', asked)}: of the storage class {claim.storage_class} "
+            f"there is {text} here"
+        )
+        data.append({"claim": claim.name, "asked": asked, "room": most})
+        if asked - most > needed - free:
+            needed, free = asked, most
+    return "; ".join(parts), {"claims": data, "needed": needed, "free": free}
+
+
+def _shrinking(inquiry: Inquiry, row: int, found: Found) -> list[Fix]:
+    """Ask for as much as there is."""
+    plan = []
+    for claim, room in _full(inquiry, row, found):
+        size = room - room % _MEBI
+        if size < claim.size // 10 or not size:
+            return []
+        plan.append(ShrinkClaim(claim.namespace, claim.name, size, claim.size))
+    return [tuple(plan)] if plan else []
+
+
+def _unreached(inquiry: Inquiry, row: int, found: Found) -> Iterator[tuple[PersistentVolumeClaim, PersistentVolume]]:
+    for claim in found.claims.bound:
+        volume = inquiry.cluster.storage.volumes.get(claim.volume_name)
+        if volume is None:
+            continue
+        reached = inquiry.once(("reached", volume.name), partial(reached_by, volume, inquiry.cluster))
+        if reached is not None and not reached[row]:
+            yield claim, volume
+
+
+def _affinity(volume: PersistentVolume) -> NodeSelector | None:
+    return volume.affinity if volume.affinity is not None else volume.translated_affinity
+
+
+def _unmatched(inquiry: Inquiry, row: int, found: Found) -> Iterator[PersistentVolumeClaim]:
+    storage = inquiry.cluster.storage
+    chosen = {choice.claim.key for choice in found.choices if choice.on(row) is not None}
+    for claim in found.claims.waiting:
+        wanted = storage.classes.get(claim.storage_class)
+        elsewhere = claim.selected_node not in (None, inquiry.node(row).name)
+        if claim.key in chosen or wanted is None:
+            continue
+        allowed = inquiry.once(("allowed", wanted.name), partial(allowed_nodes, wanted, inquiry.cluster.nodes))
+        if elsewhere or not allowed[row]:
+            yield claim
+
+
+def _why_unmatched(inquiry: Inquiry, row: int, claim: PersistentVolumeClaim) -> str:
+    storage = inquiry.cluster.storage
+    if claim.selected_node not in (None, inquiry.node(row).name):
+        return f"its volume is to be made for the node {claim.selected_node}"
+    wanted = storage.classes[claim.storage_class]
+    if wanted.provisions:
+        return f"the storage class {wanted.name} makes volumes only in {_where(wanted)}"
+    return (
+        f"no volume of the storage class {wanted.name} reaches the node ({_volumes(storage, claim)}), and it makes none"
+    )
+
+
+def _where(wanted: StorageClass) -> str:
+    terms = [" and ".join(_domains(requirement) for requirement in term) for term in wanted.topologies or () if term]
+    return " or ".join(terms) or "no place at all"
+
+
+def _domains(requirement: Requirement) -> str:
+    return " or ".join(domain(requirement.key, value) for value in sorted(requirement.values))
+
+
+def _volumes(storage: Storage, claim: PersistentVolumeClaim) -> str:
+    """Return how many volumes of the claim's class there are, and what keeps them from serving it."""
+    of_class = storage.volumes_of_class(claim.storage_class)
+    if not of_class:
+        return "there is none"
+    released = [volume.name for volume in of_class if volume.released and not volume.is_for(claim)]
+    taken = sum(one.claim is not None and not one.is_for(claim) and not one.released for one in of_class)
+    small = sum(volume.claim is None and volume.capacity < (claim.requested or 0) for volume in of_class)
+    fit = sum(may_serve(volume, claim) and (volume.is_for(claim) or free_for(volume, claim)) for volume in of_class)
+    reserved = [one for one in of_class if one.claim is None and one.capacity >= (claim.requested or 0)]
+    away = sum(not one.released and (not one.available or one.terminating) for one in reserved)
+    counts = [
+        (taken, "taken"),
+        (len(released), f"Released: {released[0]} can be used again without its spec.claimRef" if released else ""),
+        (small, f"smaller than {show('memory', units(claim.requested or 0))}"),
+        (fit, "elsewhere"),
+        (away, "not Available"),
+    ]
+    rest = len(of_class) - len(released) - taken - small - fit - away
+    return f"{len(of_class)} in all: " + ", ".join(
+        f"{number} {what}" for number, what in (*counts, (rest, "of other modes or labels")) if number > 0
+    )
+
+
+def _full(inquiry: Inquiry, row: int, found: Found) -> Iterator[tuple[PersistentVolumeClaim, int]]:
+    """Claims for which a driver has not enough room here, and how much it has for a volume."""
+    cluster = inquiry.cluster
+    for provision in found.provisions:
+        claim, storage = provision.claim, cluster.storage
+        wanted = storage.classes.get(claim.storage_class)
+        driver = None if wanted is None else storage.drivers.get(wanted.provisioner)
+        if not provision.rows[row] or wanted is None or driver is None or not driver.storage_capacity:
+            continue
+        labels = inquiry.node(row).labels
+        room = [
+            capacity.limit or 0
+            for capacity in storage.capacities(wanted.name)
+            if capacity.topology is not None and capacity.topology.matches(labels)
+        ]
+        most = max(room, default=0)
+        if most < claim.size:
+            yield claim, most
+
+
+"""Pods that are offered to go together, at most."""
+
+
+class VolumeRestrictionsExplainer(ClaimsExplainer):
+    """Says of a node that VolumeRestrictions rejects: who uses the claim or the disk."""
+
+    plugin: VolumeRestrictions
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Return who holds the claim, or the disk, and where."""
+        if reason != self.plugin.claim_in_use:
+            held = _disk_holders(inquiry, row)
+            text = "; ".join(f"the disk {disk} is used by {pod.key} here" for pod, disk in held)
+            return text, {"disks": [{"disk": disk, "pod": pod.key} for pod, disk in held]}
+        users = [
+            (claim, user)
+            for claim in sorted(exclusive_claims(inquiry.pod, inquiry.cluster))
+            for user in users_of(inquiry, claim)
+        ]
+        text = "; ".join(
+            f"claim {claim} may be used by one pod only ({READ_WRITE_ONCE_POD}): {pod.key} on {node} holds it"
+            for claim, (pod, node) in users
+        )
+        return text, {"claims": [{"claim": claim, "pod": pod.key, "node": node} for claim, (pod, node) in users]}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Have those go that hold the claim or the disk."""
+        free: dict[str, MovePod] = {}
+        if self.plugin.no_disk in reasons:
+            node = inquiry.node(row).name
+            free |= {pod.key: MovePod(pod.key, node) for pod, _ in _disk_holders(inquiry, row)}
+        if self.plugin.claim_in_use in reasons:
+            for claim in sorted(exclusive_claims(inquiry.pod, inquiry.cluster)):
+                users = users_of(inquiry, claim)
+                free |= {pod.key: FreeClaim(pod.key, node, claim) for pod, node in users}
+        return [tuple(free.values())] if 0 < len(free) <= _HOLDERS else []
+
+
+def _disk_holders(inquiry: Inquiry, row: int) -> list[tuple[Pod, str]]:
+    """The pods on a node that use a disk of the pod so that it can't be shared, and the disk."""
+    found = []
+    for pod in inquiry.cluster.pods_on(row):
+        theirs = {disk.key: disk for disk in pod.shape.volumes.disks}
+        for disk in inquiry.pod.shape.volumes.disks:
+            other = theirs.get(disk.key)
+            if other is not None and (disk.exclusive or other.exclusive):
+                found.append((pod, " ".join(disk.key)))
+    return found
+
+
+class VolumeZoneExplainer(ClaimsExplainer):
+    """Says of a node that VolumeZone rejects: where the volumes are, and where the node is."""
+
+    plugin: VolumeZone
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Return which volume of which claim is where, and where the node is."""
+        labels = inquiry.node(row).labels
+        parts, data = [], []
+        for volume, topologies in self._elsewhere(inquiry, row):
+            claim = volume.claim.name if volume.claim is not None else ""
+            for key, values in topologies:
+                key = TODAY.get(key, key)
+                where = " or ".join(domain(key, value) for value in sorted(values))
+                has = labels.get(key)
+                here = f"is in {domain(key, has)}" if has else f"has no label {key}"
+                parts.append(f"claim {claim} has the volume {volume.name} in {where}: the node {here}")
+                data.append({"claim": claim, "volume": volume.name, "key": key, "values": sorted(values), "has": has})
+        return "; ".join(parts), {"volumes": data}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Give up the volumes that are elsewhere."""
+        plan = []
+        for volume, _ in self._elsewhere(inquiry, row):
+            if volume.claim is not None:
+                of_class = class_for_new_volume(inquiry.cluster.storage, volume.storage_class)
+                if of_class is None:
+                    return []
+                plan.append(ReplaceVolume(volume.claim.namespace, volume.claim.name, of_class, volume.name))
+        return [tuple(plan)] if plan else []
+
+    def _elsewhere(self, inquiry: Inquiry, row: int) -> list[tuple[PersistentVolume, list[Topology]]]:
+        """The bound volumes that are not where the node is."""
+        found = []
+        nodes = inquiry.cluster.nodes
+        for volume, _ in volumes_of(inquiry.pod, inquiry.cluster):
+            if volume is not None:
+                missed = [
+                    topology
+                    for topology in topologies_of(volume)
+                    if not inquiry.once(topology, partial(within, topology, nodes))[row]
+                ]
+                if missed:
+                    found.append((volume, missed))
+        return found
+
+
+_MOVES = 4
+"""Pods that are offered to leave, of which the first that helps is told."""
+
+
+class NodeVolumeLimitsExplainer(Explainer):
+    """Says of a node that NodeVolumeLimits rejects: how many volumes are attached there."""
+
+    plugin: NodeVolumeLimits
+
+    def explain(self, inquiry: Inquiry, row: int, reason: Reason) -> Detail:
+        """Return how many volumes of which driver the node has attached, of how many, and how many
+        more the pod brings.
+        """
+        if reason != self.plugin.too_many:
+            return reason.text, {}
+        short = list(self._short(inquiry, row))
+        text = "; ".join(
+            f"{s.attached} of {s.limit} volumes of {s.driver} are attached, the pod needs {s.more} more" for s in short
+        )
+        worst = max(short, key=lambda s: s.attached + s.more - s.limit)
+        numbers = {"needed": worst.more, "free": worst.limit - worst.attached}
+        return text, {"drivers": [s._asdict() for s in short], **numbers}
+
+    def fixes(self, inquiry: Inquiry, row: int, reasons: Sequence[Reason]) -> list[Fix]:
+        """Have a pod go whose volumes make enough room: one of those that matter least."""
+        if list(reasons) != [self.plugin.too_many]:
+            return []
+        short = list(self._short(inquiry, row))
+        attached = inquiry.cluster.storage.attached
+        known = bool(attached.with_csi_node()[row])
+        pods = inquiry.cluster.pods_on(row)
+        volumes = {pod.uid: attached.of_pod(pod, with_csi_node=known) for pod in pods}
+        users = [volume for found in volumes.values() for volume in found]
+        leaving = []
+        for pod in inquiry.movable(row):
+            own = [driver for volume, driver in volumes[pod.uid].items() if users.count(volume) == 1]
+            if all(own.count(s.driver) >= s.attached + s.more - s.limit for s in short):
+                leaving.append(pod)
+        leaving.sort(key=lambda pod: (not pod.terminating, pod.priority, len(volumes[pod.uid])))
+        return [(MovePod(pod.key, inquiry.node(row).name),) for pod in leaving[:_MOVES]]
+
+    def _short(self, inquiry: Inquiry, row: int) -> "Iterator[_Short]":
+        """Drivers of which the pod brings more volumes than the node can attach."""
+        attached = inquiry.cluster.storage.attached
+        wanted = inquiry.once("volumes to attach", lambda: self.plugin.wanted(inquiry.pod, inquiry.cluster))
+        for driver, its_volumes in wanted.with_csi_node.items():
+            limit = int(attached.limits(driver)[row])
+            count = int(attached.counts(driver)[row])
+            more = sum(row not in attached.holders(volume) for volume in its_volumes)
+            if limit >= 0 and more and count + more > limit:
+                yield _Short(driver, count, limit, more)
+
+
+class _Short(NamedTuple):
+    """A driver of which a node can't attach as many volumes as a pod needs."""
+
+    driver: str
+    attached: int
+    limit: int
+    more: int

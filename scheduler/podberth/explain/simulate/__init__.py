@@ -1,0 +1,1 @@
+"""Says what would happen: to pods that come, to nodes that go, to a trace."""

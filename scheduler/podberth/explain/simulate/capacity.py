@@ -1,0 +1,321 @@
+"""How many more pods like one fit, where, what keeps the next one out, and what one more node would add.
+
+Where pods on one node do not matter to another it is a sum; else they are placed one after the other, as the scheduler
+would. Nobody is preempted for them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from podberth.cache.cluster import Cluster
+from podberth.cache.column import Ints
+from podberth.explain.explanation import Limit
+from podberth.explain.rejections import against, kept_rows, put_there
+from podberth.explain.remedies import templates_of
+from podberth.explain.simulate.arrivals import Batch
+from podberth.explain.simulate.claimed_crowd import place_crowd
+from podberth.explain.simulate.room import Room, claimed_room, room
+from podberth.explain.simulate.simulation import SINGLY, Simulation, UndecidedError
+from podberth.explain.trial import applied
+from podberth.framework.changes import AddNode
+from podberth.framework.decision import fit_error
+from podberth.framework.runtime import Framework
+from podberth.model.devices import ResourceClaim
+from podberth.model.node import Node
+from podberth.model.pod import Pod
+from podberth.model.quantity import show
+from podberth.model.storage import PersistentVolume, PersistentVolumeClaim
+from podberth.model.volumes import NO_VOLUMES
+
+API_VERSION, KIND = "podberth.dev/v1alpha1", "Capacity"
+MOST = 1_000_000
+"""Pods that are placed at most."""
+_KINDS = 12
+Counting = Callable[[Pod, Framework, Cluster], Room | None]
+
+
+class NodeRoom(Struct, rename="camel", frozen=True):
+    """How many fit on a node, and what keeps the next one out there."""
+
+    node: str
+    pods: int
+    limits: list[str]
+
+
+class Stranded(Struct, rename="camel", frozen=True):
+    """What of a resource is free and of no use for such pods once no more fit; `most`: on one node, `node`."""
+
+    resource: str
+    free: str
+    share: float
+    most: str
+    node: str
+
+
+class OneMore(Struct, rename="camel", frozen=True):
+    """How many pods one more node of a make adds; `nodes`: how many of the make there are."""
+
+    like: str
+    nodes: int
+    adds: int
+
+
+class Capacity(Struct, rename="camel", kw_only=True, frozen=True):
+    """The answer. `exhausted`: false when the search ended at a bound, so that more may fit.
+
+    `claims`: what each pod claims from ResourceClaimTemplates, in words.
+    """
+
+    api_version: str = field(default=API_VERSION)
+    kind: str = field(default=KIND)
+    profile: str
+    pod: str
+    requests: dict[str, str]
+    fits: int
+    exhausted: bool
+    nodes: list[NodeRoom]
+    limits: list[Limit]
+    message: str | None
+    stranded: list[Stranded]
+    one_more: list[OneMore]
+    notes: list[str]
+    claims: dict[str, str] = {}
+
+
+def capacity(cluster: Cluster, framework: Framework, batch: Batch, *, most: int = MOST) -> Capacity:
+    """Return how many more pods of a batch fit. The cluster may keep those that were placed.
+
+    Raises PluginError, UndecidedError.
+    """
+    pod = replace(batch.pod(0), preempts=False)
+    names = cluster.nodes.names
+    kept = _keep_nodes(pod, cluster)
+    before = _free(cluster, pod)
+    counted = _counter(batch, cluster)
+    summed = None if counted is None else counted(pod, framework, cluster)
+    if counted is not None and summed is not None and _alike(batch, int(summed.counts.sum())):
+        decision = framework.find(pod, cluster)
+        counts, message = summed.counts, None if len(decision.feasible) else fit_error(decision)
+        reasons = against(decision)
+        reasons |= {row: [reason] for row, reason in summed.limits.items()}
+        one_more = list(_by_sums(cluster, framework, pod, counted))
+        exhausted = True
+    else:
+        placing = Placing(cluster, framework, batch, most)
+        counts, exhausted = placing.counts(), placing.exhausted
+        decision = framework.find(placing.next(), cluster)
+        message = fit_error(decision) if exhausted else None
+        reasons = against(decision)
+        one_more = list(placing.one_more()) if exhausted else []
+    for row, whom in _kept_out(kept, pod, framework, cluster):
+        reasons[row] = [*reasons.get(row, []), f"it is kept for {whom}"]
+    rows = [row for row, _ in cluster.nodes.live()]
+    nodes = [NodeRoom(names[row] or "", int(counts[row]), reasons.get(row, [])) for row in rows]
+    nodes.sort(key=lambda each: (-each.pods, each.node))
+    limits = Counter(reason for each in nodes for reason in each.limits)
+    return Capacity(
+        profile=framework.profile.name,
+        pod=batch.owner.partition(" ")[2],
+        requests={name: show(name, amount) for name, amount in pod.shape.requests.items() if amount},
+        claims=batch.claims,
+        fits=int(counts.sum()),
+        exhausted=exhausted,
+        nodes=nodes,
+        limits=[Limit(reason, number) for reason, number in sorted(limits.items(), key=lambda i: (-i[1], i[0]))],
+        message=message,
+        stranded=list(_stranded(cluster, pod, before, counts)),
+        one_more=one_more,
+        notes=list(batch.notes),
+    )
+
+
+def _keep_nodes(pod: Pod, cluster: Cluster) -> dict[int, list[Pod]]:
+    """Place the pods that nodes are kept for before this one where they are nominated; by row."""
+    kept = kept_rows(pod, cluster)
+    for pods in kept.values():
+        for each in pods:
+            cluster.nominations.drop(each.uid)
+    return {row: put_there(pods, row, cluster) for row, pods in kept.items()}
+
+
+def _kept_out(
+    kept: Mapping[int, list[Pod]], pod: Pod, framework: Framework, cluster: Cluster
+) -> Iterator[tuple[int, str]]:
+    """Rows that would take one more if they were not kept for others, and for whom. Raises PluginError."""
+    if not kept:
+        return
+    full = set(kept) - set(framework.find(pod, cluster).feasible.tolist())
+    for row in full:
+        for each in kept[row]:
+            cluster.drop_pod(each.uid)
+    taken = framework.find(pod, cluster).feasible.tolist() if full else []
+    for row in full:
+        for each in kept[row]:
+            cluster.put_pod(each)
+    yield from ((row, ", ".join(each.key for each in kept[row])) for row in full.intersection(taken))
+
+
+class Placing:
+    """Pods placed one after the other until one fits nowhere."""
+
+    def __init__(self, cluster: Cluster, framework: Framework, batch: Batch, most: int) -> None:
+        self._cluster = cluster
+        self._framework = framework
+        self._batch = batch
+        self._simulation = Simulation({framework.profile.name: framework}, cluster)
+        self.exhausted = False
+        """Whether no more fit; false when the search ended at a bound."""
+        self._placed = self._place(most)
+
+    def counts(self) -> Ints:
+        """int64[rows]: how many went where."""
+        counts = np.zeros(self._cluster.nodes.rows, dtype=np.int64)
+        for row in self._placed:
+            counts[row] += 1
+        return counts
+
+    def one_more(self) -> Iterator[OneMore]:
+        """Yield what a node more takes of those that fit nowhere; the pods leave again."""
+        for node, number in makes(self._cluster):
+            with applied(self._cluster, [AddNode(node.name)]):
+                known = set(self._simulation.bound) | set(self._simulation.preparing)
+                adds = len(self._place(MOST))
+                for uid in [*self._simulation.bound, *self._simulation.preparing]:
+                    if uid not in known:
+                        pod = (self._simulation.bound.get(uid) or self._simulation.preparing[uid])[0]
+                        self._simulation.gone("Pod", pod.namespace, pod.name, uid)
+                yield OneMore(node.name, number, adds)
+
+    def next(self) -> Pod:
+        """The first pod that was not created yet. Its claims are."""
+        for thing in self._batch.objects(self._batch.made):
+            self._simulation.put(thing)
+        return replace(self._batch.pod(self._batch.made), preempts=False)
+
+    def _place(self, most: int) -> list[int]:
+        simulation, batch = self._simulation, self._batch
+        rows: list[int] = []
+        singly = SINGLY
+        crowd = batch.differs_by_claims
+        while len(rows) < most and singly > 0:
+            alike = crowd and batch.alike(batch.made)
+            pod = self.next()
+            batch.made += 1
+            singly -= 1
+            simulation.put(pod)
+            simulation.work()
+            where = simulation.bound.get(pod.uid) or simulation.preparing.get(pod.uid)
+            if where is None:
+                if pod.uid in simulation.undecided:
+                    raise UndecidedError(simulation.undecided[pod.uid])
+                simulation.gone("Pod", pod.namespace, pod.name, pod.uid)
+                self.exhausted = True
+                return rows
+            rows.append(self._row(where[1]))
+            if batch.equal and pod.uid in simulation.bound and simulation.plain(pod, self._framework):
+                before = simulation.singly
+                rows += self._repeat(most - len(rows), singly)
+                singly -= simulation.singly - before
+            elif alike:
+                crowd = False
+                first, prepare = batch.made, pod.uid in simulation.preparing
+                end = first + most - len(rows)
+                singly -= place_crowd(simulation, self._framework, batch, end, singly, prepare=prepare)
+                rows += [self._where(number) for number in range(first, batch.made)]
+        self.exhausted = False
+        return rows
+
+    def _repeat(self, most: int, singly: int) -> Iterator[int]:
+        """Yield where so many equals go at most, of which so many may be decided one by one."""
+        simulation, batch = self._simulation, self._batch
+        rest = (replace(batch.pod(batch.made + i), preempts=False) for i in range(most))
+        done = simulation.repeat(rest, self._framework, singly)
+        for i in range(done):
+            yield self._where(batch.made + i)
+        batch.made += done
+
+    def _where(self, number: int) -> int:
+        """The row of a pod that was placed."""
+        uid, simulation = f"new/{self._batch.key(number)}", self._simulation
+        return self._row((simulation.bound.get(uid) or simulation.preparing[uid])[1])
+
+    def _row(self, node: str) -> int:
+        row = self._cluster.nodes.live_row(node)
+        assert row is not None
+        return row
+
+
+def _counter(batch: Batch, cluster: Cluster) -> Counting | None:
+    """Return what counts pods of a batch by sums; None: nothing does. What the first one claims is there then."""
+    first = batch.pod(0).shape
+    if batch.equal and first.volumes is NO_VOLUMES and not (first.claims or first.containers):
+        return room
+    if not batch.differs_by_claims or not batch.alike(0):
+        return None
+    own = batch.volume_claims(0)
+    for thing in batch.objects(0):
+        if isinstance(thing, ResourceClaim):
+            cluster.devices.put(thing)
+        elif isinstance(thing, PersistentVolume | PersistentVolumeClaim):
+            cluster.storage.put(thing)
+
+    def counted(pod: Pod, framework: Framework, cluster: Cluster) -> Room | None:
+        return claimed_room(pod, framework, cluster, own)
+
+    return counted
+
+
+def _alike(batch: Batch, number: int) -> bool:
+    """Return whether so many pods find what the first one finds: no claim of theirs was there before."""
+    return batch.equal or all(map(batch.alike, range(1, number + 1)))
+
+
+def _by_sums(cluster: Cluster, framework: Framework, pod: Pod, counted: Counting) -> Iterator[OneMore]:
+    """Yield what each make of node would take, empty but for what all nodes of the make have."""
+    for node, number in makes(cluster):
+        change = AddNode(node.name)
+        with applied(cluster, [change]):
+            found = counted(pod, framework, cluster)
+            row = cluster.nodes.live_row(change.clone(node).name)
+            assert found is not None and row is not None
+            adds = int(found.counts[row])
+        yield OneMore(node.name, number, adds)
+
+
+def makes(cluster: Cluster) -> list[tuple[Node, int]]:
+    """A node of each make, and how many there are of it, the most frequent first."""
+    found = templates_of(node for _, node in cluster.nodes.live())
+    return sorted(found, key=lambda each: (-each[1], each[0].name))[:_KINDS]
+
+
+def _free(cluster: Cluster, pod: Pod) -> Mapping[str, Ints]:
+    """int64[rows] by resource that the pod asks for: what is left."""
+    nodes = cluster.nodes
+    found = {}
+    for name, amount in pod.shape.requests.items():
+        index = nodes.resources.get(name)
+        if amount > 0 and index is not None:
+            left = nodes.allocatable[index, : nodes.rows] - nodes.requested[index, : nodes.rows]
+            found[name] = np.where(nodes.alive[: nodes.rows], np.maximum(left, 0), 0)
+    return found
+
+
+def _stranded(cluster: Cluster, pod: Pod, free: Mapping[str, Ints], counts: Ints) -> Iterator[Stranded]:
+    nodes = cluster.nodes
+    for name, left in free.items():
+        rest = left - counts[: len(left)] * pod.shape.requests[name]
+        if not len(rest) or rest.max() <= 0:
+            continue
+        total = int(nodes.allocatable[nodes.resources[name], : nodes.rows][nodes.alive[: nodes.rows]].sum())
+        row = int(rest.argmax())
+        yield Stranded(
+            name,
+            show(name, int(rest.sum())),
+            round(float(rest.sum()) / max(total, 1), 4),
+            show(name, int(rest[row])),
+            nodes.names[row] or "",
+        )

@@ -1,0 +1,275 @@
+"""The engine on virtual time, beside an API server that accepts everything at once: `berth run` without a cluster.
+
+`podberth.explain.simulate.plan` asks it what would happen, `podberth.explain.simulate.replay` plays a trace through it.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from itertools import chain, islice
+
+from msgspec.structs import replace
+
+from podberth.cache.cluster import Cluster
+from podberth.engine.engine import Engine
+from podberth.engine.instructions import (
+    SCHEDULER_ERROR,
+    Bind,
+    Failed,
+    Instruction,
+    Nominate,
+    PostFilterWrite,
+    PreBindWrite,
+    Preempt,
+    SetGroupCondition,
+)
+from podberth.engine.stimuli import Bound, Cycle, Follows, Gone, PreBindWritten, Put, Stimulus, Tick
+from podberth.explain.objects.resource_claims import KIND, ClaimWrites, left_by
+from podberth.explain.simulate.crowd import Ahead, Ranking, ahead
+from podberth.framework.binding import Delete, Write, next_version
+from podberth.framework.runtime import Framework
+from podberth.framework.status import PluginError
+from podberth.model.kinds import Modelled
+from podberth.model.pod import Pod
+from podberth.model.pod_group import GroupKey, PodGroup
+
+SINGLY = 20_000
+"""Pods of one workload that are decided one by one at most, where what each changes for the next is not known."""
+_PATIENCE = 60.0
+"""The simulation ends when no pod was bound for so many seconds of virtual time."""
+
+
+class UndecidedError(Exception):
+    """A pod was not decided: a plugin failed, or the attempt cost too much."""
+
+
+class Simulation:
+    """What pods do, by uid. `now` is virtual time in seconds; who plays a trace moves it."""
+
+    def __init__(
+        self,
+        frameworks: Mapping[str, Framework],
+        cluster: Cluster | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        self._frameworks = frameworks
+        self.engine = Engine(frameworks, seed=seed, cluster=cluster)
+        self.now = 0.0
+        self.bound: dict[str, tuple[Pod, str]] = {}
+        """The pod and the node that it went to, in the order of the bindings."""
+        self.failed: dict[str, tuple[Pod, str]] = {}
+        """The pod and what was last said of it; it waits on."""
+        self.undecided: dict[str, str] = {}
+        """Of `failed`: the message of each pod whose last attempt ended with an error, and not for want of room."""
+        self.preempted: dict[str, tuple[Pod, Pod, str]] = {}
+        """The victim, the pod that it made room for, and the node."""
+        self.preparing: dict[str, tuple[Pod, str]] = {}
+        """Pods that hold a node until their volumes are made, which nobody does here."""
+        self.conditions: dict[GroupKey, str] = {}
+        """Why pod groups do not start, as it was last said of them."""
+        self.singly = 0
+        """How many pods were decided one by one after their first equal."""
+        self._newly: list[str] = []
+        self._claim_writes = ClaimWrites()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The columns."""
+        return self.engine.cluster
+
+    def framework(self, pod: Pod) -> Framework:
+        """Return what schedules a pod."""
+        return self._frameworks[pod.scheduler_name]
+
+    def put(self, thing: Modelled) -> None:
+        """An object came or changed."""
+        if isinstance(thing, PodGroup) and thing.key.api not in self.cluster.pod_groups.followed:
+            self._tell(Follows(thing.key.api, True))
+        self._tell(Put(thing))
+
+    def gone(self, kind: str, namespace: str, name: str, uid: str, *, comes_again: bool = False) -> None:
+        """An object was deleted. `comes_again`: it is a pod; the next one has its name, and claims without devices."""
+        for known in (self.bound, self.failed, self.undecided, self.preparing):
+            known.pop(uid, None)
+        pod = self._pod(uid) if kind == "Pod" else None
+        self._tell(Gone(kind, namespace, name, uid))
+        if pod is not None:
+            for stimulus in self._without(pod, comes_again=comes_again):
+                self._tell(stimulus)
+
+    def _pod(self, uid: str) -> Pod | None:
+        """One that is placed, or waits."""
+        placement = self.cluster.placement(uid)
+        if placement is not None:
+            return placement.pod
+        queued = self.engine.queue.get(uid)
+        return None if queued is None else queued.pod
+
+    def _without(self, pod: Pod, *, comes_again: bool = False) -> list[Stimulus]:
+        """Return what becomes of a pod's claims once it is gone."""
+        found = left_by(pod, self.cluster.devices, comes_again=comes_again)
+        return [Put(claim) if there else Gone(KIND, *claim.key, claim.uid) for claim, there in found]
+
+    def newly_bound(self) -> list[str]:
+        """The uids bound since this was asked last."""
+        found, self._newly = self._newly, []
+        return found
+
+    def put_all(self, things: Iterable[Modelled]) -> None:
+        """Several objects, one after the other."""
+        for thing in things:
+            self.put(thing)
+
+    def plain(self, pod: Pod, framework: Framework, besides: Container[str] = ()) -> bool:
+        """Return whether binding pods of this shape is all the profile's own doing: nothing to reserve, wait for or
+        write.
+
+        `besides`: by other plugins than these.
+        """
+        plugins = framework.profile.plugins
+        if any(plugins(point) for point in ("permit", "post_bind")) or len(plugins("bind")) > 1:
+            return False
+        binding = [(point, plugin) for point in ("reserve", "pre_bind") for plugin in plugins(point)]
+        return all(plugin.name in besides or point in plugin.skips(pod.shape) for point, plugin in binding)
+
+    def repeat(self, batch: Iterable[Pod], framework: Framework, most: int = SINGLY) -> int:
+        """Bind equals of a pod that was bound without further ado, until one fits nowhere; how many.
+
+        As `put` and `work` would, without the queue: nobody comes between pods that arrive together. Whoever waits for
+        a pod to be placed is told of each. It ends when `most` of them were decided one by one.
+        """
+        pods = iter(batch)
+        first = next(pods, None)
+        if first is None:
+            return 0
+        try:
+            found = ahead(first, self.cluster, framework)
+        except PluginError:
+            return 0  # the engine tells it of the next pod
+        if found is not None:
+            return self._in_one_go(chain([first], pods), found)
+        return self.one_by_one(islice(chain([first], pods), most), framework)
+
+    def one_by_one(self, pods: Iterable[Pod], framework: Framework) -> int:
+        """As `repeat`, with each pod decided by itself, until one fits nowhere or a plugin fails."""
+        cluster, engine = self.cluster, self.engine
+        done = 0
+        for pod in pods:
+            try:
+                decision = framework.decide_quickly(pod, cluster)
+            except PluginError:
+                break  # the engine tells it of the next pod
+            if not len(decision.feasible):
+                break
+            node = cluster.nodes.names[engine.choice.row(decision)] or ""
+            placed = replace(pod, node_name=node)
+            if len(engine.queue):
+                self._tell(Put(placed))
+            else:
+                cluster.put_pod(placed)
+            self.bound[pod.uid] = (placed, node)
+            done += 1
+        self.singly += done
+        return done
+
+    def _in_one_go(self, pods: Iterable[Pod], ahead: Ahead) -> int:
+        """As `repeat`, where it is known what each pod changes for those that follow."""
+        names, bound = self.cluster.nodes.names, self.bound
+        rows: list[int] = []
+        placed: list[Pod] = []
+        for pod, row in Ranking(ahead).places(pods, self.engine.choice.pick):
+            pod.node_name = names[row] or ""
+            rows.append(row)
+            placed.append(pod)
+            bound[pod.uid] = (pod, pod.node_name)
+        if not len(self.engine.queue):
+            self.cluster.put_equals(placed, rows)
+            return len(placed)
+        for pod in placed:
+            self._tell(Put(pod))
+        return len(placed)
+
+    def place(self, pod: Pod, node: str, *, prepares: bool) -> None:
+        """A pod that was decided elsewhere goes to a node. `prepares`: it holds the node until its volumes are made."""
+        placed = replace(pod, node_name=node)
+        self.put(placed)
+        (self.preparing if prepares else self.bound)[pod.uid] = (placed, node)
+
+    def work(self) -> None:
+        """Schedule until no pod in the queue is active."""
+        while self.engine.has_work:
+            self._tell(Cycle())
+
+    def wait_until(self, time: float) -> None:
+        """Let virtual time pass, and schedule: on the way, backoffs end."""
+        while (due := self.engine.next_tick()) is not None and due <= time:
+            self.now = max(self.now, due)
+            self._tell(Tick())
+            self.work()
+        self.now = time
+
+    def settle(self) -> None:
+        """Schedule, and let virtual time pass (backoffs end, victims make room) until no more pods are bound."""
+        since, bound = self.now, len(self.bound)
+        self.work()
+        while (due := self.engine.next_tick()) is not None and due <= since + _PATIENCE:
+            self.now = max(self.now, due)
+            self._tell(Tick())
+            self.work()
+            if len(self.bound) != bound:
+                since, bound = self.now, len(self.bound)
+
+    def _tell(self, stimulus: Stimulus) -> None:
+        waiting = [stimulus]
+        while waiting:
+            for instruction in self.engine.handle(waiting.pop(0), self.now):
+                waiting += self._carry_out(instruction)
+
+    def _carry_out(self, instruction: Instruction) -> list[Stimulus]:
+        """Return what the API server would answer, and show on its watches."""
+        match instruction:
+            case Bind(pod=pod, node=node):
+                for known in (self.failed, self.undecided, self.preparing):
+                    known.pop(pod.uid, None)
+                placed = replace(pod, node_name=node, nominated_node_name="")
+                self.bound[pod.uid] = (placed, node)
+                self._newly.append(pod.uid)
+                return [Bound(pod.uid), Put(placed)]
+            case PreBindWrite(pod=pod, writes=writes):
+                # What was written of volumes never shows on a watch, so the pod keeps its node and its assumed volumes.
+                answer = PreBindWritten(pod.uid, {write.key: next_version(write) for write in writes})
+                return [*self._seen(writes), answer]
+            case PostFilterWrite(writes=writes):
+                return self._seen(writes)
+            case Nominate(pod=pod, node=node):
+                self.preparing[pod.uid] = (pod, node)
+            case Failed(pod=pod, reason=reason, message=message):
+                self.failed[pod.uid] = (pod, message)
+                if reason == SCHEDULER_ERROR:
+                    self.undecided[pod.uid] = message
+                else:
+                    self.undecided.pop(pod.uid, None)
+            case SetGroupCondition(group=group, status=status, message=message):
+                if status == "True":
+                    self.conditions.pop(group.key, None)
+                else:
+                    self.conditions[group.key] = message
+            case Preempt(pod=pod, node=node, victims=victims):
+                for victim in victims:
+                    self.preempted[victim.uid] = (victim, pod, node)
+                    self.bound.pop(victim.uid, None)
+                gone: list[Stimulus] = [Gone("Pod", victim.namespace, victim.name, victim.uid) for victim in victims]
+                return gone + [stimulus for victim in victims for stimulus in self._without(victim)]
+        return []
+
+    def _seen(self, writes: Iterable[Write]) -> list[Stimulus]:
+        """Return what watches show of claims that were written."""
+        found: list[Stimulus] = []
+        devices = self.cluster.devices
+        for write in writes:
+            claim = self._claim_writes.after(write, devices)
+            if claim is not None:
+                found.append(Put(claim))
+            elif isinstance(write, Delete):
+                known = devices.claims.get(write.key[1:])
+                found += [Gone(*write.key, write.uid)] if known is not None else []
+        return found

@@ -1,0 +1,148 @@
+"""What pods share of what is kept, and that it is bounded."""
+
+from typing import Any
+
+import pytest
+
+from podberth.framework import result_cache
+from podberth.framework.config import default_configuration
+from podberth.framework.profiles import build
+from podberth.framework.runtime import Framework
+from tests.builders import Object, node, pod
+from tests.registered import registry
+from tests.unit.plugins.small import a_pod, cluster
+
+NODES = [node(f"n{i}", zone="ab"[i % 2], cpu="8") for i in range(20)]
+AWAY = [(5, {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"})]
+
+
+def framework() -> Framework:
+    return build(default_configuration(), registry())["berth"]
+
+
+def looks(*documents: Object) -> int:
+    """How many of these decisions had to look at all nodes, of a framework that is new."""
+    made, there = framework(), cluster(*NODES)
+    for document in documents:
+        made.decide_quickly(a_pod(document), there)
+    return made.computed
+
+
+@pytest.mark.parametrize(
+    ("id_", "documents", "wanted"),
+    [
+        ("once is not kept", [{"cpu": "1"}, {"cpu": "1"}, {"cpu": "1"}, {"cpu": "1"}], 2),
+        ("other sizes", [{"cpu": "1"}, {"cpu": "2"}, {"cpu": "3"}], 3),
+        ("other terms, same size", [{"cpu": "1"}, {"cpu": "1"}, {"cpu": "1", "rather_apart": AWAY}], 2),
+        ("other namespaces, same size", [{"cpu": "1", "namespace": name} for name in "abcd"], 2),
+        ("other ports", [{"ports": ("80",)}, {"ports": ("80",)}, {"ports": ("81",)}], 3),
+        ("other nodes wanted, same size", [{"cpu": "1", "where": f"zone in {zone}"} for zone in "abab"], 2),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_pods_of_one_signature_share(id_: str, documents: list[dict[str, Any]], wanted: int) -> None:
+    """What is on nodes is looked at once for all pods of one size and ports, whatever else they ask for."""
+    where = [document.pop("where", None) for document in documents]
+    made = [
+        pod(f"p{i}", **parts) | {} if text is None else _wanting(pod(f"p{i}", **parts), text)
+        for i, (parts, text) in enumerate(zip(documents, where, strict=True))
+    ]
+    assert looks(*made) == wanted
+
+
+def _wanting(document: Object, text: str) -> Object:
+    key, _, value = text.partition(" in ")
+    document["spec"]["nodeSelector"] = {"topology.kubernetes.io/zone" if key == "zone" else key: value}
+    return document
+
+
+def test_classes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond what may be kept, those that were not asked for longest go, and answers stay right."""
+    monkeypatch.setattr(result_cache, "KEPT_BYTES", 3 * 20 * 40)
+    monkeypatch.setattr(result_cache, "SHAPES", 2)
+    made, there = framework(), cluster(*NODES)
+    for i in [*range(6), *range(6), *range(6), 0, 0, 0, 5, 5, 5]:
+        asking = a_pod(pod(f"p{i}", cpu=f"{100 + i}m"))
+        assert made.decide_quickly(asking, there).best().tolist() == made.decide(asking, there).best().tolist()
+    assert max(made.kept()[:3]) <= 3
+    assert made.kept().shapes <= 2
+
+
+def test_a_class_in_use_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One tenant's pods of which no two are alike do not push out what pods of others share, as long as these come."""
+    monkeypatch.setattr(result_cache, "KEPT_BYTES", 4 * 20 * 40)
+    made, there = framework(), cluster(*NODES)
+    for name in ("web", "web-too"):
+        made.decide_quickly(a_pod(pod(name, cpu="1")), there)
+    for i in range(20):
+        made.decide_quickly(a_pod(pod(f"p{i}", cpu=f"{100 + i}m")), there)
+        before = made.computed
+        made.decide_quickly(a_pod(pod(f"web-{i}", cpu="1")), there)
+        assert made.computed == before
+
+
+def test_shapes_that_are_big_themselves_are_not_kept() -> None:
+    """A tenant's pods of 100 KB each, asked about again and again: no class holds them, and decisions are the same."""
+    made = framework()
+    there = cluster(*(node(f"n{i}", taints=[f"k{i}=v:NoSchedule"]) for i in range(3)))
+    for i in range(5):
+        document = pod(f"p{i}", uid=f"p{i}")
+        others = [{"key": f"other-{i}-{j}", "operator": "Exists"} for j in range(3000)]
+        document["spec"]["tolerations"] = [{"key": f"k{i % 3}", "operator": "Exists"}, *others]
+        big = a_pod(document)
+        for _ in range(4):
+            assert made.decide_quickly(big, there).best().tolist() == [i % 3]
+    assert made.kept() == (0, 0, 0, 0)
+
+
+class Quiet:
+    """Spans that nobody reads."""
+
+    def begin(self) -> None:
+        """Nothing is measured."""
+
+    def end(self, point: str, status: str) -> None:
+        """Nothing was measured."""
+
+
+def asked_about(document: Object) -> set[tuple[str, str]]:
+    """(plugin, point) that are asked about a pod whose kind is kept."""
+    made, there = framework(), cluster(*NODES)
+    asked: set[tuple[str, str]] = set()
+
+    def note(plugin: Any, point: Any, *args: Any) -> Any:
+        asked.add((plugin.name, point.__name__))
+        return point(*args)
+
+    for _ in range(3):
+        made.decide_quickly(a_pod(document), there)
+    made.listen(note, lambda point, status: None, Quiet())
+    made.decide_quickly(a_pod(document), there)
+    return asked
+
+
+def test_who_has_nothing_to_say_is_not_asked() -> None:
+    """For an ordinary pod, no plugin is asked at a point where it speaks of others only."""
+    asked = asked_about(pod("p"))
+    assert not any(plugin in ("NodeName", "NodeAffinity") for plugin, _ in asked)
+    assert {point for plugin, point in asked if plugin == "PodTopologySpread"} == {"score"}
+
+
+def test_who_may_have_something_to_say_is_asked() -> None:
+    """Constraints that must hold are asked about at Filter, and the others at Score."""
+    spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+    for must, wanted in (("DoNotSchedule", "filter"), ("ScheduleAnyway", "score")):
+        document = pod("p")
+        document["spec"]["topologySpreadConstraints"] = [{**spread, "whenUnsatisfiable": must}]
+        asked = asked_about(document)
+        points = {point for plugin, point in asked if plugin == "PodTopologySpread"}
+        assert points - {"normalize"} == {wanted}
+
+
+def test_a_pod_whose_terms_name_nodes_is_narrowed() -> None:
+    """NodeAffinity is asked at PreFilter about such a pod."""
+    document = pod("p")
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    document["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    assert ("NodeAffinity", "pre_filter") in asked_about(document)

@@ -1,0 +1,309 @@
+"""Connections from generated kubeconfigs and service account files."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ssl
+import stat
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podberth.kube.errors import ConfigError
+from podberth.kube.kubeconfig import connect, in_cluster
+from tests.unit.kube.kubeconfigs import Authority, kubeconfig
+
+
+def test_a_context_gives_host_namespace_and_token(tmp_path: Path) -> None:
+    """The plainest case; the slash at the server's end goes."""
+    found = connect(kubeconfig(tmp_path, user={"token": "abc"}))
+    assert (found.host, found.namespace, found.authorization()) == ("http://10.0.0.1:8080", "team", "Bearer abc")
+    assert found.source == f"{tmp_path}/config (context one)"
+    assert found.tls is None
+    assert found.user_agent.startswith("berth/")
+
+
+def test_basic_auth_and_impersonation(tmp_path: Path) -> None:
+    """username and password become Basic; as, as-groups and as-user-extra become headers."""
+    user = {"username": "u", "password": "p", "as": "jane", "as-groups": ["a", "b"], "as-user-extra": {"x": ["1"]}}
+    found = connect(kubeconfig(tmp_path, user=user))
+    assert found.authorization() == f"Basic {base64.b64encode(b'u:p').decode()}"
+    assert found.headers == (
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-x", "1"),
+    )
+
+
+def test_the_named_context_counts_and_so_does_the_first_file(tmp_path: Path) -> None:
+    """--context wins over current-context; of several files in KUBECONFIG the first to say something counts."""
+    first = kubeconfig(tmp_path, name="first", user={"token": "1"})
+    two = [{"name": "two", "context": {"cluster": "d", "user": "v"}}]
+    (tmp_path / "second").write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "two",
+                "contexts": two,
+                "clusters": [
+                    {"name": "d", "cluster": {"server": "http://second"}},
+                    {"name": "c", "cluster": {"server": "http://x"}},
+                ],
+                "users": [{"name": "v", "user": {"token": "2"}}, {"name": "u", "user": {"token": "x"}}],
+            }
+        )
+    )
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    environ = {"KUBECONFIG": f"{empty}:{first}:{tmp_path}/absent:{tmp_path}/second"}
+    found = connect(environ=environ)
+    assert (found.host, found.authorization()) == ("http://10.0.0.1:8080", "Bearer 1")
+    found = connect(context="two", environ=environ)
+    assert (found.host, found.authorization(), found.namespace) == ("http://second", "Bearer 2", "default")
+
+
+def test_where_it_looks_and_in_which_order(tmp_path: Path) -> None:
+    """KUBECONFIG, then ~/.kube/config, then the pod's account, else one line that names all of them."""
+    (tmp_path / ".kube").mkdir()
+    with pytest.raises(ConfigError, match=r"no cluster to talk to: .* and not in a pod"):
+        connect(environ={"HOME": str(tmp_path)})
+    with pytest.raises(ConfigError, match=r"in-cluster configuration .*token"):
+        connect(environ={"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "1"})
+    kubeconfig(tmp_path / ".kube")
+    assert connect(environ={"HOME": str(tmp_path)}).host == "http://10.0.0.1:8080"
+    with pytest.raises(ConfigError, match="no such file"):
+        connect(environ={"HOME": str(tmp_path), "KUBECONFIG": "/nowhere/at/all"})
+
+
+def test_a_token_file_wins_and_is_read_again(tmp_path: Path) -> None:
+    """tokenFile (relative to the kubeconfig) beats token, and a rotated file shows after ten seconds or a renewal."""
+    (tmp_path / "t").write_text("old\n")
+    found = connect(kubeconfig(tmp_path, user={"token": "static", "tokenFile": "t"}))
+    assert found.authorization() == "Bearer old"
+    (tmp_path / "t").write_text("new")
+    assert found.authorization() == "Bearer old"
+    found.credentials.renew()
+    assert found.authorization() == "Bearer new"
+    (tmp_path / "t").write_text("")
+    with pytest.raises(ConfigError, match="expected one token, found nothing"):
+        found.credentials.renew()
+    assert found.authorization() == "Bearer new"
+
+
+def test_in_cluster(tmp_path: Path, authority: Authority) -> None:
+    """Host and port from the environment (IPv6 in brackets), token, CA and namespace from the projected volume."""
+    (tmp_path / "token").write_text("tok")
+    (tmp_path / "namespace").write_text("berth-system")
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    files: dict[str, Any] = {"token_file": str(tmp_path / "token"), "ca_file": str(authority.cert)}
+    found = in_cluster(**files, environ=environ)
+    assert (found.host, found.namespace, found.source) == ("https://[fd00::1]:443", "berth-system", "in-cluster")
+    assert found.authorization() == "Bearer tok"
+    (tmp_path / "token").write_text("tok2")
+    found.credentials.renew()
+    assert found.authorization() == "Bearer tok2"
+    with pytest.raises(ConfigError, match=r"in-cluster configuration .*not exist"):
+        in_cluster(token_file=files["token_file"], ca_file=str(tmp_path / "none"), environ=environ)
+
+
+def test_a_static_token_is_read_anew_after_a_401(tmp_path: Path) -> None:
+    """Renewing reads the kubeconfig again, so that `kubectl config set-credentials` helps a running process."""
+    path = kubeconfig(tmp_path, user={"token": "one"})
+    found = connect(path)
+    kubeconfig(tmp_path, user={"token": "two"})
+    assert found.authorization() == "Bearer one"
+    found.credentials.renew()
+    assert found.authorization() == "Bearer two"
+
+
+def plugin(where: Path, body: str) -> dict[str, Any]:
+    """An exec plugin (a Python script) as a user's `exec` entry; a relative command is relative to the kubeconfig."""
+    script = where / "plugin.py"
+    script.write_text(f"#!{sys.executable}\nimport json, os, pathlib, sys\n{body}\n")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "./plugin.py",
+        "args": ["get", "token"],
+        "env": [{"name": "FLAVOUR", "value": "mint"}],
+        "interactiveMode": "Never",
+        "provideClusterInfo": True,
+        "installHint": "get it from the shop",
+    }
+
+
+PRINT = (
+    "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential', 'status': status}))"
+)
+
+
+def test_an_exec_plugin_gives_tokens_that_end(tmp_path: Path) -> None:
+    """It gets its arguments, environment and the cluster; its token is used until the time it names."""
+    ends = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    body = f"""
+info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
+count = pathlib.Path("count"); n = int(count.read_text()) + 1 if count.exists() else 1; count.write_text(str(n))
+token = "-".join([*sys.argv[1:], os.environ["FLAVOUR"], info["spec"]["cluster"]["server"], str(n)])
+status = {{"token": token, "expirationTimestamp": "{ends}"}}
+{PRINT}"""
+    found = connect(kubeconfig(tmp_path, user={"exec": plugin(tmp_path, body)}))
+    assert found.authorization() == "Bearer get-token-mint-http://10.0.0.1:8080/-1"
+    assert not found.credentials.due()
+    found.credentials.renew()
+    assert found.authorization() == "Bearer get-token-mint-http://10.0.0.1:8080/-2"
+
+
+def test_an_expired_plugin_token_is_due(tmp_path: Path) -> None:
+    """A token that ends within seconds is asked for anew right away."""
+    ends = (datetime.now(UTC) + timedelta(seconds=5)).isoformat()
+    user = {"exec": plugin(tmp_path, f"status = {{'token': 't', 'expirationTimestamp': '{ends}'}}\n{PRINT}")}
+    assert connect(kubeconfig(tmp_path, user=user)).credentials.due_in <= 1.0
+
+
+def test_an_exec_plugin_may_give_a_certificate(tmp_path: Path, authority: Authority, issued: tuple[Path, Path]) -> None:
+    """clientCertificateData and clientKeyData are PEM, and what the server is shown."""
+    body = f"""
+cert, key = pathlib.Path({str(issued[0])!r}).read_text(), pathlib.Path({str(issued[1])!r}).read_text()
+status = {{"clientCertificateData": cert, "clientKeyData": key}}
+{PRINT}"""
+    cluster = {"server": "https://10.0.0.1", "certificate-authority": str(authority.cert)}
+    found = connect(kubeconfig(tmp_path, cluster=cluster, user={"exec": plugin(tmp_path, body)}))
+    assert found.authorization() is None
+    assert found.tls is not None
+    assert shown_to_a_server(found.tls.context(), authority, issued) == issued[0].read_text()
+
+
+def shown_to_a_server(context: ssl.SSLContext, authority: Authority, pair: tuple[Path, Path]) -> str:
+    """The certificate (PEM) that a client shows; the server asks for one, and has this pair itself."""
+    asking = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.cert))
+    asking.verify_mode = ssl.CERT_REQUIRED
+    asking.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    asking.load_cert_chain(*pair)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(back, there, server_hostname="api.test")
+    server = asking.wrap_bio(there, back, server_side=True)
+    for _ in range(4):  # more turns than a handshake has
+        for side in (client, server):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    shown = server.getpeercert(binary_form=True)
+    assert shown is not None
+    return ssl.DER_cert_to_PEM_cert(shown)
+
+
+@pytest.mark.parametrize(
+    ("body", "want"),
+    [
+        ("sys.stderr.write('no luck\\ntoday'); sys.exit(3)", "returned 3. no luck today"),
+        ("print('hello')", "failed to decode"),
+        (f"status = {{}}\n{PRINT}", "expected a token or clientCertificateData"),
+        (f"status = {{'clientCertificateData': 'x'}}\n{PRINT}", "clientKeyData together"),
+        (
+            f"status = {{'token': 't', 'expirationTimestamp': 'soon'}}\n{PRINT}",
+            "expected expirationTimestamp as RFC 3339",
+        ),
+        (f"status = 'x'\n{PRINT}", "expected a status"),
+    ],
+)
+def test_a_broken_plugin_is_one_line(tmp_path: Path, body: str, want: str) -> None:
+    """What the plugin said, which one, and whose it is."""
+    line = refusal(lambda: connect(kubeconfig(tmp_path, user={"exec": plugin(tmp_path, body)})))
+    assert want in line
+    assert 'exec plugin "./plugin.py"' in line
+
+
+def refusal(attempt: Callable[[], object]) -> str:
+    """The one line of the ConfigError that this raises."""
+    with pytest.raises(ConfigError) as caught:
+        attempt()
+    line = str(caught.value)
+    assert "\n" not in line
+    assert len(line) < 500
+    return line
+
+
+HTTPS = {"server": "https://10.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({"current-context": ""}, "no current-context; expected one of one, or name a context"),
+        ({"current-context": "prod"}, 'no context "prod"; there are one'),
+        ({"contexts": [{"name": "one", "context": {"cluster": "zz", "user": "u"}}]}, 'no cluster "zz"; there are c'),
+        ({"contexts": [{"name": "one", "context": {"cluster": "c", "user": "zz"}}]}, 'no user "zz"; there are u'),
+        ({"contexts": {"one": {}}}, "contexts: expected a list, found a mapping"),
+        ({"clusters": [{"cluster": {}}]}, "clusters[0]: expected a mapping with a name"),
+        ({"users": [{"name": "u", "user": "me"}]}, "users[0].user: expected a mapping, found text"),
+        ({"kind": "Pod"}, 'expected a kubeconfig (kind Config), found kind "Pod"'),
+        ({"cluster": {"server": "10.0.0.1"}}, 'clusters[c].server: expected an http or https URL, found "10.0.0.1"'),
+        ({"cluster": {"server": None}}, "clusters[c].server: expected an http or https URL, found nothing"),
+        ({"cluster": {"insecure-skip-tls-verify": "yes"}}, 'expected true or false, found "yes"'),
+        ({"cluster": {**HTTPS, "certificate-authority": "no.crt"}}, "no.crt: no such file"),
+        ({"cluster": {**HTTPS, "certificate-authority-data": "%%%"}}, "certificate-authority-data: expected base64"),
+        ({"cluster": {**HTTPS, "certificate-authority-data": "aGVsbG8="}}, "expected base64 of PEM"),
+        ({"cluster": {**HTTPS, "certificate-authority": "bad.crt"}}, "bad.crt: expected CA certificates in PEM form"),
+        (
+            {"cluster": {**HTTPS, "certificate-authority": "bad.crt", "insecure-skip-tls-verify": True}},
+            "expected certificate-authority or insecure-skip-tls-verify, found both",
+        ),
+        ({"cluster": {"proxy-url": "socks5://p:1"}}, "expected an http or https proxy, found socks5"),
+        ({"user": {"token": 123}}, "users[u].token: expected text, found a number"),
+        ({"user": {"tokenFile": "no"}}, "no: no such file; expected a token"),
+        ({"user": {"client-certificate": "bad.crt"}}, "expected client-certificate and client-key together"),
+        (
+            {"cluster": HTTPS, "user": {"client-certificate": "bad.crt", "client-key": "bad.crt"}},
+            "bad.crt: expected a client certificate in PEM form",
+        ),
+        ({"user": {"auth-provider": {"name": "azure"}}}, 'auth-provider: "azure": client-go no longer knows it'),
+        ({"user": {"exec": {"command": "x"}}}, "users[u].exec.apiVersion: expected text, found nothing"),
+        (
+            {
+                "user": {
+                    "exec": {
+                        "command": "./absent",
+                        "apiVersion": "client.authentication.k8s.io/v1",
+                        "installHint": "buy",
+                    }
+                }
+            },
+            'exec plugin "./absent": No such file or directory (buy)',
+        ),
+        ({"user": {"as-groups": ["a"]}}, "need `as`"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, fields: dict[str, Any], want: str) -> None:
+    """Each mistake names the file and what was expected."""
+    (tmp_path / "bad.crt").write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
+    path = kubeconfig(tmp_path, **fields)
+    line = refusal(lambda: connect(path))
+    assert want in line
+    assert str(tmp_path) in line
+
+
+@pytest.mark.parametrize(
+    ("content", "want"),
+    [
+        (b"a: [1,\n  b: }", "not YAML at line 2, column 6"),
+        (b"\x00", "not YAML"),
+        (b"\xff\xfe\xfd", "not text"),
+        (b"", "the file is empty"),
+        (b"- 1\n", "found a list"),
+        (b"just words", "found text"),
+        (b"[" * 200_000, "more than 100 levels in one another"),
+        (b"a: " + b"{b: " * 101 + b"c" + b"}" * 101, "more than 100 levels in one another"),
+    ],
+)
+def test_what_is_no_kubeconfig(tmp_path: Path, content: bytes, want: str) -> None:
+    """Files of the wrong sort, and none at all."""
+    path = tmp_path / "config"
+    path.write_bytes(content)
+    assert want in refusal(lambda: connect(str(path)))
+    assert "Is a directory" in refusal(lambda: connect(str(tmp_path)))
+    assert "no such file" in refusal(lambda: connect(str(tmp_path / "none")))
