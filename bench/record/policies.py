@@ -119,7 +119,7 @@ def record(page: Transcript) -> None:
     page.run("kubectl create namespace berth && kubectl create namespace shop")
     page.run(f"kubectl apply {' '.join(f'-f {name}' for name in MANIFESTS)} | grep -v rbac.authorization")
     page.run("kubectl wait crd metadatapolicies.podberth.dev --for=condition=Established --timeout=60s")
-    page.run("until kubectl get mdp -A 2> /dev/null; do sleep 0.2; done")
+    page.run("until kubectl get mdp -A 2> /dev/null && kubectl explain mdp > /dev/null 2>&1; do sleep 0.2; done")
     page.run("kubectl explain mdp.spec.rules.policyAction | sed -n '/FIELDS/,$p'")
     for name in ("admission", "operator", "scheduler"):
         page.account(name)

@@ -10,17 +10,17 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
+from podberth.cache.affinity_counts import AffinityCounts
 from podberth.cache.column import Ints
 from podberth.cache.devices import Devices
-from podberth.cache.incidence import Incidence
 from podberth.cache.kept_results import ChangeLog
 from podberth.cache.kept_room import KeptRooms
+from podberth.cache.label_index import Services
 from podberth.cache.nodes import Nodes
 from podberth.cache.nominations import Nominations
 from podberth.cache.pod_groups import PodGroups
 from podberth.cache.priorities import Priorities
 from podberth.cache.search_steps import SearchSteps
-from podberth.cache.services import Services
 from podberth.cache.storage import Storage
 from podberth.model.devices import DeviceKind
 from podberth.model.namespaced import Namespace, SelectingObject
@@ -44,7 +44,7 @@ class Cluster:
         self.search_steps = SearchSteps()
         self.nodes = Nodes()
         self.namespaces: dict[str, Mapping[str, str]] = {}
-        self.incidence = Incidence(self.nodes, self.namespaces)
+        self.affinity = AffinityCounts(self.nodes, self.namespaces)
         self.nominations = Nominations()
         self.storage = Storage(self.nodes)
         self.devices = Devices()
@@ -92,7 +92,7 @@ class Cluster:
         The counts are kept, so asking again costs only what has changed. Do not change them.
         """
         selector = LabelSelector(tuple([Requirement(key, "In", frozenset((labels[key],))) for key in sorted(labels)]))
-        return self.incidence.on_rows(namespace, selector).by_row(self.nodes.rows)
+        return self.affinity.on_rows(namespace, selector).by_row(self.nodes.rows)
 
     def is_confirmed(self, uid: str) -> bool:
         """Return whether the API has shown this pod on a node."""
@@ -111,7 +111,7 @@ class Cluster:
         if old is None or (old.labels is not node.labels and old.labels != node.labels):
             changed = nodes.topology_changes(row, node.labels)
             nodes.put_labels(row, node.labels)
-            self.incidence.relabel(row, changed, inhabited=row in self._on_row)
+            self.affinity.relabel(row, changed, inhabited=row in self._on_row)
         nodes.put(row, node)
         if old is None:
             self.storage.node_came(node.name, row)
@@ -127,7 +127,7 @@ class Cluster:
         self.storage.node_goes(name, row)
         changed = nodes.topology_changes(row, {})
         nodes.put_labels(row, None)
-        self.incidence.relabel(row, changed, inhabited=row in self._on_row)
+        self.affinity.relabel(row, changed, inhabited=row in self._on_row)
         nodes.put(row, None)
         nodes.release_row(row)
         return old
@@ -175,7 +175,7 @@ class Cluster:
             for priority, number in Counter(pod.priority for pod in pods).items():
                 self.priorities.add(priority, number)
             self.nodes.charge_many(pods[0].shape, counts)
-            self.incidence.add_many(pods[0], counts)
+            self.affinity.add_many(pods[0], counts)
 
     def drop_pod(self, uid: str) -> Placement | None:
         """Remove a placed pod."""
@@ -274,7 +274,7 @@ class Cluster:
         if old is None or old != namespace.labels:
             self.namespaces[namespace.name] = namespace.labels
             self._changes += 1
-            self.incidence.namespace_changed(namespace.name)
+            self.affinity.namespace_changed(namespace.name)
         return old
 
     def drop_namespace(self, name: str) -> Mapping[str, str] | None:
@@ -282,7 +282,7 @@ class Cluster:
         old = self.namespaces.pop(name, None)
         if old is not None:
             self._changes += 1
-            self.incidence.namespace_changed(name)
+            self.affinity.namespace_changed(name)
         return old
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
@@ -371,7 +371,7 @@ class Cluster:
 
     def adopt(self, made: "Cluster") -> None:
         """Use the columns and counts of a cluster that was rebuilt from this one."""
-        self.nodes, self.incidence = made.nodes, made.incidence
+        self.nodes, self.affinity = made.nodes, made.affinity
         self.storage.follow(made.nodes)
 
     def _place(self, pod: Pod, row: int, *, assumed: bool) -> None:
@@ -402,7 +402,6 @@ class Cluster:
         self._count_elsewhere(pod, row, -1)
         self.storage.refer(pod, -1)
         self.nodes.release_row(row)
-        self.incidence.sweep(pod.shape)
 
     def _suppose(self, pod: Pod, row: int, sign: int) -> None:
         """Count for a dry run only."""
@@ -419,9 +418,9 @@ class Cluster:
     def _count_elsewhere(self, pod: Pod, row: int, sign: int) -> None:
         self.storage.charge(pod, row, sign)
         if sign > 0:
-            self.incidence.add(pod, row)
+            self.affinity.add(pod, row)
         else:
-            self.incidence.remove(pod, row)
+            self.affinity.remove(pod, row)
 
 
 def _same(one: Pod, other: Pod) -> bool:

@@ -1,29 +1,403 @@
 """The affinity terms of placed pods: which of them select a pod, and what they add up to for it.
 
-Upstream: the existing pods' half of plugins/interpodaffinity (existingAntiAffinityCounts, processExistingPod). Which
-terms there are, and which pods have them, is kept by `term_sets`.
+Pods with equal terms share one set (`TermSets`), so placing or removing a pod is one change, however many terms it has.
+Upstream: the existing pods' half of plugins/interpodaffinity (existingAntiAffinityCounts, processExistingPod).
 """
 
 from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from podberth.cache.column import Bools, Codes, Ints
-from podberth.cache.existing_term_sums import HARD, REPELS, ExistingTermSums, Kind
+from podberth.cache.kept_results import BoundedBytes, ChangeLog, KeptResult
+from podberth.cache.label_index import TermIndex
 from podberth.cache.nodes import Nodes
-from podberth.cache.pod_classes import PodClasses
-from podberth.cache.term_sets import TermSet, TermSets
+from podberth.cache.row_counts import ByTopology, RowCounts, Weights
+from podberth.cache.selected_pods import PodClasses
 from podberth.model.affinity import AffinityTerm
 from podberth.model.pod import NO_LABELS, Pod
 from podberth.model.shape import PodShape
 
+REPELS = 0
+"""The weight of required anti-affinity."""
+HARD = 1 << 20
+"""The weight of required affinity, which scores with the plugin's hardPodAffinityWeight."""
+
 NONE = b""
 _FEW, _MANY = b"n", b"b"
 """How the numbers of some terms are written: as they are, or as a bit for each term."""
+_NO_TERMS: Bools = np.zeros(0, dtype=np.bool_)
 _ASKED = 16_384
+_SUMS = 4096
 _KEPT_BYTES = 32 << 20
+IDLE = 256
+"""How many sets without pods are kept: a dry run removes pods and puts them back."""
+DEAD = 4096
+"""How many numbers of removed terms or sets stay unused, before numbers are used again and sums are made again."""
+_SHAPES = 4096
+_BORN = 64
+"""So many new sets are remembered: of more, sums are added up again."""
+
+Terms = tuple[tuple[AffinityTerm, int], ...]
+Key = tuple[tuple[object, ...], ...]
+
+
+class Kind(IntEnum):
+    """What a term of a placed pod wants of the pod that it selects. Each kind is added up by itself.
+
+    Preferences are two kinds, by their sign: pods that attract as much as they avoid count, though they add up to
+    nothing.
+    """
+
+    REPELS = 0
+    """Required anti-affinity."""
+    HARD = 1
+    """Required affinity."""
+    ATTRACTS = 2
+    """Preferred affinity; this kind and the next count by their weights."""
+    AVOIDS = 3
+    """Preferred anti-affinity."""
+
+
+def kind_of(weight: int) -> Kind:
+    """The kind of a term with this weight."""
+    if weight in (REPELS, HARD):
+        return Kind.REPELS if weight == REPELS else Kind.HARD
+    return Kind.ATTRACTS if weight > 0 else Kind.AVOIDS
+
+
+class IndexedTerm(Struct, eq=False):
+    """A term that sets have, as required anti-affinity or for scoring (`weight`)."""
+
+    number: int
+    """In the index."""
+    term: AffinityTerm
+    weight: int
+    sets: int = 0
+    gone: bool = False
+
+
+class TermSet(Struct, eq=False):
+    """The terms of some placed pods."""
+
+    number: int
+    key: Key
+    carried: list[IndexedTerm]
+    """The terms, in the order of the shape."""
+    pods: int = 0
+    gone: bool = False
+
+
+class TermSets:
+    """All sets, where the pods are that carry them, and the index of their terms."""
+
+    def __init__(self) -> None:
+        self.placed = RowCounts()
+        """Pods that carry each set, by row."""
+        self.index = TermIndex()
+        self.in_sets = RowCounts()
+        """How often each term is in each set."""
+        self.born = 0
+        """How many terms ever came."""
+        self.sets_born: ChangeLog[TermSet] = ChangeLog(kept=_BORN)
+        """Sets that came. Each comes with a pod, so `placed` has another version then, too."""
+        self.numbering = 0
+        """Another one after numbers were used again: what numbers meant before is not true any more."""
+        self.weights: Ints = np.zeros(64, dtype=np.int64)
+        self.keys: Codes = np.zeros(64, dtype=np.int32)
+        """The code of each term's topology key."""
+        self.key_codes: dict[str, int] = {}
+        self._key_users: dict[str, int] = {}
+        """Topology key → how many terms have it."""
+        self._codes = 0
+        self.counting: Bools = np.zeros(64, dtype=np.bool_)
+        """Which numbers are those of terms."""
+        self._sets: list[TermSet | None] = []
+        self._free: list[int] = []
+        self._dead: list[int] = []
+        self.known: dict[Key, TermSet] = {}
+        """Every set, and some that nobody carries any more."""
+        self._by_shape: dict[PodShape, TermSet] = {}
+        self._idle: dict[TermSet, None] = {}
+        self._terms: list[IndexedTerm | None] = []
+        self._by_term: dict[tuple[AffinityTerm, int], IndexedTerm] = {}
+
+    def __len__(self) -> int:
+        """Return how many sets there are, some of which nobody carries any more."""
+        return len(self.known)
+
+    def all(self) -> list[TermSet]:
+        """Every set, and some that nobody carries any more."""
+        return list(self.known.values())
+
+    def terms(self) -> list[IndexedTerm]:
+        """Every term that is in the index."""
+        return list(self._by_term.values())
+
+    def term(self, number: int) -> IndexedTerm | None:
+        """The term of a number; None when it is gone."""
+        return self._terms[number]
+
+    def get(self, term: tuple[AffinityTerm, int]) -> IndexedTerm | None:
+        """A term that is in the index."""
+        return self._by_term.get(term)
+
+    def find(self, shape: PodShape) -> TermSet | None:
+        """The set that pods of a shape carry, if any carries it."""
+        of = self._by_shape.get(shape)
+        return self.known.get(_key(shape)) if of is None or of.gone else of
+
+    # -- pods that come and go -----------------------------------------------------------------------------------
+
+    def add(self, shape: PodShape, row: int, amount: int) -> None:
+        """So many more pods of this shape on a row, or fewer."""
+        if not (shape.anti_affinity_terms or shape.affinity_terms or shape.preferred_pod_terms):
+            return
+        of = self._of(shape)
+        self._idle.pop(of, None)
+        of.pods += amount
+        self.placed.add(of.number, row, amount)
+        if not of.pods:
+            self._keep_idle(of)
+
+    def reuse(self) -> None:
+        """Use the numbers of terms and sets that are gone for new ones."""
+        self.index.reuse()
+        self._free += self._dead
+        self._dead = []
+        self.numbering += 1
+
+    # -- sets ----------------------------------------------------------------------------------------------------
+
+    def _of(self, shape: PodShape) -> TermSet:
+        found = self._by_shape.get(shape)
+        if found is None or found.gone:
+            key = _key(shape)
+            found = self.known.get(key) or self._begin(key, shape)
+            if not shape.heavy:  # megabytes that nothing else may need any more
+                if len(self._by_shape) >= _SHAPES:
+                    self._by_shape.clear()
+                self._by_shape[shape] = found
+        return found
+
+    def _begin(self, key: Key, shape: PodShape) -> TermSet:
+        number = self._free.pop() if self._free else len(self._sets)
+        found = self.known[key] = TermSet(number, key, [])
+        if number == len(self._sets):
+            self._sets.append(found)
+        else:
+            self._sets[number] = found
+        found.carried = [self._carried(pair, number) for pair in _terms_of(shape)]
+        self.sets_born.touch(found)
+        return found
+
+    def _keep_idle(self, of: TermSet) -> None:
+        """No pod has this set any more: keep it for a while, as it may be needed again."""
+        self._idle[of] = None
+        if len(self._idle) > IDLE:
+            self._end(next(iter(self._idle)))
+
+    def _end(self, idle: TermSet) -> None:
+        del self._idle[idle]
+        del self.known[idle.key]
+        idle.gone = True
+        for carried in idle.carried:
+            self._let_go(carried, idle.number)
+        self._sets[idle.number] = None
+        self._dead.append(idle.number)
+        if self.index.dead > DEAD + self.index.alive or len(self._dead) > DEAD + len(self.known):
+            self.reuse()
+
+    # -- their terms ---------------------------------------------------------------------------------------------
+
+    def _carried(self, pair: tuple[AffinityTerm, int], of: int) -> IndexedTerm:
+        """The term of a new set, put into the index if no set has it yet."""
+        carried = self._by_term.get(pair)
+        if carried is None:
+            term, weight = pair
+            number = self.index.add(term)
+            carried = self._by_term[pair] = IndexedTerm(number, term, weight)
+            if number == len(self._terms):
+                self._terms.append(carried)
+                if number >= len(self.weights):
+                    self.weights = np.concatenate((self.weights, np.zeros_like(self.weights)))
+                    self.keys = np.concatenate((self.keys, np.zeros_like(self.keys)))
+                    self.counting = np.concatenate((self.counting, np.zeros_like(self.counting)))
+            else:
+                self._terms[number] = carried
+            self.weights[number] = weight
+            self.keys[number] = self._code(term.topology_key)
+            self.counting[number] = True
+            self.born += 1
+        carried.sets += 1
+        self.in_sets.add(carried.number, of, 1)
+        return carried
+
+    def _let_go(self, carried: IndexedTerm, of: int) -> None:
+        """A set that has the term is gone."""
+        carried.sets -= 1
+        self.in_sets.add(carried.number, of, -1)
+        if carried.sets:
+            return
+        carried.gone = True
+        del self._by_term[carried.term, carried.weight]
+        self._terms[carried.number] = None
+        self.counting[carried.number] = False
+        self.index.remove(carried.number)
+        key = carried.term.topology_key
+        self._key_users[key] -= 1
+        if not self._key_users[key]:
+            del self._key_users[key], self.key_codes[key]
+
+    def _code(self, key: str) -> int:
+        """The code of a topology key that one more term has."""
+        self._key_users[key] = self._key_users.get(key, 0) + 1
+        code = self.key_codes.get(key)
+        if code is None:
+            self._codes += 1
+            code = self.key_codes[key] = self._codes
+        return code
+
+
+def _key(shape: PodShape) -> Key:
+    """Return what tells sets apart: tuples that are hashed once."""
+    return shape.anti_affinity_terms, shape.affinity_terms, shape.preferred_pod_terms
+
+
+def _terms_of(shape: PodShape) -> Terms:
+    """Return what pods of a shape carry."""
+    return (
+        *((term, REPELS) for term in shape.anti_affinity_terms),
+        *((term, HARD) for term in shape.affinity_terms),
+        *((preferred.term, preferred.weight) for preferred in shape.preferred_pod_terms),
+    )
+
+
+class ExistingTermSums(KeptResult[set[TermSet]]):
+    """Sums for pods that the same terms select. Placed pods are counted by the set of terms that they have."""
+
+    def __init__(self, by: bytes) -> None:
+        """`by`: the numbers of the terms (`pack`)."""
+        self.by = by
+        """The numbers of the terms that select the pods."""
+        self.repelled: dict[str, ByTopology] = {}
+        """Topology key → pods that keep it away (required anti-affinity), each as often as its terms do."""
+        self.hard: dict[str, ByTopology] = {}
+        """Pods that must have it near (required affinity)."""
+        self.attracted: dict[str, ByTopology] = {}
+        """Weights of pods that would rather have it near."""
+        self.avoided: dict[str, ByTopology] = {}
+        """Weights, below 0, of pods that would rather have it away."""
+        self._parts: list[tuple[Weights, ByTopology]] = []
+        """What each set counts for, and the sum that it counts in."""
+        self._by_sum: dict[int, Weights] = {}
+        self._sets = 0
+        """The version of the sets that came."""
+
+    @property
+    def preferred(self) -> list[ByTopology]:
+        """Weights of pods that would rather have it near, or away."""
+        return [*self.attracted.values(), *self.avoided.values()]
+
+    @property
+    def repels(self) -> bool:
+        """Return whether any pod on a node keeps it away."""
+        return bool(self.repelled) and any(one.total for one in self.repelled.values())
+
+    @property
+    def repulsions(self) -> int:
+        """Return how many terms of pods on nodes keep it away, each pod counted by itself."""
+        return sum(int(one.by_code().sum()) for one in self.repelled.values())
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return len(self.by) + 400 + sum(w.size + s.counts.nbytes for w, s in self._parts)
+
+    def repulsion(self, of: int, row: int) -> int:
+        """Return how many terms of a set keep the pod away from the values that a row has."""
+        found = 0
+        for one in self.repelled.values():
+            if one.column is not None and int(one.column.codes[row]) >= 0:
+                found += self._by_sum[id(one)].get(of)
+        return found
+
+    def repulsion_by(self, key: str, of: int) -> int:
+        """Return how many terms of a set keep the pod away from values of one topology key."""
+        return self._by_sum[id(self.repelled[key])].get(of)
+
+    def follow(self, sets: TermSets, nodes: Nodes, pods: PodClasses) -> None:
+        """Bring the sums up to date."""
+        self.renew((sets.numbering, nodes.key_changes, pods.relabels), sets.placed, sets, nodes)
+
+    def changes(self, log: RowCounts, *asked: Any) -> set[TermSet] | None:
+        """The sets that came, if what changed is worth following."""
+        sets: TermSets = asked[0]
+        return sets.sets_born.since(self._sets) if log.worth_following(self.version) else None
+
+    def apply(self, changes: set[TermSet], *asked: Any) -> None:
+        """Weigh the sets that came, and count the pods that came and went."""
+        sets, nodes = asked
+        which = unpack(self.by, len(sets.index)) if changes else _NO_TERMS
+        for of in changes:
+            for carried in () if of.gone else of.carried:
+                if which[carried.number]:
+                    kind = kind_of(carried.weight)
+                    weights = self._part(carried.term.topology_key, kind, nodes)
+                    if weights is not None:
+                        each = 1 if kind in (Kind.REPELS, Kind.HARD) else carried.weight
+                        weights.set(of.number, weights.get(of.number) + each)
+        self._sets = sets.sets_born.version
+        for weights, one in self._parts:
+            for row, amount, weight in weights.since(sets.placed, self.version):
+                one.count(row, amount, weight)
+
+    def compute(self, *asked: Any) -> None:
+        """Weigh all sets, and add up all pods that are placed."""
+        sets, nodes = asked
+        self.repelled, self.hard, self.attracted, self.avoided = {}, {}, {}, {}
+        self._parts, self._by_sum = [], {}
+        self._sets = sets.sets_born.version
+        self._weigh_all(sets, nodes)
+        for weights, one in self._parts:
+            found, each = weights.weighed(sets.placed)
+            assert one.column is not None
+            counts = (each != 0) & (one.column.codes[found.rows] >= 0)
+            found, each = found.at(counts), each[counts]
+            one.add_all(found.rows, found.counts * each, int(found.counts.sum()))
+
+    def _weigh_all(self, sets: TermSets, nodes: Nodes) -> None:
+        """Find what each set counts for, by node label."""
+        in_sets = sets.in_sets.everywhere()
+        selects = unpack(self.by, len(sets.index))
+        terms, of, times = in_sets.at(selects[in_sets.numbers] & (in_sets.counts != 0))
+        keys, weights = sets.keys[terms], sets.weights[terms]
+        few, many = sorted((nodes.label_keys, sets.key_codes), key=len)
+        for key in [key for key in few if key in many]:
+            of_key = keys == sets.key_codes[key]
+            for kind in Kind:
+                which = of_key & _of_kind(weights, kind)
+                part = self._part(key, kind, nodes) if which.any() else None
+                if part is not None:
+                    each = weights[which] * times[which] if kind >= Kind.ATTRACTS else times[which]
+                    part.add_each(of[which], each)
+
+    def _part(self, key: str, kind: Kind, nodes: Nodes) -> Weights | None:
+        """What sets count for in the sum of one kind by one label; None: no node has the label."""
+        sums = (self.repelled, self.hard, self.attracted, self.avoided)[kind]
+        found = sums.get(key)
+        if found is None:
+            column = nodes.topology(key)
+            if column is None:
+                return None
+            found = sums[key] = ByTopology(column)
+            weights = self._by_sum[id(found)] = Weights()
+            self._parts.append((weights, found))
+        return self._by_sum[id(found)]
 
 
 class Asked(Struct, eq=False):
@@ -31,13 +405,10 @@ class Asked(Struct, eq=False):
 
     namespace: str
     labels: Mapping[str, str]
-    born: int = 0
-    """How many terms were looked at."""
-    changes: int = -1
-    """The count of namespace changes for which the terms are right."""
+    basis: tuple[int, int, int] | None = None
+    """For which terms and namespaces `by` is right."""
     by: bytes = NONE
     """The numbers of the terms (`pack`)."""
-    sums: ExistingTermSums | None = None
 
 
 class ExistingTerms:
@@ -47,9 +418,8 @@ class ExistingTerms:
         self.sets = TermSets()
         self._nodes = nodes
         self._asked: dict[tuple[str, int], Asked] = {}
-        self.sums: dict[bytes, ExistingTermSums] = {}
-        """The numbers of the terms that select a pod → their sums."""
-        self._kept = 0
+        self.sums: BoundedBytes[bytes, ExistingTermSums] = BoundedBytes(_SUMS, _KEPT_BYTES)
+        """The numbers of the terms that select a pod → their sums, which all pods share that these terms select."""
 
     def sums_for(self, pod: Pod, pods: PodClasses) -> ExistingTermSums:
         """The sums of the placed pods' terms that select a pod."""
@@ -59,18 +429,24 @@ class ExistingTerms:
         asked = self._asked.get((pod.namespace, id(pod.labels)))
         if asked is None:
             if len(self._asked) >= _ASKED:
-                self._forget()
+                self._asked.clear()
             asked = self._asked[pod.namespace, id(pod.labels)] = Asked(pod.namespace, pod.labels)
-        if asked.born != sets.born or asked.changes != pods.namespace_changes:
-            self._match(asked, pods)
+        basis = sets.numbering, sets.born, pods.namespace_changes
+        if asked.basis != basis:
+            asked.by, asked.basis = self._selecting(asked, pods), basis
         if not asked.by:
             return _NOTHING
-        sums = asked.sums
+        sums = self.sums.recall(asked.by)
         if sums is None:
-            sums = self._shared(asked)
-        if not sums.holds(sets.placed, self._nodes, pods, sets.sets_born.version):
-            self._catch_up(sums, pods)
+            self.sums.keep(asked.by, sums := ExistingTermSums(asked.by))
+        sums.follow(sets, self._nodes, pods)
         return sums
+
+    def _selecting(self, asked: Asked, pods: PodClasses) -> bytes:
+        """The numbers of the terms that select the pods."""
+        of_namespace = pods.labels_of_namespace(asked.namespace) or NO_LABELS
+        which = self.sets.index.select(asked.namespace, of_namespace, asked.labels)
+        return pack(which & self.sets.counting[: len(which)])
 
     def named_by(self, sums: ExistingTermSums) -> list[AffinityTerm]:
         """The required anti-affinity terms by which placed pods keep a pod away from some node."""
@@ -89,96 +465,6 @@ class ExistingTerms:
         """Return how many of a placed pod's terms keep another pod away from a row. `shape`: the placed pod's."""
         of = self.sets.find(shape)
         return 0 if of is None else sums.repulsion(of.number, row)
-
-    def reuse(self) -> None:
-        """Use numbers again, and forget everything that refers to their old meaning."""
-        self._forget()
-        self.sets.reuse()
-
-    def _forget(self) -> None:
-        self._asked.clear()
-        self.sums.clear()
-        self._kept = 0
-
-    # -- who is asked about --------------------------------------------------------------------------------------
-
-    def _match(self, asked: Asked, pods: PodClasses) -> None:
-        """Find the terms that select the pods."""
-        of_namespace = pods.labels_of_namespace(asked.namespace) or NO_LABELS
-        which = self.sets.index.select(asked.namespace, of_namespace, asked.labels)
-        by = pack(which & self.sets.counting[: len(which)])
-        asked.born, asked.changes = self.sets.born, pods.namespace_changes
-        if by != asked.by:
-            asked.by = by
-            self._leave(asked)
-
-    def _leave(self, asked: Asked) -> None:
-        """The sums are not right for these pods any more; if no other pods use them, they are dropped."""
-        sums, asked.sums = asked.sums, None
-        if sums is not None:
-            sums.users -= 1
-            if not sums.users:
-                self._kept -= sums.size
-                self.sums.pop(sums.by, None)
-
-    def _shared(self, asked: Asked) -> ExistingTermSums:
-        """The sums that all pods share that the same terms select."""
-        found = self.sums.get(asked.by)
-        if found is None:
-            if self._kept > _KEPT_BYTES:
-                self.sums.clear()
-                self._kept = 0
-                for one in self._asked.values():
-                    one.sums = None
-            found = self.sums[asked.by] = ExistingTermSums(asked.by)
-        asked.by, asked.sums = found.by, found
-        found.users += 1
-        return found
-
-    def _catch_up(self, sums: ExistingTermSums, pods: PodClasses) -> None:
-        sets, placed, nodes = self.sets, self.sets.placed, self._nodes
-        came = sets.sets_born.since(sums.sets)
-        if came is not None and not sums.stale(nodes, pods):
-            if came:
-                which = unpack(sums.by, len(sets.index))
-                for of in came:
-                    if not of.gone:
-                        self._weigh(sums, of, which)
-            sums.sets = sets.sets_born.version
-            if placed.worth_following(sums.version):
-                sums.follow(placed)
-                return
-        before = sums.size
-        self._begin_sums(sums)
-        sums.add_up(placed)
-        self._kept += sums.size - before
-        sums.seen(placed.version, nodes, pods, sets.sets_born.version)
-
-    def _weigh(self, sums: ExistingTermSums, of: TermSet, which: Bools) -> None:
-        """Add what a new set counts for. `which`: the terms that select the pod."""
-        for carried in of.carried:
-            if which[carried.number]:
-                sums.weigh(carried.term.topology_key, carried.weight, of.number, self._nodes)
-
-    def _begin_sums(self, sums: ExistingTermSums) -> None:
-        """What each set counts for, by node label."""
-        sums.begin()
-        in_sets = self.sets.in_sets.everywhere()
-        selects = unpack(sums.by, len(self.sets.index))
-        terms, sets, times = in_sets.at(selects[in_sets.numbers] & (in_sets.counts != 0))
-        keys, weights = self.sets.keys[terms], self.sets.weights[terms]
-        for key in self._keys_on_nodes():
-            of_key = keys == self.sets.key_codes[key]
-            for kind in Kind:
-                which = of_key & _of_kind(weights, kind)
-                if which.any():
-                    each = weights[which] * times[which] if kind >= Kind.ATTRACTS else times[which]
-                    sums.weigh_all(key, kind, sets[which], each, self._nodes)
-
-    def _keys_on_nodes(self) -> list[str]:
-        """Label keys that terms name and nodes have."""
-        few, many = sorted((self._nodes.label_keys, self.sets.key_codes), key=len)
-        return [key for key in few if key in many]
 
 
 def _of_kind(weights: Ints, kind: Kind) -> Bools:

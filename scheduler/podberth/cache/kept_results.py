@@ -7,7 +7,7 @@ same however much is kept.
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 KEPT = 8_192
 """At least so many changes are remembered, and up to twice as many. Who is later computes everything, which costs less
@@ -16,6 +16,8 @@ FEW = 1_024
 """The same of changes that take their reader some microseconds each, in one turn."""
 _OFFERED = 10_000
 """How many keys that were seen once are remembered."""
+_LOOK = 64
+"""How many things are kept between two looks at how much memory all of them take."""
 
 Entry = TypeVar("Entry", bound=Hashable)
 Changes = TypeVar("Changes")
@@ -50,6 +52,16 @@ class ChangeLog(Generic[Entry]):
         if version < self._base:
             return None
         return set(self._changed[version - self._base :])
+
+    def entries_since(self, version: int) -> list[Entry] | None:
+        """As `since`, each change by itself and in order."""
+        return None if version < self._base else self._changed[version - self._base :]
+
+    def begin_again(self) -> None:
+        """Everything changed: no version before this one is remembered."""
+        self.version += 1
+        self._changed = []
+        self._base = self.version
 
 
 RowLog = ChangeLog[int]
@@ -144,6 +156,39 @@ class Bounded(dict[Key, Thing]):
     def drop_oldest(self) -> Thing:
         """Drop the thing that was not asked for longest, and return it."""
         return self.pop(next(iter(self)))
+
+
+class HasSize(Protocol):
+    """A thing that takes memory."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+
+
+Large = TypeVar("Large", bound=HasSize)
+
+
+class BoundedBytes(Bounded[Key, Large]):
+    """As `Bounded`, and besides, the oldest things go if all of them take more than `most_bytes`.
+
+    Things grow while they are kept, so now and then all are looked at.
+    """
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        super().__init__(most)
+        self._most_bytes = most_bytes
+        self._made = 0
+
+    def keep(self, key: Key, thing: Large) -> None:
+        """Keep a thing."""
+        self._made += 1
+        if self._made >= _LOOK:
+            self._made = 0
+            size = sum(one.size for one in self.values())
+            while size > self._most_bytes and self:
+                size -= self.drop_oldest().size
+        super().keep(key, thing)
 
 
 class Recurring(Bounded[Key, Thing]):

@@ -293,7 +293,10 @@ class Nodes:
 
     def topology(self, key: str) -> Column[str] | None:
         """The column of a label key; None when no node has it, until `key_changes` says that it may."""
-        return self.label(key) if key in self._keys else None
+        if key not in self._keys:
+            return None
+        column = self.columns.get(key)
+        return self.label(key) if column is None else column
 
     def sweep(self) -> None:
         """Drop the columns of keys that no node has: any pod may ask for any key."""

@@ -12,8 +12,8 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from podberth.cache.affinity_counts import AffinityCounts
 from podberth.cache.cluster import Cluster
-from podberth.cache.incidence import Incidence
 from podberth.cache.kept_results import RowLog
 from podberth.cache.nodes import Nodes
 from podberth.cache.row_counts import let_go
@@ -45,7 +45,7 @@ class Rebuild:
         """Rows that still have to be copied, in order."""
         self._nodes = Nodes()
         self._nodes.served = cluster.nodes.served
-        self._incidence = Incidence(self._nodes, cluster.namespaces)
+        self._affinity = AffinityCounts(self._nodes, cluster.namespaces)
         self._counted: dict[int, list[Pod]] = {}
         """Row → the pods that were counted there."""
 
@@ -73,12 +73,12 @@ class Rebuild:
         return not self._left
 
     def _copy(self, rows: list[int]) -> None:
-        nodes, incidence = self._nodes, self._incidence
+        nodes, affinity = self._nodes, self._affinity
         alike: dict[tuple[PodShape, int, bool], tuple[Pod, list[int]]] = {}
         for row in rows:
             for pod in self._counted.pop(row, ()):
                 nodes.charge(row, pod.shape, -1)
-                incidence.remove(pod, row)
+                affinity.remove(pod, row)
             node = self._kept.objects[row]
             nodes.put_labels(row, None if node is None else node.labels)
             nodes.put(row, node)
@@ -94,12 +94,12 @@ class Rebuild:
                     found[1].append(row)
         for pod, of_pods in alike.values():
             _charge(nodes, pod.shape, of_pods)
-            incidence.add_many(pod, Counter(of_pods))
+            affinity.add_many(pod, Counter(of_pods))
 
     def end(self) -> Iterator[int]:
         """Let go of what was rebuilt, in steps (`let_go`): to free all of it takes long. Nobody may ask afterwards."""
         yield from let_go(self._counted)
-        yield from self._incidence.pods.end()
+        yield from self._affinity.pods.end()
 
     def _pods_on(self, row: int) -> list[Pod]:
         """The pods that are counted on a row."""
@@ -109,13 +109,13 @@ class Rebuild:
         """The rebuilt cluster, once `go_on` has returned True. To be called once."""
         cluster, nodes, kept = self._cluster, self._nodes, self._kept
         nodes.rename(kept)
-        self._incidence.pods.read_namespaces()
+        self._affinity.pods.read_namespaces()
         # Readers remember versions of the original's logs. These logs start later, so every reader computes all rows.
         nodes.log = RowLog(kept.log.version + 1)
         nodes.object_log = RowLog(kept.object_log.version + 1)
         nodes.population_changes = kept.population_changes + 1
         made = copy.copy(cluster)
-        made.nodes, made.incidence = nodes, self._incidence
+        made.nodes, made.affinity = nodes, self._affinity
         made.supposed, made.supposed_leaving = {}, {}
         return made
 

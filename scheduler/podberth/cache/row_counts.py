@@ -1,16 +1,17 @@
-"""How many of each numbered thing are on each row, with a log of changes, so that sums can be kept up to date.
+"""How many of each numbered thing are on each row, with a log of changes, and sums of them per topology value.
 
 A sum over some of the things remembers the version that it has seen, and applies the later changes when it is needed.
 So placing or removing a pod costs the same however many sums there are, and the attempt that needs a sum pays for it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podberth.cache.column import Bools, Codes
+from podberth.cache.column import Bools, Codes, Column, Ints
+from podberth.cache.label_index import Found
 
 _CATCH_UP = 512
 """Up to this many changes are applied one by one; with more of them, adding up everything may cost less."""
@@ -22,6 +23,8 @@ LET_GO = 2_000
 
 Change = tuple[int, int, int]
 """(thing, row, how many more, or fewer)."""
+Moved = tuple[int, int, int]
+"""(row, how many more, or fewer, what each counts for)."""
 
 
 class Placed(NamedTuple):
@@ -101,15 +104,6 @@ class RowCounts:
         """Return whether a remembered change was on a row."""
         return self._last_on.get(row, -1) >= self._base
 
-    def forget_changes(self) -> None:
-        """Forget all changes: every sum that has not seen them is added up again."""
-        self.version += 1
-        self._base = self.version
-        self._changes.clear()
-        self._before.clear()
-        self._latest.clear()
-        self._last_on.clear()
-
     def add(self, number: int, row: int, amount: int) -> None:
         """So many more of a thing on a row; fewer where negative."""
         slots = self._slots.get(number)
@@ -186,3 +180,218 @@ class RowCounts:
             return np.concatenate((array, np.zeros_like(array)))
 
         self._numbers, self._rows, self._counts = map(grown, (self._numbers, self._rows, self._counts))
+
+
+_MANY = 1024
+"""From so many things on, an array takes less room than a table."""
+
+
+class Weights:
+    """Thing → weight; things with weight 0 do not count."""
+
+    __slots__ = ("_array", "_few")
+
+    def __init__(self) -> None:
+        self._few: dict[int, int] = {}
+        self._array: NDArray[np.int64] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return 100 * len(self._few) if self._array is None else self._array.nbytes
+
+    def get(self, number: int) -> int:
+        """The weight of a thing."""
+        if self._array is None:
+            return self._few.get(number, 0)
+        return int(self._array[number]) if number < len(self._array) else 0
+
+    def since(self, counts: RowCounts, version: int) -> list[Moved]:
+        """What changed after a version, of things that count."""
+        few = self._few
+        if self._array is not None:
+            changes = counts.since(version)
+            return [(row, more, weight) for number, row, more in changes if (weight := self.get(number))]
+        if len(few) < counts.version - version:
+            return [(row, more, few[thing]) for number in few for thing, row, more in counts.since_of(number, version)]
+        return [(row, more, few[number]) for number, row, more in counts.since(version) if number in few]
+
+    def set(self, number: int, weight: int) -> None:
+        """Give a thing another weight."""
+        if self._array is not None:
+            if number >= len(self._array):
+                self._array = np.concatenate((self._array, np.zeros(number + 64, dtype=np.int64)))
+            self._array[number] = weight
+        elif weight:
+            self._few[number] = weight
+            if len(self._few) > _MANY:
+                self._spread(max(self._few) + 1)
+        else:
+            self._few.pop(number, None)
+
+    def add(self, found: Found, weight: int) -> None:
+        """Add to the weight of some things."""
+        if isinstance(found, list):
+            for number in found:
+                self.set(number, self.get(number) + weight)
+        else:
+            array = self._spread(len(found))
+            array[: len(found)] += found * np.int64(weight)
+
+    def add_each(self, numbers: Codes, weights: NDArray[np.signedinteger[Any]]) -> None:
+        """Add to the weight of each of these things, some of which are there more than once."""
+        if len(numbers) <= _MANY:
+            for number, weight in zip(numbers.tolist(), weights.tolist(), strict=True):
+                self.set(number, self.get(number) + weight)
+            return
+        array = self._spread(int(numbers.max()) + 1)
+        # Sums of integers below 2^53, so the doubles that bincount adds up are exact.
+        array += np.bincount(numbers, weights=weights, minlength=len(array)).astype(np.int64)
+
+    def keep(self, found: Found) -> None:
+        """Leave only some things their weight."""
+        if isinstance(found, list):
+            kept = {number: weight for number in found if (weight := self.get(number))}
+            self._few, self._array = kept, None
+        elif self._array is None:
+            self._few = {number: weight for number, weight in self._few.items() if found[number]}
+        else:
+            there = min(len(found), len(self._array))  # things that came since are set when they are met
+            self._array[:there] *= found[:there]
+
+    def settle(self) -> None:
+        """All are added: take the smaller form."""
+        if self._array is not None:
+            which = np.flatnonzero(self._array)
+            if len(which) <= _MANY:
+                self._few = dict(zip(which.tolist(), self._array[which].tolist(), strict=True))
+                self._array = None
+
+    def weighed(self, counts: RowCounts) -> tuple[Placed, NDArray[np.int64]]:
+        """Return where things that count are, and their weights; some may count for nothing."""
+        if self._array is None:
+            each = np.array([*self._few.values()], dtype=np.int64)
+            return counts.of(self._few), each.repeat([counts.spread_of(number) for number in self._few])
+        placed = counts.everywhere()
+        of_each = np.zeros(max(len(self._array), int(placed.numbers.max(initial=-1)) + 1), dtype=np.int64)
+        of_each[: len(self._array)] = self._array
+        return placed, of_each[placed.numbers]
+
+    def _spread(self, count: int) -> NDArray[np.int64]:
+        """Go over to an array of at least so many things; returns it."""
+        array = self._array
+        if array is None:
+            array = np.zeros(max(count, max(self._few, default=-1) + 1), dtype=np.int64)
+            for number, weight in self._few.items():
+                array[number] = weight
+            self._few = {}
+        elif len(array) < count:
+            array = np.concatenate((array, np.zeros(count - len(array), dtype=np.int64)))
+        self._array = array
+        return array
+
+
+class ByTopology:
+    """A number per value of one node label; without the label, nothing counts."""
+
+    __slots__ = ("_above", "_dtype", "column", "counts", "total")
+
+    def __init__(self, column: Column[str] | None, dtype: type[np.signedinteger[Any]] = np.int64) -> None:
+        self.column = column
+        """None: no node has the label."""
+        self._dtype = dtype
+        self.counts = self._room_for(0 if column is None else len(column.values))
+        self._above: Bools | None = None
+        """Where the numbers are above 0, if somebody asked."""
+        self.total = 0
+        """How many pods on nodes with the label count."""
+
+    def by_row(self, rows: int) -> Ints:
+        """int64[rows]: the number of each row's value, 0 where the row has none."""
+        return np.zeros(rows, dtype=np.int64) if self.column is None else self.column.gather(self.by_code(), rows)
+
+    def anywhere(self, rows: int) -> Bools:
+        """bool[rows]: whether the number of each row's value is above 0. Do not change it."""
+        if self.column is None or not self.total:
+            return np.zeros(rows, dtype=np.bool_)
+        return self.column.gather(self._where(), rows)
+
+    def everywhere(self, rows: int) -> bool:
+        """Return whether `anywhere` is true of all rows, as far as that can be told by the values alone."""
+        column = self.column
+        return column is not None and column.filled == rows and np.count_nonzero(self._where()) == len(column.values)
+
+    def _where(self) -> Bools:
+        """bool[values of the column + 1]: whether the number of each value is above 0."""
+        assert self.column is not None
+        if self._above is None or len(self._above) != len(self.column.values) + 1:
+            self._above = self.by_code() > 0
+        return self._above
+
+    def by_code(self) -> Ints:
+        """int64[values of the column + 1]; the last is 0, as no value has that code. Do not change it."""
+        values = 0 if self.column is None else len(self.column.values)
+        if values > len(self.counts) - 1:
+            grown = self._room_for(values)
+            grown[: len(self.counts)] = self.counts
+            self.counts = grown
+        return self.counts[: values + 1]
+
+    def count(self, row: int, amount: int, weight: int) -> None:
+        """So many more pods on a row, each counting so much."""
+        assert self.column is not None
+        code = self.column.codes.item(row)
+        if code >= 0:
+            if code >= len(self.counts) - 1:
+                self.by_code()
+            number = self.counts[code] = self.counts.item(code) + amount * weight
+            self.total += amount
+            if self._above is not None and code < len(self._above):
+                self._above[code] = number > 0
+
+    def times(self, weight: int) -> "ByTopology":
+        """These sums, each multiplied by a weight."""
+        if weight == 1:
+            return self
+        made = ByTopology(self.column)
+        made.counts, made.total = np.multiply(self.by_code(), weight, dtype=np.int64), self.total
+        return made
+
+    def start(self, column: Column[str] | None) -> None:
+        """Begin at 0, by a column."""
+        self.column = column
+        self.counts = self._room_for(0 if column is None else len(column.values))
+        self._above = None
+        self.total = 0
+
+    def add_all(self, rows: Codes, numbers: Any, pods: int) -> None:
+        """So many `pods` more, on these rows with the label; `numbers` are what each counts for."""
+        if self.column is None:
+            return
+        size = len(self.column.values)
+        self.by_code()
+        self._above = None
+        self.counts[:size] += np.bincount(self.column.codes[rows], weights=numbers, minlength=size).astype(self._dtype)
+        self.total += pods
+
+    def _room_for(self, values: int) -> Ints:
+        """Zeros for so many values, some more, and one for rows that have none."""
+        return np.zeros(values + values // 4 + 2, dtype=self._dtype)
+
+
+def summed(sums: Sequence[ByTopology], rows: int) -> Ints | None:
+    """int64[rows]: the sum of each row's numbers; None where there is nothing to sum."""
+    by_column: dict[int, tuple[Column[str], Ints]] = {}
+    for one in sums:
+        if one.column is None or not one.total:
+            continue
+        before = by_column.get(id(one.column))
+        counts = one.by_code().astype(np.int64, copy=False)
+        if before is not None:
+            counts = before[1] + counts
+        by_column[id(one.column)] = (one.column, counts)
+    total: Ints | None = None
+    for column, counts in by_column.values():
+        by_row = column.gather(counts, rows)
+        total = by_row if total is None else total + by_row
+    return total

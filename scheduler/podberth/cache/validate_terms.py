@@ -1,4 +1,4 @@
-"""Recompute the classes, terms and sums of `podberth.cache.incidence` from the objects, the slow way.
+"""Recompute the classes, terms and sums of `podberth.cache.affinity_counts` from the objects, the slow way.
 
 Part of `podberth.cache.validate`. Sums are kept as they were when somebody last asked; each is asked here once more.
 """
@@ -8,10 +8,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.existing_term_sums import HARD, REPELS
-from podberth.cache.row_counts import RowCounts
-from podberth.cache.sums import ByTopology
-from podberth.cache.term_sets import TermSet
+from podberth.cache.existing_terms import HARD, REPELS, TermSet
+from podberth.cache.row_counts import ByTopology, RowCounts
 from podberth.model.affinity import AffinityTerm
 from podberth.model.pod import Pod
 
@@ -49,7 +47,7 @@ def _counted(what: str, counts: RowCounts, should: Mapping[tuple[int, int], int]
 
 
 def _classes(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
-    pods = cluster.incidence.pods
+    pods = cluster.affinity.pods
     should: dict[PodKey, Counter[int]] = {}
     for pod, row in placed:
         should.setdefault((pod.namespace, frozenset(pod.labels.items()), pod.terminating), Counter())[row] += 1
@@ -65,15 +63,14 @@ def _classes(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
     by_number = {(number, row): n for number, one in numbers.items() for row, n in should.get(one.key, {}).items()}
     yield from _counted("classes", pods.placed, by_number)
     yield from _differ("classes", "in the index", pods._index.alive, len(numbers))
-    yield from _differ("classes", "born", sorted(set(pods.born) & set(numbers)), sorted(numbers))
     names = {name: cluster.namespaces[name] for name in pods._number_of}
     yield from _differ("namespaces", "in the index", names, dict(cluster.namespaces))
 
 
 def _matching(cluster: Cluster) -> Iterator[str]:
     """Yield what the indexes find is what a look at each class finds."""
-    pods = cluster.incidence.pods
-    for terms, _, _ in cluster.incidence.sums:
+    pods = cluster.affinity.pods
+    for terms, _, _ in cluster.affinity.sums:
         for term in terms:
             found = pods.matching(term)
             numbers = sorted(found) if isinstance(found, list) else found.nonzero()[0].tolist()
@@ -99,8 +96,8 @@ def _carried_means(cluster: Cluster, term: AffinityTerm, namespace: str, of_pod:
 
 
 def _selected(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
-    incidence = cluster.incidence
-    for (terms, amounts, key), kept in list(incidence.sums.items()):
+    affinity = cluster.affinity
+    for (terms, amounts, key), kept in list(affinity.sums.items()):
         where = f"pods that {' and '.join(map(str, terms))} mean"
 
         def weight(pod: Pod, terms: Any = terms, amounts: Any = amounts) -> int:
@@ -109,7 +106,7 @@ def _selected(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
                 return int(all(means))
             return sum(amount for amount, met in zip(amounts, means, strict=True) if met)
 
-        kept.renew(incidence.pods, cluster.nodes)
+        kept.follow(affinity.pods, cluster.nodes)
         yield from _by_topology(cluster, where, kept, key, placed, weight)
 
 
@@ -148,9 +145,9 @@ def _by_topology(
 
 
 def _on_rows(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
-    incidence = cluster.incidence
-    for (namespace, selector, leaving), kept in list(incidence._on_rows.items()):
-        kept.renew(incidence.pods)
+    affinity = cluster.affinity
+    for (namespace, selector, leaving), kept in list(affinity._on_rows.items()):
+        kept.follow(affinity.pods)
         should = Counter(
             row
             for pod, row in placed
@@ -174,7 +171,7 @@ def _pairs(of: TermSet) -> tuple[tuple[AffinityTerm, int], ...]:
 
 
 def _terms(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
-    kept = cluster.incidence.terms.sets
+    kept = cluster.affinity.terms.sets
     should: dict[tuple[tuple[AffinityTerm, int], ...], Counter[int]] = {}
     for pod, row in placed:
         terms = tuple(_carried_by(pod))
@@ -204,12 +201,12 @@ def _terms(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
 
 
 def _towards(cluster: Cluster, placed: list[tuple[Pod, int]]) -> Iterator[str]:
-    incidence = cluster.incidence
-    for asked in list(incidence.terms._asked.values()):
+    affinity = cluster.affinity
+    for asked in list(affinity.terms._asked.values()):
         pod = _like(asked.namespace, asked.labels, placed)
         if pod is None:
             continue
-        existing = incidence.existing_terms(pod)
+        existing = affinity.existing_terms(pod)
         where = f"terms that mean {asked.namespace}{dict(asked.labels)}"
         kinds: tuple[tuple[dict[str, ByTopology], Callable[[int], int]], ...] = (
             (existing.repelled, lambda weight: int(weight == REPELS)),

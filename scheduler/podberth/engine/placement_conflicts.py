@@ -16,7 +16,7 @@ from itertools import chain, islice
 from msgspec import Struct
 
 from podberth.cache.cluster import Cluster, Placement
-from podberth.cache.sums import Selected
+from podberth.cache.selected_pods import Selected
 from podberth.engine.instructions import Outbox, RecordConflict
 from podberth.engine.observers import Observer
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
@@ -175,7 +175,7 @@ class PlacementConflicts:
         if any(not term.namespace_selector.nothing for term in terms):
             namespaces |= self._others.keys()
         near = self._others_near(placement, key, namespaces)
-        others = [other for other in near if cluster.incidence.share(other, selected)]
+        others = [other for other in near if cluster.affinity.share(other, selected)]
         if not others:
             return None
         domain = self._domain(placement.row, key)

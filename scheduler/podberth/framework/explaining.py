@@ -36,7 +36,7 @@ class Inquiry(Struct, frozen=True):
         Static pods and those of DaemonSets come back to their node. Last come those that the pod wants to be near;
         before them, the less a pod matters and asks for, the sooner it is the one, and first who goes anyway.
         """
-        selects, near = self.cluster.incidence.selects, self.pod.shape.affinity_terms
+        selects, near = self.cluster.affinity.selects, self.pod.shape.affinity_terms
 
         def order(pod: Pod) -> tuple[bool, bool, int, int, int, str]:
             asked = pod.shape.requests

@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Ints, at
-from podberth.cache.existing_term_sums import ExistingTermSums
-from podberth.cache.sums import ByTopology, Selected, summed
+from podberth.cache.existing_terms import ExistingTermSums
+from podberth.cache.row_counts import ByTopology, summed
+from podberth.cache.selected_pods import Selected
 from podberth.framework.events import ClusterEvent
 from podberth.framework.normalize import MIN_MAX
 from podberth.framework.plugin import NO_POINTS, NODE, PODS_ELSEWHERE, Plugin
@@ -86,10 +87,10 @@ class InterPodAffinity(Plugin):
                 found.append((self.not_near, ~free))
         if pod.shape.anti_affinity_terms:
             terms = _on_nodes(pod.shape.anti_affinity_terms.by_key, cluster)
-            hit = _anywhere([cluster.incidence.any_selected(*of_key) for of_key in terms], rows)
+            hit = _anywhere([cluster.affinity.any_selected(*of_key) for of_key in terms], rows)
             found.append((self.not_apart, hit if free is None else hit & free))
             free = ~hit if free is None else free & ~hit
-        existing = cluster.incidence.existing_terms(pod)
+        existing = cluster.affinity.existing_terms(pod)
         if existing.repels and not self._passed_over(pod, cluster, existing):
             hit = _anywhere(existing.repelled.values(), rows)
             found.append((self.repelled, hit if free is None else hit & free))
@@ -100,13 +101,13 @@ class InterPodAffinity(Plugin):
         return bool(
             pod.shape.affinity_terms
             or pod.shape.anti_affinity_terms
-            or cluster.incidence.existing_terms(pod).repels
+            or cluster.affinity.existing_terms(pod).repels
             or any(other.shape.anti_affinity_terms for other in others)
         )
 
     def filter_removed(self, pod: Pod, cluster: Cluster, removed: RemovedPods) -> Rejections:
         """Subtract from each sum what the pods that are gone add to it."""
-        incidence, rows = cluster.incidence, cluster.nodes.rows
+        affinity, rows = cluster.affinity, cluster.nodes.rows
         found: list[tuple[Any, Bools]] = []
         free: Bools = np.ones(len(removed.rows), dtype=np.bool_)
         if pod.shape.affinity_terms:
@@ -114,14 +115,14 @@ class InterPodAffinity(Plugin):
             found.append((self.not_near, ~free))
         left: Ints = np.zeros(len(removed.rows), dtype=np.int64)
         for of_key in _on_nodes(pod.shape.anti_affinity_terms.by_key, cluster):
-            selected = incidence.any_selected(*of_key)
-            left += _left(selected, removed, removed.count(selected, partial(incidence.share, of=selected)))
+            selected = affinity.any_selected(*of_key)
+            left += _left(selected, removed, removed.count(selected, partial(affinity.share, of=selected)))
         found.append((self.not_apart, (left > 0) & free))
         free = free & (left <= 0)
-        existing = incidence.existing_terms(pod)
+        existing = affinity.existing_terms(pod)
         left = np.zeros(len(removed.rows), dtype=np.int64)
         for key, repelled in existing.repelled.items():
-            repulsion = partial(incidence.repulsion_by, key=key, existing=existing)
+            repulsion = partial(affinity.repulsion_by, key=key, existing=existing)
             left += _left(repelled, removed, removed.count(repelled, repulsion))
         found.append((self.repelled, (left > 0) & free))
         return [(reason, removed.on_nodes(mask, rows)) for reason, mask in found]
@@ -141,14 +142,14 @@ class InterPodAffinity(Plugin):
         preferred = pod.shape.preferred_pod_terms
         if self._ignore_existing and not preferred:
             return None
-        existing = cluster.incidence.existing_terms(pod)
+        existing = cluster.affinity.existing_terms(pod)
         sums = existing.preferred
         if not (preferred or sums or existing.hard):
             return None
         if preferred:
             # Apart by sign: pods that attract as much as they repel count, though they add up to nothing.
             for by_key in preferred.by_sign:
-                sums += [cluster.incidence.preferred(*of_key) for of_key in _on_nodes(by_key, cluster)]
+                sums += [cluster.affinity.preferred(*of_key) for of_key in _on_nodes(by_key, cluster)]
         if self.hard_weight:
             sums += [hard.times(self.hard_weight) for hard in existing.hard.values()]
         total = summed(sums, cluster.nodes.rows)
@@ -183,9 +184,9 @@ class InterPodAffinity(Plugin):
         """
         found = []
         for terms, key in _on_nodes(pod.shape.anti_affinity_terms.by_key, cluster):
-            selected = cluster.incidence.any_selected(terms, key)
+            selected = cluster.affinity.any_selected(terms, key)
             code = -1 if selected.column is None else selected.column.codes.item(row)
-            if code >= 0 and selected.by_code().item(code) > cluster.incidence.share(pod, selected):
+            if code >= 0 and selected.by_code().item(code) > cluster.affinity.share(pod, selected):
                 found.append((terms, selected))
         return found
 
@@ -193,7 +194,7 @@ class InterPodAffinity(Plugin):
         """Return whether PreFilter would have skipped the plugin: it saw the cluster before a dry run changed it."""
         if not cluster.supposed or pod.shape.affinity_terms or pod.shape.anti_affinity_terms:
             return False
-        supposed, repulsion = cluster.supposed.values(), cluster.incidence.repulsion
+        supposed, repulsion = cluster.supposed.values(), cluster.affinity.repulsion
         if (
             sum(sign * repulsion(other, row, existing) for other, row, sign in supposed if sign > 0)
             < existing.repulsions
@@ -211,7 +212,7 @@ class InterPodAffinity(Plugin):
         keys = terms.by_key
         if not keys.keys() <= cluster.nodes.label_keys.keys():
             return np.zeros(rows, dtype=np.bool_)  # no node has every key
-        counts = [cluster.incidence.selected(terms, key) for key in keys]
+        counts = [cluster.affinity.selected(terms, key) for key in keys]
         near: Bools | None = None
         if any(count.total for count in counts):
             for count in counts:
@@ -219,7 +220,7 @@ class InterPodAffinity(Plugin):
                     near = count.anywhere(rows) if near is None else near & count.anywhere(rows)
             return near
         near = np.zeros(rows, dtype=np.bool_)
-        if all(cluster.incidence.selects(term, pod) for term in terms):
+        if all(cluster.affinity.selects(term, pod) for term in terms):
             near[:] = True
             for term in terms:
                 near &= cluster.nodes.label(term.topology_key).codes[:rows] >= 0
@@ -227,20 +228,20 @@ class InterPodAffinity(Plugin):
 
     def _near_without(self, terms: Terms, pod: Pod, cluster: Cluster, removed: RemovedPods) -> Bools:
         """bool[rows that are tried]: as `_near`, each row without the pods that are gone from it."""
-        incidence, nodes, keys = cluster.incidence, cluster.nodes, terms.by_key
+        affinity, nodes, keys = cluster.affinity, cluster.nodes, terms.by_key
         near: Bools = np.zeros(len(removed.rows), dtype=np.bool_)
         if not keys.keys() <= nodes.label_keys.keys():
             return near
         near[:], first = True, ~near
         labelled = first.copy()
         for key in keys:
-            selected = incidence.selected(terms, key)
+            selected = affinity.selected(terms, key)
             has_key: Bools = nodes.label(key).codes[removed.rows] >= 0
-            gone = removed.count(selected, partial(incidence.share, of=selected))
+            gone = removed.count(selected, partial(affinity.share, of=selected))
             near &= _left(selected, removed, gone) > 0
             first &= selected.total - np.where(has_key, gone, 0) <= 0
             labelled &= has_key
-        if not all(incidence.selects(term, pod) for term in terms):
+        if not all(affinity.selects(term, pod) for term in terms):
             return near
         return near | (first & labelled)
 

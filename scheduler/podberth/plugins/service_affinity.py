@@ -108,7 +108,7 @@ def _home(labels: list[str], pod: Pod, cluster: Cluster) -> dict[str, str]:
     the pods have, the smallest values where several do, so that the answer does not depend on the order of events.
     """
     nodes = cluster.nodes
-    counts = cluster.incidence.on_rows(pod.namespace, _alike(pod), leaving=True).by_row(nodes.rows)
+    counts = cluster.affinity.on_rows(pod.namespace, _alike(pod), leaving=True).by_row(nodes.rows)
     held = np.flatnonzero((counts > 0) & nodes.alive[: nodes.rows])
     if not len(held):
         return {}

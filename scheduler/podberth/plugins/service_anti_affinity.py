@@ -49,7 +49,7 @@ class ServiceAntiAffinity(Plugin):
         services = services_of(pod, cluster)
         if not services:
             return np.zeros(len(feasible), dtype=np.int64)
-        counted = cluster.incidence.on_rows(pod.namespace, services[0].selector)
+        counted = cluster.affinity.on_rows(pod.namespace, services[0].selector)
         here: Ints = counted.by_row(cluster.nodes.rows)[feasible]
         return here
 

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podberth.cache import label_index, selector_index
-from podberth.cache.label_index import LabelIndex
-from podberth.cache.selector_index import SelectorIndex, TermIndex
-from podberth.cache.services import Services
+from podberth.cache import label_index
+from podberth.cache.label_index import LabelIndex, SelectorIndex, Services, TermIndex
 from podberth.model.affinity import AffinityTerm
 from podberth.model.conditions import Condition, Kind, conditions_of
 from podberth.model.namespaced import SelectingObject
@@ -129,7 +127,7 @@ def test_selectors(
     index = SelectorIndex()
     kept = Kept(index.add, index.remove, index.reuse)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selector_index, "SHORT", short)
+        patch.setattr(label_index, "FEW", short)
         for step in steps:
             kept.take(step, made)
             for labels in asked:
@@ -197,7 +195,7 @@ def test_selectors_are_taken_out_of_long_lists_together(monkeypatch: pytest.Monk
             looked_through += len(self)
             super().remove(value)
 
-    monkeypatch.setattr(selector_index, "array", Counted)
+    monkeypatch.setattr(label_index, "array", Counted)
     index = SelectorIndex()
     selectors = [
         LabelSelector((Requirement("app", "Exists", frozenset()), Requirement(f"k{i}", "Exists", frozenset())))

@@ -32,7 +32,7 @@ def test_twenty_thousand_keys_leave_no_trace() -> None:
     for i in range(1_000):
         placed = apart(decoder, i, keys=20)
         for term in placed.shape.anti_affinity_terms:
-            cluster.incidence.selected((term,), term.topology_key)
+            cluster.affinity.selected((term,), term.topology_key)
         cluster.put_pod(placed)
     assert len(cluster.nodes.columns) < 10
     for i in range(1_000):
@@ -40,8 +40,8 @@ def test_twenty_thousand_keys_leave_no_trace() -> None:
     for i in range(1_000):
         cluster.nodes.label(f"example.com/another-{i}")
     assert len(cluster.nodes.columns) < 1_000
-    assert len(cluster.incidence.terms.sets) <= 1024
-    assert len(cluster.incidence.sums) <= 2048
+    assert len(cluster.affinity.terms.sets) <= 1024
+    assert len(cluster.affinity.sums) <= 2048
     assert HOST in cluster.nodes.columns
     assert validate(cluster) == []
 
@@ -56,7 +56,7 @@ def test_a_key_that_a_count_goes_by_is_followed() -> None:
     labels = {HOST: "n1", "example.com/key-1-0": "a"}
     cluster.put_node(decoder.node(wire.encode(node("n1", labels=labels))))
     meant = decoder.pod(wire.encode(pod("meant", labels={"app": "x"})))
-    (repelled,) = cluster.incidence.existing_terms(meant).repelled.values()
+    (repelled,) = cluster.affinity.existing_terms(meant).repelled.values()
     assert (repelled.total, repelled.anywhere(3).tolist()) == (1, [False, True, False])
     assert validate(cluster) == []
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.selector_index import SelectorIndex
+from podberth.cache.label_index import SelectorIndex
 from podberth.model import wire
 from podberth.model.kinds import Decoder
 from podberth.model.pod import Pod

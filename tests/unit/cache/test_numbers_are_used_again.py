@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from podberth.cache import term_sets
+from podberth.cache import existing_terms
 from podberth.cache.cluster import Cluster
 from podberth.cache.validate import validate
 from podberth.model.kinds import Decoder
@@ -18,7 +18,7 @@ EACH = 40
 @pytest.fixture(autouse=True)
 def _no_set_is_kept_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of terms die with the last pod that has them."""
-    monkeypatch.setattr(term_sets, "IDLE", 0)
+    monkeypatch.setattr(existing_terms, "IDLE", 0)
 
 
 def _town(pods: int, salt: str = "") -> tuple[Cluster, Decoder]:
@@ -43,9 +43,9 @@ def _reused(pods: int) -> int:
     cluster, _ = _town(pods)
     for i in range(pods - 2):
         cluster.drop_pod(f"p{i}")
-    sets = cluster.incidence.terms.sets
+    sets = cluster.affinity.terms.sets
     assert sets.index.dead == (pods - 2) * EACH
-    taken, _ = lines(cluster.incidence.terms.reuse)
+    taken, _ = lines(sets.reuse)
     assert sets.index.dead == 0
     return taken
 
@@ -58,11 +58,11 @@ def test_using_numbers_again_costs_the_same_for_many() -> None:
 def test_numbers_that_are_used_again_mean_the_new_terms() -> None:
     """Namespaces and topology keys that no term has any more go with the last one, and their numbers come back."""
     cluster, decoder = _town(6)
-    sets = cluster.incidence.terms.sets
+    sets = cluster.affinity.terms.sets
     for salt in ("a", "b", "c"):
         for i in range(6):
             cluster.drop_pod(f"p{i}")
-        cluster.incidence.terms.reuse()
+        sets.reuse()
         assert (len(sets.key_codes), sets.index.places) == (0, 0)
         for i in range(6):
             cluster.put_pod(_carrier(decoder, i, salt))

@@ -9,19 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from podberth.cache import (
-    column,
-    existing_term_sums,
-    existing_terms,
-    incidence,
-    label_index,
-    nodes,
-    pod_classes,
-    row_counts,
-    sums,
-    term_sets,
-    weights,
-)
+from podberth.cache import affinity_counts, column, existing_terms, label_index, nodes, row_counts, selected_pods
 from podberth.cache.cluster import Cluster
 from podberth.cache.rebuild import rebuilt
 from podberth.cache.validate import validate
@@ -194,9 +182,9 @@ class Events(RuleBasedStateMachine):
         with self.cluster.supposing(extra):
             if placement is not None:
                 self.cluster.leave_out(placement)
-            self.cluster.incidence.selected(parsed(terms), label("zone")).by_row(nodes.rows)
+            self.cluster.affinity.selected(parsed(terms), label("zone")).by_row(nodes.rows)
             for supposed, _ in extra:
-                self.cluster.incidence.existing_terms(supposed)
+                self.cluster.affinity.existing_terms(supposed)
             if placement is not None:
                 self.cluster.put_back(placement)
 
@@ -210,15 +198,15 @@ class Events(RuleBasedStateMachine):
 
     @rule(terms=st.lists(TERMS, min_size=1, max_size=2), key=KEYS)
     def ask_selected(self, terms: list[dict[str, Any]], key: str) -> None:
-        self.cluster.incidence.selected(parsed(terms), label(key)).by_row(self.cluster.nodes.rows)
+        self.cluster.affinity.selected(parsed(terms), label(key)).by_row(self.cluster.nodes.rows)
 
     @rule(parts=PODS)
     def ask_carried(self, parts: dict[str, Any]) -> None:
         """Repelling and preferring terms, the dead ones left out, are those that placed pods carry."""
         waiting: Pod = decode(pod("waiting", **parts))
         labels = self.cluster.namespace_labels(waiting.namespace)
-        known = self.cluster.incidence.terms.sets
-        by = existing_terms.numbers(self.cluster.incidence.existing_terms(waiting).by).tolist()
+        known = self.cluster.affinity.terms.sets
+        by = existing_terms.numbers(self.cluster.affinity.existing_terms(waiting).by).tolist()
         found = {
             (c.term, c.weight)
             for c in known.terms()
@@ -227,8 +215,8 @@ class Events(RuleBasedStateMachine):
         wanted = set()
         for placement in self.cluster.placements():
             shape = placement.pod.shape
-            carried = [(t, existing_term_sums.REPELS) for t in shape.anti_affinity_terms]
-            carried += [(t, existing_term_sums.HARD) for t in shape.affinity_terms]
+            carried = [(t, existing_terms.REPELS) for t in shape.anti_affinity_terms]
+            carried += [(t, existing_terms.HARD) for t in shape.affinity_terms]
             carried += [(p.term, p.weight) for p in shape.preferred_pod_terms]
             wanted |= {(t, w) for t, w in carried if t.selects(waiting.namespace, labels, waiting.labels)}
         assert found == wanted
@@ -237,7 +225,7 @@ class Events(RuleBasedStateMachine):
     def ask_about_a_placed_pod(self, name: str) -> None:
         """What is kept for the labels of placed pods is held against the slow way when all is looked at."""
         for placement in list(self.cluster.placements()):
-            self.cluster.incidence.existing_terms(placement.pod)
+            self.cluster.affinity.existing_terms(placement.pod)
 
     @rule(
         terms=st.lists(TERMS, min_size=1, max_size=3),
@@ -246,14 +234,14 @@ class Events(RuleBasedStateMachine):
     )
     def ask_sums(self, terms: list[dict[str, Any]], weights: list[int], key: str) -> None:
         made = parsed(terms)
-        self.cluster.incidence.any_selected(made, label(key))
+        self.cluster.affinity.any_selected(made, label(key))
         pairs = [WeightedTerm(term, abs(weight)) for term, weight in zip(made, weights, strict=False)]
-        self.cluster.incidence.preferred(WeightedTerms(pairs), label(key))
+        self.cluster.affinity.preferred(WeightedTerms(pairs), label(key))
 
     @rule(name=NAMESPACES, select=st.sampled_from(["app=a", "tier"]), leaving=st.booleans())
     def ask_on_rows(self, name: str, select: str, leaving: bool) -> None:
         terms = parsed([term(select)])
-        self.cluster.incidence.on_rows(name, LabelSelector(terms[0].selector.requirements), leaving=leaving)
+        self.cluster.affinity.on_rows(name, LabelSelector(terms[0].selector.requirements), leaving=leaving)
 
     @rule(key=KEYS, wanted=st.sampled_from(["a", "b", "ssd", "n1", "many3"]))
     def ask_label(self, key: str, wanted: str) -> None:
@@ -297,19 +285,19 @@ class Events(RuleBasedStateMachine):
 def test_columns_hold_after_any_sequence_of_events(monkeypatch: Any, few: int) -> None:
     """Bounds are small, so that eviction, dropping and reuse happen all the time."""
     for module, name, value in (
-        (incidence, "_SUMS", 3),
-        (incidence, "_ON_ROWS", 1),
-        (pod_classes, "IDLE", 2),
-        (pod_classes, "DEAD", 2),
-        (term_sets, "IDLE", 2),
-        (term_sets, "DEAD", 2),
-        (term_sets, "_BORN", 1),
+        (affinity_counts, "_SUMS", 3),
+        (affinity_counts, "_ON_ROWS", 1),
+        (selected_pods, "IDLE", 2),
+        (selected_pods, "DEAD", 2),
+        (existing_terms, "IDLE", 2),
+        (existing_terms, "DEAD", 2),
+        (existing_terms, "_BORN", 1),
         (row_counts, "REMEMBERED", 8),
         (row_counts, "_CATCH_UP", 3),
         (label_index, "FEW", few),
         (label_index, "_VALUES_KEPT", 1),
-        (sums, "_ONE_BY_ONE", 2),
-        (weights, "_MANY", 2),
+        (selected_pods, "_ONE_BY_ONE", 2),
+        (row_counts, "_MANY", 2),
     ):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(column, "MEMOS", 6)

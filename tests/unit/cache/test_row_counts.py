@@ -3,8 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podberth.cache.row_counts import REMEMBERED, RowCounts
-from podberth.cache.weights import Weights
+from podberth.cache.row_counts import REMEMBERED, RowCounts, Weights
 
 CHANGES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=12)
 
@@ -36,11 +35,3 @@ def test_the_changes_of_one_thing_are_those_of_all_that_are_its(
     weights.set(2, 7)
     wanted = [(row, more, 5 if number == 1 else 7) for number, row, more in counts.since(version) if number in (1, 2)]
     assert sorted(weights.since(counts, version)) == sorted(wanted)
-
-
-def test_changes_of_before_numbers_were_used_again_are_not_remembered() -> None:
-    """Whoever goes by what a number meant before has to add up anew."""
-    counts = counts_with([(1, 0)], 0)
-    counts.forget_changes()
-    assert not counts.worth_following(0)
-    assert counts.since_of(1, counts.version) == []

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.rebuild import rebuilt
-from podberth.cache.row_counts import RowCounts
-from podberth.cache.sums import ByTopology, Selected
+from podberth.cache.row_counts import ByTopology, RowCounts
+from podberth.cache.selected_pods import Selected
 from podberth.cache.validate import validate
 from podberth.model import wire
 from podberth.model.affinity import AffinityTerm
@@ -54,14 +54,14 @@ def hostile(decoder: Decoder, kind: str, count: int) -> Pod:
 
 def look(cluster: Cluster, asks: Pod) -> None:
     """What InterPodAffinity asks for a pod."""
-    shape, incidence = asks.shape, cluster.incidence
+    shape, affinity = asks.shape, cluster.affinity
     if shape.affinity_terms:
-        incidence.selected(shape.affinity_terms, HOST)
+        affinity.selected(shape.affinity_terms, HOST)
     if shape.anti_affinity_terms:
-        incidence.any_selected(shape.anti_affinity_terms, HOST)
+        affinity.any_selected(shape.anti_affinity_terms, HOST)
     if shape.preferred_pod_terms:
-        incidence.preferred(shape.preferred_pod_terms, HOST)
-    incidence.existing_terms(asks)
+        affinity.preferred(shape.preferred_pod_terms, HOST)
+    affinity.existing_terms(asks)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_pod_that_comes_changes_no_sum_that_nobody_asks_for(looks: Counter[str
     cluster, decoder = town(10)
     for i in range(100):
         look(cluster, hostile(decoder, "apart", 1 + i))
-    kept = len(cluster.incidence.sums)
+    kept = len(cluster.affinity.sums)
     looks.clear()
     for i in range(20):
         cluster.assume(decoder.pod(wire.encode(pod(f"o{i}", uid=f"o{i}", labels={"app": "o"}))), i)
@@ -135,8 +135,8 @@ def test_a_sum_is_caught_up_with_what_it_counts(monkeypatch: pytest.MonkeyPatch)
         for app in apps:
             look(cluster, app)
     for app in second:
-        assert cluster.incidence.any_selected(app.shape.anti_affinity_terms, HOST).total == 2
-        assert cluster.incidence.existing_terms(app).repels
+        assert cluster.affinity.any_selected(app.shape.anti_affinity_terms, HOST).total == 2
+        assert cluster.affinity.existing_terms(app).repels
     monkeypatch.undo()
     assert validate(cluster) == []
 
@@ -146,7 +146,7 @@ def test_placed_terms_take_no_array_each() -> None:
     cluster, decoder = town(10, nodes=500)
     cluster.assume(hostile(decoder, "apart", 128), 0)
     look(cluster, decoder.pod(wire.encode(pod("o", uid="o", labels={"app": "o"}))))
-    sums = [one for kept in cluster.incidence.terms.sums.values() for one in kept.repelled.values()]
+    sums = [one for kept in cluster.affinity.terms.sums.values() for one in kept.repelled.values()]
     assert sum(one.counts.nbytes for one in sums) < 100_000
 
 
@@ -166,9 +166,9 @@ def test_sums_follow_changes(kind: str, count: int, changes: list[tuple[str, int
         look(cluster, asks)
         anew = rebuilt(cluster)
         look(anew, asks)
-        for question, kept in cluster.incidence.sums.items():
-            assert by_value(kept) == by_value(anew.incidence.sums[question])
-        assert cluster.incidence.existing_terms(asks).repels == anew.incidence.existing_terms(asks).repels
+        for question, kept in cluster.affinity.sums.items():
+            assert by_value(kept) == by_value(anew.affinity.sums[question])
+        assert cluster.affinity.existing_terms(asks).repels == anew.affinity.existing_terms(asks).repels
         assert validate(cluster) == []
 
 

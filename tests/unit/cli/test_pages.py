@@ -49,6 +49,15 @@ def test_each_page_is_in_the_list() -> None:
     assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= listed
 
 
+def test_pages_stay_few_and_short() -> None:
+    """A reader is sent to 20 pages and 40 decisions, 60,000 words in all. Evidence and generated pages stand apart."""
+    pages, decisions = list(DOCS.glob("*.md")), list((DOCS / "decisions").glob("*.md"))
+    words = sum(len(page.read_text(encoding="utf-8").split()) for page in [*PAGES[:3], *pages, *decisions])
+    assert len(pages) <= 20
+    assert len(decisions) - 1 <= 40
+    assert words <= 60_000
+
+
 @pytest.mark.parametrize("command", re.findall(r"^berth (.*?) *(?:#.*)?$", START[2] if START else "", re.MULTILINE))
 def test_first_commands(berth: Berth, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """They find what they name: the exit code is 0 or 1, and an answer is printed."""

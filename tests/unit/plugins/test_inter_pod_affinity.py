@@ -2,7 +2,7 @@
 
 import pytest
 
-from podberth.cache.incidence import Incidence
+from podberth.cache.affinity_counts import AffinityCounts
 from podberth.framework.events import ClusterEvent
 from tests.builders import Object, namespace, node, pod, term
 from tests.unit.plugins.small import a_node, a_pod, cluster, normalized, plugin, pre_filter, rejected, scored
@@ -255,7 +255,7 @@ def test_pods_that_are_left_out_are_not_gone_through(monkeypatch: pytest.MonkeyP
     left_out = [one for one in there.placements() if one.pod.name.startswith("e")]
     for placement in left_out:
         there.leave_out(placement)
-    asked = calls(monkeypatch, (Incidence, "repulsion"))
+    asked = calls(monkeypatch, (AffinityCounts, "repulsion"))
     assert made.filter(asks, there)
     assert asked.total() == 0
     for placement in left_out:

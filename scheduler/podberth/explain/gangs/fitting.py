@@ -202,4 +202,4 @@ def _by_labels(pod: Pod, cluster: Cluster) -> bool:
     """Return whether the pod's labels may decide where it fits."""
     shape = pod.shape
     own = shape.affinity_terms or shape.anti_affinity_terms or shape.spread
-    return bool(own) or bool(cluster.incidence.repelling(pod))
+    return bool(own) or bool(cluster.affinity.repelling(pod))

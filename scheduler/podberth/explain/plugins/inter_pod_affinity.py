@@ -40,7 +40,7 @@ class InterPodAffinityExplainer(Explainer):
 
         near = [term for term in shape.affinity_terms if not here(_selected(inquiry, term), term)]
         crowded = {term: pods for term in shape.anti_affinity_terms if (pods := here(_selected(inquiry, term), term))}
-        repelling = inquiry.cluster.incidence.repelling(inquiry.pod)
+        repelling = inquiry.cluster.affinity.repelling(inquiry.pod)
         repellers = {pod for term in repelling for pod in here(_carriers(inquiry, term), term)}
         apart: list[Change] = [_drop(term, anti=True) for term in crowded]
         moves = _moves(inquiry, repellers)
@@ -81,7 +81,7 @@ def _not_apart(inquiry: Inquiry, row: int) -> Detail:
 
 def _repelled(inquiry: Inquiry, row: int) -> Detail:
     """Required anti-affinity of placed pods: those in the node's domains that keep the incoming pod away."""
-    terms = sorted(inquiry.cluster.incidence.repelling(inquiry.pod), key=str)
+    terms = sorted(inquiry.cluster.affinity.repelling(inquiry.pod), key=str)
     return _crowded(inquiry.node(row), [(t, _carriers(inquiry, t)) for t in terms], "{pods}: keeps away {what}")
 
 
@@ -91,7 +91,7 @@ def _meant(inquiry: Inquiry, term: AffinityTerm) -> RespellPodTerm | None:
 
 
 def _spelt_nearly(inquiry: Inquiry, term: AffinityTerm) -> RespellPodTerm | None:
-    selects, own = inquiry.cluster.incidence.selects, inquiry.pod.labels
+    selects, own = inquiry.cluster.affinity.selects, inquiry.pod.labels
     for wrong in term.selector.requirements:
         if wrong.operator != "In" or len(wrong.values) != 1 or wrong.accepts(own.get(wrong.key)):
             continue
@@ -114,7 +114,7 @@ def _then(inquiry: Inquiry, change: RespellPodTerm, term: AffinityTerm) -> tuple
 
 def _selected(inquiry: Inquiry, term: AffinityTerm) -> Domains:
     """Return where the pods are that a term of the incoming pod selects."""
-    selects = inquiry.cluster.incidence.selects
+    selects = inquiry.cluster.affinity.selects
     return _domains(inquiry, term, "selected", lambda pod: selects(term, pod))
 
 

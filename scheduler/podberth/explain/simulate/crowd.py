@@ -87,9 +87,9 @@ def columns_of(codes: Codes, labelled: Bools) -> tuple[list[Ints], bool]:
 
 def _terms_following(plugin: InterPodAffinity, pod: Pod, cluster: Cluster) -> Following | None:
     """The terms may mean the pod's equals, too. Where the first of them goes decides for the rest: not followed."""
-    terms, incidence = pod.shape.affinity_terms, cluster.incidence
-    itself = bool(terms) and all(incidence.selects(term, pod) for term in terms)
-    if itself and not any(incidence.selected(terms, key).total for key in terms.by_key):
+    terms, affinity = pod.shape.affinity_terms, cluster.affinity
+    itself = bool(terms) and all(affinity.selects(term, pod) for term in terms)
+    if itself and not any(affinity.selected(terms, key).total for key in terms.by_key):
         return None
     rows = cluster.nodes.rows
     rejects = np.zeros(rows, dtype=np.bool_)
@@ -106,7 +106,7 @@ class TermsFollowing(Following):
         self._rejects = rejects
         self._raw = raw
         shape = pod.shape
-        selects = cluster.incidence.selects
+        selects = cluster.affinity.selects
         apart = {term.topology_key for term in shape.anti_affinity_terms if selects(term, pod)}
         weights: dict[str, int] = {}
         for each in shape.preferred_pod_terms:

@@ -143,5 +143,5 @@ def _with_pods_of(namespaces: Iterable[str], cluster: Cluster) -> Bools:
     rows = cluster.nodes.rows
     there: Bools = np.zeros(rows, dtype=np.bool_)
     for namespace in namespaces:
-        there |= cluster.incidence.on_rows(namespace, EVERYTHING, leaving=True).by_row(rows) > 0
+        there |= cluster.affinity.on_rows(namespace, EVERYTHING, leaving=True).by_row(rows) > 0
     return there

@@ -7,14 +7,16 @@ and what the inclusion policies look at. The counts follow the pods that come an
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Codes, Ints
+from podberth.cache.kept_results import ChangeLog, KeptResult
 from podberth.cache.nodes import Nodes
-from podberth.cache.sums import OnRows
+from podberth.cache.selected_pods import OnRows
 from podberth.model.pod import Pod
 from podberth.model.spread import SpreadConstraint
 from podberth.plugins.node_affinity import wanted_nodes
@@ -26,7 +28,7 @@ _KEPT_DOMAINS = 256
 """Constraints of all that is kept: each takes some bytes a node."""
 
 
-class Domains:
+class Domains(KeptResult[list[tuple[int, int]]]):
     """One constraint over all nodes."""
 
     def __init__(self, constraint: SpreadConstraint, cluster: Cluster, included: Bools) -> None:
@@ -47,8 +49,6 @@ class Domains:
         self._rows, self._alive = nodes.rows, alive
         self._which: NDArray[np.intp] | None = None if self.inhabited.all() else np.flatnonzero(self.inhabited)
         self._counts: Ints = np.zeros(len(self.inhabited), dtype=np.int64)
-        self._matching: OnRows | None = None
-        self._version = 0
 
     @cached_property
     def size(self) -> int:
@@ -94,26 +94,31 @@ class Domains:
 
     def _of_placed(self, pod: Pod, cluster: Cluster) -> Ints:
         found = self._of(pod, cluster)
-        if found is None:
-            return self._counts
-        changes = found.since(self._version) if found is self._matching else None
-        if changes is None:
-            here = self.codes[self.eligible]
-            on_rows = found.by_row(cluster.nodes.rows)[self.eligible]
-            self._counts = np.bincount(here, weights=on_rows, minlength=len(self.inhabited)).astype(np.int64)
-            self._matching = found
-        else:
-            for row, amount in changes:
-                if self.eligible[row]:
-                    self._counts[self.codes[row]] += amount
-        self._version = found.version
+        if found is not None:
+            self.renew((found,), found.log, found, cluster.nodes.rows)
         return self._counts
+
+    def changes(self, log: ChangeLog[tuple[int, int]], *asked: Any) -> list[tuple[int, int]] | None:
+        """The pods that came and went."""
+        return log.entries_since(self.version)
+
+    def apply(self, changes: list[tuple[int, int]], *asked: Any) -> None:
+        """Count them."""
+        for row, amount in changes:
+            if self.eligible[row]:
+                self._counts[self.codes[row]] += amount
+
+    def compute(self, *asked: Any) -> None:
+        """Count all."""
+        found, rows = asked
+        here, on_rows = self.codes[self.eligible], found.by_row(rows)[self.eligible]
+        self._counts = np.bincount(here, weights=on_rows, minlength=len(self.inhabited)).astype(np.int64)
 
     def _of(self, pod: Pod, cluster: Cluster) -> OnRows | None:
         selector = self.constraint.selector
         if selector.nothing or selector.is_everything:
             return None
-        return cluster.incidence.on_rows(pod.namespace, selector)
+        return cluster.affinity.on_rows(pod.namespace, selector)
 
 
 class Spread:

@@ -1,46 +1,40 @@
 """Placed pods and affinity terms: which pods a term selects, and which terms select a pod, summed per topology value.
 
 Nothing is counted in advance. When a pod is placed or removed, that is only noted. Each kept sum is brought up to date
-when a plugin asks for it: `sums` (which pods, how many, where), `existing_terms` (the other direction).
+when a plugin asks for it: `selected_pods` (which pods, how many, where), `existing_terms` (the other direction).
 """
 
 from collections.abc import Mapping, Sequence
 from weakref import WeakValueDictionary
 
-from podberth.cache.existing_term_sums import ExistingTermSums
-from podberth.cache.existing_terms import ExistingTerms
-from podberth.cache.kept_results import Bounded
+from podberth.cache.existing_terms import ExistingTerms, ExistingTermSums
+from podberth.cache.kept_results import BoundedBytes
 from podberth.cache.nodes import Nodes
-from podberth.cache.pod_classes import PodClasses
-from podberth.cache.sums import Members, OnRows, Selected, Terms
+from podberth.cache.selected_pods import Members, OnRows, PodClasses, Selected, Terms
 from podberth.model.affinity import AffinityTerm, WeightedTerms
 from podberth.model.pod import Pod
 from podberth.model.selectors import LabelSelector
-from podberth.model.shape import PodShape
 
 _SUMS = 2048
 _ON_ROWS = 512
 KEPT_BYTES = 64 << 20
-_LOOK = 64
-"""How many sums are made between two looks at how much memory all of them take."""
 
 SumKey = tuple[Terms, tuple[int, ...] | None, str]
 """Terms, what each adds (None: all must select a pod, which counts once), the topology key."""
 
 
-class Incidence:
+class AffinityCounts:
     """All sums of one cluster."""
 
     def __init__(self, nodes: Nodes, namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self.pods = PodClasses(namespaces)
         self.terms = ExistingTerms(nodes)
         self._nodes = nodes
-        self.sums: Bounded[SumKey, Selected] = Bounded(_SUMS)
+        self.sums: BoundedBytes[SumKey, Selected] = BoundedBytes(_SUMS, KEPT_BYTES)
         """The sums that are kept, the one that was asked for last comes last."""
-        self._on_rows: Bounded[tuple[str | None, LabelSelector, bool], OnRows] = Bounded(_ON_ROWS)
+        self._on_rows: BoundedBytes[tuple[str | None, LabelSelector, bool], OnRows] = BoundedBytes(_ON_ROWS, KEPT_BYTES)
         self._members: WeakValueDictionary[tuple[Terms, tuple[int, ...] | None], Members] = WeakValueDictionary()
         """Which pods the terms select: shared by the sums for all topology keys."""
-        self._made = 0
 
     def add(self, pod: Pod, row: int) -> None:
         """A pod was placed on a row."""
@@ -90,9 +84,8 @@ class Incidence:
         key = (namespace, selector, leaving)
         found = self._on_rows.recall(key)
         if found is None:
-            self._make_room(self._on_rows)
             self._on_rows.keep(key, found := OnRows(namespace, selector, leaving))
-        found.renew(self.pods)
+        found.follow(self.pods)
         return found
 
     def existing_terms(self, pod: Pod) -> ExistingTermSums:
@@ -120,34 +113,13 @@ class Incidence:
         """A namespace was added, relabelled or deleted."""
         self.pods.namespace_changed(name)
 
-    def sweep(self, shape: PodShape) -> None:
-        """A pod of this shape is gone: now and then, use the numbers again that such pods have left."""
-        if self.pods.worn:
-            self.sums.clear()
-            self._on_rows.clear()
-            self.pods.reuse()
-        if self.terms.sets.worn:
-            self.terms.reuse()
-
     def _sum(self, question: SumKey) -> Selected:
         found = self.sums.recall(question)
         if found is None:
             terms, amounts, key = question
-            self._make_room(self.sums)
             members = self._members.get((terms, amounts))
             if members is None:
                 members = self._members[terms, amounts] = Members(terms, amounts)
             self.sums.keep(question, found := Selected(members, key))
-        found.renew(self.pods, self._nodes)
+        found.follow(self.pods, self._nodes)
         return found
-
-    def _make_room(
-        self, kept: Bounded[SumKey, Selected] | Bounded[tuple[str | None, LabelSelector, bool], OnRows]
-    ) -> None:
-        """Now and then, drop the oldest sums if all of them take too much memory."""
-        self._made += 1
-        if self._made >= _LOOK:
-            self._made = 0
-            size = sum(one.size for one in kept.values())
-            while size > KEPT_BYTES and kept:
-                size -= kept.drop_oldest().size

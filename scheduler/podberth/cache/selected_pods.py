@@ -1,0 +1,389 @@
+"""Placed pods that terms select: how many of them are where, per topology value or by row.
+
+The pods of one namespace with equal labels are one class, since selectors treat them alike. Indexes of labels say which
+classes a term selects (`Members`); the pods of each class are counted by row. Sums are kept, and caught up when needed.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from podberth.cache import row_counts
+from podberth.cache.column import Bools, Ints
+from podberth.cache.kept_results import ChangeLog, KeptResult
+from podberth.cache.label_index import Found, LabelIndex
+from podberth.cache.nodes import Nodes
+from podberth.cache.row_counts import ByTopology, Moved, RowCounts, Weights, let_go
+from podberth.model.affinity import AffinityTerm
+from podberth.model.pod import Pod
+from podberth.model.selectors import EVERYTHING, NOTHING, LabelSelector
+
+IDLE = 1024
+"""How many classes without pods are kept: a dry run removes pods and puts them back."""
+DEAD = 4096
+"""How many numbers of removed classes stay unused, before numbers are used again and all sums are added up again."""
+_AT_HAND = 8192
+
+Terms = tuple[AffinityTerm, ...]
+
+_OF_A_TERM, _OF_A_VALUE = 800, 200
+"""Measured: a term with one requirement and one value takes 1.2 KB, and some more in the index."""
+_ONE_BY_ONE = 32
+"""Up to this many new classes are compared with the terms; with more of them, matching all terms again costs less."""
+
+Key = tuple[str, Hashable, bool]
+"""Namespace, labels, and whether the pods are on their way out."""
+
+
+class PodClass(Struct, eq=False):
+    """Placed pods of one namespace with the same labels, all on their way out or none."""
+
+    number: int
+    namespace: str
+    labels: Mapping[str, str]
+    terminating: bool
+    key: Key
+    pods: int = 0
+
+
+class PodClasses:
+    """All classes that have pods, by number."""
+
+    def __init__(self, namespaces: Mapping[str, Mapping[str, str]]) -> None:
+        self.placed = RowCounts()
+        """Pods of each class, by row."""
+        self.born: ChangeLog[int] = ChangeLog(kept=_ONE_BY_ONE)
+        """Numbers of the classes that came."""
+        self.numbering = 0
+        """Another one after numbers were used again: what numbers meant before is not true any more."""
+        self.relabelled: dict[str, int] = {}
+        """Label key of nodes → how often the value of a row changed under its pods."""
+        self.relabels = 0
+        """Counts all of them."""
+        self.namespace_changes = 0
+        """Counts namespaces that came, changed or went."""
+        self._namespaces = namespaces
+        self._index = LabelIndex()
+        self._classes: list[PodClass | None] = []
+        self._terminating: Bools = np.zeros(64, dtype=np.bool_)
+        self._by_key: dict[Key, PodClass] = {}
+        self._idle: dict[int, PodClass] = {}
+        self._at_hand: dict[tuple[str, int, bool], tuple[Mapping[str, str], PodClass]] = {}
+        self.read_namespaces()
+
+    def __len__(self) -> int:
+        """Return how many classes there are."""
+        return len(self._by_key)
+
+    def all(self) -> list[PodClass]:
+        """Every class, and some that have no pods any more."""
+        return list(self._by_key.values())
+
+    def end(self) -> Iterator[int]:
+        """Let go of all pods, in steps (`let_go`). Nobody may ask afterwards."""
+        return let_go(self._at_hand, self._by_key, self._classes, *self.placed.containers())
+
+    def get(self, number: int) -> PodClass | None:
+        """The class of a number; None when it is gone."""
+        return self._classes[number]
+
+    def add(self, pod: Pod, row: int, amount: int) -> None:
+        """So many more pods like this one on a row, or fewer."""
+        found = self._of(pod)
+        self.placed.add(found.number, row, amount)
+        if not found.pods:
+            self._idle.pop(found.number, None)
+        found.pods += amount
+        if not found.pods:
+            self._idle[found.number] = found
+            if len(self._idle) > IDLE:
+                self._end(next(iter(self._idle.values())))
+
+    def number_of(self, pod: Pod) -> int:
+        """The number of the class of a placed pod."""
+        return self._of(pod).number
+
+    def relabel(self, keys: Iterable[str]) -> None:
+        """The values of some label keys changed on a row that has pods, or had: sums that know them are wrong."""
+        self.relabels += 1
+        for key in keys:
+            self.relabelled[key] = self.relabelled.get(key, 0) + 1
+
+    def matching(self, term: AffinityTerm, *, leaving: bool = True) -> Found:
+        """The classes that an incoming pod's term selects.
+
+        `leaving`: terminating pods too. A namespace that is not known matches no namespace selector but `{}`.
+        """
+        conditions = term.selector.conditions
+        if conditions is None:
+            return []
+        found = self._index.select(conditions, self._places(term))
+        if leaving:
+            return found
+        if isinstance(found, list):
+            return [number for number in found if not self._terminating[number]]
+        return found & ~self._terminating[: len(found)]
+
+    def selects(self, term: AffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Return whether an incoming pod's term means pods with these labels there."""
+        if namespace not in term.namespaces and not term.namespace_selector.is_everything:
+            known = self._namespaces.get(namespace)
+            if known is None or not term.namespace_selector.matches(known):
+                return False
+        return term.selector.matches(labels)
+
+    def labels_of_namespace(self, namespace: str) -> Mapping[str, str] | None:
+        """The labels of a namespace; None when it is not known."""
+        return self._namespaces.get(namespace)
+
+    def read_namespaces(self) -> None:
+        """Read all namespaces again: they may have changed without an event."""
+        self.namespace_changes += 1
+        self._names = LabelIndex()
+        self._name_of: list[str] = []
+        self._number_of: dict[str, int] = {}
+        self._meant: dict[LabelSelector, frozenset[str]] = {}
+        for name in self._namespaces:
+            self._number_namespace(name)
+
+    def namespace_changed(self, name: str) -> None:
+        """A namespace came, got other labels, or went."""
+        self.namespace_changes += 1
+        self._meant.clear()
+        number = self._number_of.pop(name, None)
+        if number is not None:
+            self._names.remove(number)
+            if len(self._names.dead) > DEAD:
+                self._names.reuse()
+        if name in self._namespaces:
+            self._number_namespace(name)
+
+    def _number_namespace(self, name: str) -> None:
+        number = self._number_of[name] = self._names.add(self._namespaces[name])
+        if number == len(self._name_of):
+            self._name_of.append(name)
+        else:
+            self._name_of[number] = name
+
+    def _places(self, term: AffinityTerm) -> frozenset[str] | None:
+        """The namespaces that a term means; None: all."""
+        selector = term.namespace_selector
+        if selector.nothing:
+            return term.namespaces
+        if selector.is_everything:
+            return None
+        meant = self._meant.get(selector)
+        if meant is None:
+            if len(self._meant) >= DEAD:
+                self._meant.clear()
+            meant = self._meant[selector] = self._namespaces_with(selector)
+        return meant | term.namespaces if term.namespaces else meant
+
+    def _namespaces_with(self, selector: LabelSelector) -> frozenset[str]:
+        conditions = selector.conditions
+        if conditions is None:
+            return frozenset()
+        found = self._names.select(conditions)
+        numbers = found if isinstance(found, list) else np.flatnonzero(found).tolist()
+        return frozenset(self._name_of[number] for number in numbers)
+
+    def _of(self, pod: Pod) -> PodClass:
+        """The class of a placed pod; a new one where it is the first. Pods of one template share their labels."""
+        shared = (pod.namespace, id(pod.labels), pod.terminating)
+        at_hand = self._at_hand.get(shared)
+        if at_hand is not None and self._classes[at_hand[1].number] is at_hand[1]:
+            return at_hand[1]
+        key = (pod.namespace, frozenset(pod.labels.items()), pod.terminating)
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._begin(pod, key)
+        if len(self._at_hand) >= _AT_HAND:
+            self._at_hand.clear()
+        self._at_hand[shared] = (pod.labels, found)
+        return found
+
+    def _begin(self, pod: Pod, key: Key) -> PodClass:
+        number = self._index.add(pod.labels, pod.namespace)
+        found = self._by_key[key] = PodClass(number, pod.namespace, pod.labels, pod.terminating, key)
+        if number == len(self._classes):
+            self._classes.append(found)
+            if number >= len(self._terminating):
+                self._terminating = np.concatenate((self._terminating, np.zeros_like(self._terminating)))
+        else:
+            self._classes[number] = found
+        self._terminating[number] = pod.terminating
+        self.born.touch(number)
+        return found
+
+    def _end(self, idle: PodClass) -> None:
+        del self._idle[idle.number]
+        del self._by_key[idle.key]
+        self._classes[idle.number] = None
+        self._index.remove(idle.number)
+        if len(self._index.dead) > DEAD + self._index.alive:
+            self._index.reuse()
+            self.numbering += 1
+
+
+class Members(KeptResult[set[int]]):
+    """Classes and what each counts for.
+
+    `amounts`: what each term adds for the classes that it selects; None: a class that all terms select counts once.
+    `leaving`: whether terminating pods count.
+    """
+
+    def __init__(self, terms: Terms, amounts: Sequence[int] | None, *, leaving: bool = True) -> None:
+        self.terms = terms
+        self.weights = Weights()
+        self._amounts = amounts
+        self._leaving = leaving
+        self._by_namespace = any(not term.namespace_selector.nothing for term in terms)
+        self.size = sum(_OF_A_TERM + _OF_A_VALUE * term.selector.size for term in terms)
+        """Bytes that the terms take, about."""
+
+    @property
+    def once(self) -> bool:
+        """Return whether a class counts once, or not at all."""
+        return self._amounts is None
+
+    def follow(self, pods: PodClasses) -> None:
+        """Bring the weights up to date."""
+        self.renew((pods.numbering, pods.namespace_changes if self._by_namespace else 0), pods.born, pods)
+
+    def changes(self, log: ChangeLog[int], *asked: Any) -> set[int] | None:
+        """The classes that came, if they are few."""
+        came = log.since(self.version)
+        return None if came is None or len(came) > _ONE_BY_ONE else came
+
+    def apply(self, changes: set[int], *asked: Any) -> None:
+        """Compare new classes with the terms."""
+        (pods,) = asked
+        for number in changes:
+            found = pods.get(number)
+            self.weights.set(number, 0 if found is None else self._weight(found, pods))
+
+    def compute(self, *asked: Any) -> None:
+        """Match all terms."""
+        (pods,) = asked
+        self.weights = weights = Weights()
+        for i, term in enumerate(self.terms):
+            found = pods.matching(term, leaving=self._leaving)
+            if self._amounts is not None:
+                weights.add(found, self._amounts[i])
+            elif i:
+                weights.keep(found)
+            else:
+                weights.add(found, 1)
+        weights.settle()
+
+    def _weight(self, of: PodClass, pods: PodClasses) -> int:
+        if of.terminating and not self._leaving:
+            return 0
+        selects = [pods.selects(term, of.namespace, of.labels) for term in self.terms]
+        if self._amounts is None:
+            return int(all(selects))
+        return sum(amount for amount, selected in zip(self._amounts, selects, strict=True) if selected)
+
+
+class Selected(ByTopology, KeptResult[list[Moved]]):
+    """Placed pods per topology value: those that all terms select, or each with the amounts of the terms that do."""
+
+    def __init__(self, members: Members, topology_key: str) -> None:
+        super().__init__(None, np.int32 if members.once else np.int64)
+        self.topology_key = topology_key
+        self._members = members
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return self.counts.nbytes + self._members.weights.size + self._members.size
+
+    def of_class(self, number: int) -> int:
+        """Return what a placed pod of this class counts for."""
+        return self._members.weights.get(number)
+
+    def follow(self, pods: PodClasses, nodes: Nodes) -> None:
+        """Bring the sums up to date."""
+        column = nodes.topology(self.topology_key)
+        if column is None:
+            if self.column is not None:
+                self.start(None)
+            self.basis = None
+            return
+        self._members.follow(pods)
+        relabelled = pods.relabelled.get(self.topology_key, 0)
+        self.renew((self._members.computed, column, relabelled), pods.placed, pods.placed, column)
+
+    def changes(self, log: RowCounts, *asked: Any) -> list[Moved] | None:
+        """Pods that came and went, if that is worth following."""
+        return self._members.weights.since(log, self.version) if log.worth_following(self.version) else None
+
+    def apply(self, changes: list[Moved], *asked: Any) -> None:
+        """Count what came and went."""
+        for row, amount, weight in changes:
+            self.count(row, amount, weight)
+
+    def compute(self, *asked: Any) -> None:
+        """Add up all pods."""
+        counts, column = asked
+        self.start(column)
+        placed, weights = self._members.weights.weighed(counts)
+        there = (weights != 0) & (column.codes[placed.rows] >= 0)
+        if not there.all():
+            placed, weights = placed.at(there), weights[there]
+        self.add_all(placed.rows, placed.counts * weights, int(placed.counts.sum()))
+
+
+class OnRows(KeptResult[list[Moved]]):
+    """Placed pods that a selector selects, by node row; terminating pods count only if `leaving`.
+
+    `namespace`: where they are; None: anywhere.
+    """
+
+    def __init__(self, namespace: str | None, selector: LabelSelector, leaving: bool) -> None:
+        where = (frozenset[str](), EVERYTHING) if namespace is None else (frozenset((namespace,)), NOTHING)
+        term = AffinityTerm(selector, *where, "")
+        self._members = Members((term,), None, leaving=leaving)
+        self.counts: Ints = np.zeros(64, dtype=np.int64)
+        self.log: ChangeLog[tuple[int, int]] = ChangeLog(kept=row_counts.REMEMBERED)
+        """(row, amount) of what changed."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        return self.counts.nbytes + self._members.weights.size
+
+    def by_row(self, rows: int) -> Ints:
+        """int64[rows]; do not change it."""
+        self._grow(rows)
+        return self.counts[:rows]
+
+    def follow(self, pods: PodClasses) -> None:
+        """Bring the counts up to date."""
+        self._members.follow(pods)
+        self.renew((self._members.computed,), pods.placed, pods.placed)
+
+    def changes(self, log: RowCounts, *asked: Any) -> list[Moved] | None:
+        """Pods that came and went, if that is worth following."""
+        return self._members.weights.since(log, self.version) if log.worth_following(self.version) else None
+
+    def apply(self, changes: list[Moved], *asked: Any) -> None:
+        """Count what came and went."""
+        for row, amount, _ in changes:
+            self._grow(row + 1)
+            self.counts[row] += amount
+            self.log.touch((row, amount))
+
+    def compute(self, *asked: Any) -> None:
+        """Add up all pods."""
+        (counts,) = asked
+        placed, weights = self._members.weights.weighed(counts)
+        by_row = np.bincount(placed.rows, weights=placed.counts * weights, minlength=len(self.counts))
+        self.counts = by_row.astype(np.int64)
+        self.log.begin_again()
+
+    def _grow(self, rows: int) -> None:
+        if rows > len(self.counts):
+            self.counts = np.concatenate((self.counts, np.zeros(rows, dtype=np.int64)))
