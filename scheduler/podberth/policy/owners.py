@@ -1,7 +1,7 @@
 """Which owners lose what they make, because a policy writes a label by which they find it. Pure.
 
 A ReplicaSet whose pods get another label than it selects by makes pods without end. The policies write all the same, as
-their author says (decision 41); an owner that suffers is found here, from its selector and its template, and told of by
+their author says (decision 32); an owner that suffers is found here, from its selector and its template, and told of by
 the operator's status and by `berth policy impact`.
 """
 
