@@ -14,8 +14,8 @@ from typing import Any
 
 from podberth.engine.stimuli import Put
 from podberth.evictor.evictor import Evictor
+from podberth.evictor.gates import Settings
 from podberth.evictor.messages import Answered, Evict, Look, Read, WasRead
-from podberth.evictor.settings import Settings
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.model import wire

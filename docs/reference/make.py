@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from podberth.app import families
-from podberth.app.evictor import vitals as evictor
+from podberth.app.evictor import launch as evictor
 from podberth.policy.operator import vitals as operator
 from podberth.service import complaints, port
 from podberth.service.loop import LAG

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from podberth.app.evictor.launch import lead
-from podberth.app.evictor.vitals import Post
-from podberth.evictor.settings import Settings
+from podberth.app.evictor.launch import Post, lead
+from podberth.evictor.gates import Settings
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.kube.machine import Machine

@@ -11,7 +11,7 @@ import msgspec
 from podberth.app.evictor.watcher import Watcher
 from podberth.evictor.evictor import Evictor
 from podberth.evictor.followed import Broken
-from podberth.evictor.owners import Owners
+from podberth.evictor.gates import Owners
 from podberth.kube import evictions, writes
 from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client

@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Final
 
-from podberth.cel.effort import METER
-from podberth.cel.errors import AbortError
-from podberth.cel.formats import regex_size
+from podberth.cel.errors import METER, AbortError
+from podberth.cel.library.network import regex_size
 from podberth.cel.values import (
     FAILED,
     LISTS,

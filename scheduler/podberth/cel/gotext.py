@@ -3,8 +3,8 @@
 from math import isinf, isnan
 from typing import Final
 
-from podberth.cel.effort import METER
-from podberth.cel.times import rfc3339
+from podberth.cel.errors import METER
+from podberth.cel.library.times import rfc3339
 from podberth.cel.values import LISTS, MAPS, NONE, Duration, Optional, Timestamp, TypeValue, Value
 
 _LONG: Final = 6

@@ -1,9 +1,72 @@
-"""Text to tokens, by the lexer rules of the language; the longest match wins."""
+"""Reads the tokens of an expression's text by the lexer rules of the language; the longest match wins.
+
+An issue with the text is shown with its position, its message, the line, and a mark below it.
+"""
 
 import re
+from bisect import bisect_right
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from podberth.cel.source import Issue
+from podberth.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
+
+_MAX_SNIPPET = 16384
+_MAX_ISSUES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """Something that is wrong at a position (in code points; -1 is nowhere in particular)."""
+
+    position: int
+    message: str
+
+
+class SyntaxIssueError(Exception):
+    """The expression can't be parsed: the issues say why."""
+
+    def __init__(self, issues: list[Issue]) -> None:
+        super().__init__(issues[0].message)
+        self.issues = issues
+
+
+class Source:
+    """The text, cut into lines."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._starts = [0] + [index + 1 for index, character in enumerate(text) if character == "\n"]
+
+    def location(self, position: int) -> tuple[int, int]:
+        """Line from 1 and column from 0; before every line when the position is nowhere."""
+        if position < 0:
+            return -1, -1
+        line = bisect_right(self._starts, position)
+        return line, position - self._starts[line - 1]
+
+    def shown(self, issues: list[Issue]) -> str:
+        """All issues in order of their positions, as the compiler shows them."""
+        ordered = sorted(issues[:_MAX_ISSUES], key=lambda issue: self.location(issue.position))
+        lines = [self._shown(issue) for issue in ordered]
+        if len(issues) > _MAX_ISSUES:
+            lines.append(f"{len(issues) - _MAX_ISSUES} more errors were truncated")
+        return "\n".join(lines)
+
+    def _shown(self, issue: Issue) -> str:
+        line, column = self.location(issue.position)
+        head = f"ERROR: <input>:{line}:{column + 1}: {issue.message}"
+        if line < 1 or not self.text:
+            return head
+        start = self._starts[line - 1]
+        end = self._starts[line] - 1 if line < len(self._starts) else len(self.text)
+        snippet = self.text[start:end]
+        if len(snippet.encode()) > _MAX_SNIPPET:
+            return head
+        snippet = snippet.replace("\t", " ")
+        marks = "".join("．" if character > "\x7f" else "." for character in snippet[:column])  # full-width dots
+        mark = "＾" if column < len(snippet) and snippet[column] > "\x7f" else "^"
+        return f"{head}\n | {snippet}\n | {marks}{mark}"
+
 
 _ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"
 _STRING = rf"""
@@ -91,3 +154,88 @@ _NAMED = re.compile(r"[A-Za-z0-9_.\-/ ]*", re.ASCII)
 
 def _shown(text: str) -> str:
     return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+
+
+_SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_ESCAPED = re.compile(r"\\(?:([xX])(..)|u(....)|U(........)|([0-3][0-7][0-7])|(.))", re.DOTALL)
+
+
+class LiteralError(ValueError):
+    """A literal that is no value; the text says why."""
+
+
+def int_of(text: str, negative: bool) -> int:
+    """The value of a decimal or hexadecimal literal."""
+    number = int(text[2:], 16) if text.startswith("0x") else _decimal(text)
+    number = -number if negative else number
+    if not INT_MIN <= number <= INT_MAX:
+        raise LiteralError("invalid int literal")
+    return number
+
+
+def uint_of(text: str) -> Uint:
+    """The value of a literal that ends with u."""
+    text = text[:-1]
+    number = int(text[2:], 16) if text.startswith("0x") else _decimal(text)
+    if number > UINT_MAX:
+        raise LiteralError("invalid uint literal")
+    return Uint(number)
+
+
+def _decimal(text: str) -> int:
+    digits = text.lstrip("0")
+    return int(digits or "0") if len(digits) < 40 else UINT_MAX + 1  # a long one would be slow, and refused
+
+
+def float_of(text: str, negative: bool) -> float:
+    """The value of a literal with a point or an exponent."""
+    number = float(text)
+    if number == float("inf"):
+        raise LiteralError("invalid double literal")
+    return -number if negative else number
+
+
+def string_of(text: str) -> str:
+    """Return what is between the quotes, with escapes replaced."""
+    raw, body = _body(text)
+    return body if raw else _ESCAPED.sub(_character, body)
+
+
+def bytes_of(text: str) -> bytes:
+    """As a string, but \\x and octal escapes are bytes."""
+    raw, body = _body(text[1:])
+    if raw or "\\" not in body:
+        return body.encode()
+    out = bytearray()
+    end = 0
+    for found in _ESCAPED.finditer(body):
+        out += body[end : found.start()].encode()
+        _, hexadecimal, short, long, octal, simple = found.groups()
+        if short is not None or long is not None:
+            raise LiteralError("unable to unescape string")
+        if simple is not None:
+            out += _SIMPLE.get(simple, simple).encode()
+        else:
+            out.append(int(hexadecimal, 16) if hexadecimal is not None else int(octal, 8))
+        end = found.end()
+    return bytes(out + body[end:].encode())
+
+
+def _body(text: str) -> tuple[bool, str]:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    raw = text[0] in "rR"
+    if raw:
+        text = text[1:]
+    if len(text) >= 6 and text[:3] in ('"""', "'''"):
+        return raw, text[3:-3]
+    return raw, text[1:-1]
+
+
+def _character(found: "re.Match[str]") -> str:
+    _, hexadecimal, short, long, octal, simple = found.groups()
+    if simple is not None:
+        return _SIMPLE.get(simple, simple)
+    number = int(octal, 8) if octal is not None else int(hexadecimal or short or long, 16)
+    if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
+        raise LiteralError("invalid unicode code point")
+    return chr(number)

@@ -6,13 +6,12 @@ What is constant is computed here, once; `PlanError` says that it can't be.
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from podberth.cel import calls, cost, dispatch, loops, regex
-from podberth.cel.attribute import KEYS, Attribute, Qualifier, device_of, variable
-from podberth.cel.calls import Plan
+from podberth.cel import code, cost
+from podberth.cel.code import KEYS, Attribute, Code, Frame, Implementation, Plan, Qualifier, device_of, variable
 from podberth.cel.errors import AbortError, EvaluationError
-from podberth.cel.frame import Code, Frame
 from podberth.cel.gotext import shown
-from podberth.cel.operators import check_hashable
+from podberth.cel.library import conversions, lists, network, operators, quantities, regex, strings, times
+from podberth.cel.library.operators import check_hashable
 from podberth.cel.tree import (
     Call,
     Fold,
@@ -25,7 +24,106 @@ from podberth.cel.tree import (
     Select,
     after_those,
 )
-from podberth.cel.values import NONE, Map, Optional, Value, go_type
+from podberth.cel.types import LIST, MAP, PARAMETER, Overload, Type, functions, is_dyn
+from podberth.cel.values import NONE, Map, Optional, Value, go_type, type_name
+
+_OVERLOADS: dict[str, Implementation] = {
+    **conversions.OVERLOADS,
+    **lists.OVERLOADS,
+    **network.OVERLOADS,
+    **lists.OPTIONALS,
+    **quantities.OVERLOADS,
+    **regex.OVERLOADS,
+    **strings.OVERLOADS,
+    **times.OVERLOADS,
+    **network.URLS,
+}
+"""By the overload's name. What they take is checked before."""
+_SINGLE: dict[str, Implementation] = {
+    **operators.BINARY,
+    **operators.UNARY,
+    **conversions.SINGLE,
+    **lists.SINGLE,
+    **regex.SINGLE,
+    **strings.SINGLE,
+}
+"""By the function's name: one code for all overloads, which looks at its arguments itself."""
+
+
+def implementation_of(function: str, overload: str, count: int) -> Implementation:
+    """The code of a call to a function with so many arguments; `overload` is empty when several fit."""
+    single = _SINGLE.get(function)
+    if single is not None:
+        return single
+    declared = functions()[function]
+    known = [one for one in declared if len(one.args) == count and one.name in _OVERLOADS]
+    if overload:
+        known = [one for one in known if one.name == overload]
+    if len(known) == 1:
+        return _guarded(function, known[0])
+    return _dispatched(function, known)
+
+
+def ends_early(function: str, overload: str) -> bool:
+    """Return whether a call ends at the first argument that fails, though it has two: `format`, and what finds its
+    overload among several when it runs.
+    """
+    if overload or function in _SINGLE:
+        return overload == "string_format"
+    return sum(one.name in _OVERLOADS for one in functions()[function]) > 1
+
+
+def _guarded(function: str, overload: Overload) -> Implementation:
+    run = _OVERLOADS[overload.name]
+    args = overload.args
+    if all(is_dyn(arg) or arg.kind == PARAMETER for arg in args):
+        return run
+    if len(args) == 1:
+        arg = args[0]
+
+        def unary(value: Value) -> Value:
+            if not takes(arg, value):
+                raise refused(function, (value,))
+            return run(value)
+
+        return unary
+
+    def guarded(*values: Value) -> Value:
+        if not all(map(takes, args, values)):
+            raise refused(function, values)
+        return run(*values)
+
+    return guarded
+
+
+def _dispatched(function: str, overloads: list[Overload]) -> Implementation:
+    def run(*values: Value) -> Value:
+        for overload in overloads:
+            if all(map(takes, overload.args, values)):
+                return _OVERLOADS[overload.name](*values)
+        raise refused(function, values)
+
+    return run
+
+
+def refused(function: str, values: tuple[Value, ...]) -> EvaluationError:
+    """The error for arguments that no overload takes."""
+    return EvaluationError(f"no such overload: {function}({', '.join(map(type_name, values))})")
+
+
+def takes(known: Type, value: Value) -> bool:
+    """Return whether the value is of the type; of a list or a map, only the first item is looked at."""
+    if known.kind == PARAMETER or is_dyn(known):
+        return True
+    if known.name != type_name(value):
+        return False
+    if known.kind == LIST and len(value):
+        return takes(known.args[0], value[0])
+    if known.kind == MAP and len(value):
+        key, item = next(value.pairs())
+        return takes(known.args[0], key) and takes(known.args[1], item)
+    return True
+
 
 _CONVERSIONS: Final = frozenset(
     {"bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"}
@@ -114,12 +212,12 @@ class _Planner:
             return self._index(args, function != "_[_]")
         overload = node.overloads[0] if len(node.overloads) == 1 else ""
         if overload == "in_list":
-            among = calls.among_constants(args)
+            among = code.among_constants(args)
             if among is not None:
                 return among
         if function in _CONVERSIONS and len(args) == 1 and args[0].constant:
             try:
-                return Plan.constant_of(dispatch.implementation(function, overload, 1)(args[0].value))
+                return Plan.constant_of(implementation_of(function, overload, 1)(args[0].value))
             except EvaluationError as error:
                 raise PlanError(str(error)) from None
         if (
@@ -129,14 +227,14 @@ class _Planner:
             and type(args[1].value) is str
         ):
             searching = self._searching(function, args[1].value)
-            return Plan(code=calls.variadic([arg.code() for arg in args], searching, cost.price_of(function, overload)))
-        implementation = dispatch.implementation(function, overload, len(args))
+            return Plan(code=code.variadic([arg.code() for arg in args], searching, cost.price_of(function, overload)))
+        implementation = implementation_of(function, overload, len(args))
         price = cost.price_of(function, overload)
-        make = calls.variadic if dispatch.ends_early(function, overload) else calls.call
+        make = code.variadic if ends_early(function, overload) else code.call
         return Plan(code=make([arg.code() for arg in args], implementation, price))
 
     @staticmethod
-    def _searching(function: str, pattern: Value) -> calls.Implementation:
+    def _searching(function: str, pattern: Value) -> code.Implementation:
         """A constant pattern is compiled when the program is made."""
         try:
             return regex.searching(function, pattern)
@@ -175,7 +273,7 @@ class _Planner:
         over = self.plan(node.over).code()
         initial = self.plan(node.initial).code()
         kept, first, second = self._slot(), self._slot(), self._slot()
-        self._scopes.append({node.accumulator: loops.accumulator(kept, initial)})
+        self._scopes.append({node.accumulator: code.accumulator(kept, initial)})
         names = {node.first: variable(first)}
         if node.second:
             names[node.second] = variable(second)
@@ -190,7 +288,7 @@ class _Planner:
         self._scopes.pop()
         endless = condition.value if condition.constant else None
         slots = (kept, first, second if node.second else -1)
-        return Plan(code=loops.loop(over, slots, (condition.code(), step, result), endless))
+        return Plan(code=code.loop(over, slots, (condition.code(), step, result), endless))
 
 
 def _folded(code: Code) -> Plan:
@@ -259,10 +357,10 @@ def _map_code(entries: list[tuple[Code, Code, bool]], price: int) -> Code:
 
 
 _SPECIAL: dict[str, Callable[[list[Plan]], Plan]] = {
-    "_&&_": lambda args: Plan(code=calls.logical([arg.code() for arg in args], until=False)),
-    "_||_": lambda args: Plan(code=calls.logical([arg.code() for arg in args], until=True)),
+    "_&&_": lambda args: Plan(code=code.logical([arg.code() for arg in args], until=False)),
+    "_||_": lambda args: Plan(code=code.logical([arg.code() for arg in args], until=True)),
     "_?_:_": lambda args: Plan(Attribute(args[0].code(), branches=(args[1].chain(), args[2].chain()))),
-    "@not_strictly_false": lambda args: Plan(code=calls.not_strictly_false(args[0].code())),
-    "or": lambda args: Plan(code=calls.optional_or(args[0].code(), args[1].code(), unwrap=False)),
-    "orValue": lambda args: Plan(code=calls.optional_or(args[0].code(), args[1].code(), unwrap=True)),
+    "@not_strictly_false": lambda args: Plan(code=code.not_strictly_false(args[0].code())),
+    "or": lambda args: Plan(code=code.optional_or(args[0].code(), args[1].code(), unwrap=False)),
+    "orValue": lambda args: Plan(code=code.optional_or(args[0].code(), args[1].code(), unwrap=True)),
 }

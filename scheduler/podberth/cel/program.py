@@ -1,22 +1,57 @@
 """Compile an expression once, evaluate it for many devices."""
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from podberth.cel.checker import check, resolve
-from podberth.cel.effort import LIMIT, METER, PER_INSTRUCTION, PER_STEP, STEPS, over_limit, stopped
-from podberth.cel.errors import CostLimitError, EvaluationError
-from podberth.cel.frame import Code, Frame
-from podberth.cel.lexer import tokens_of
+from podberth.cel.checker import check, resolve, validate
+from podberth.cel.code import Code, Frame
+from podberth.cel.errors import (
+    LIMIT,
+    METER,
+    PER_INSTRUCTION,
+    PER_STEP,
+    STEPS,
+    CostLimitError,
+    EvaluationError,
+    over_limit,
+    stopped,
+)
+from podberth.cel.lexer import Source, SyntaxIssueError, tokens_of
 from podberth.cel.owned import Owned
 from podberth.cel.parser import parsed
 from podberth.cel.planner import PlanError, planned
 from podberth.cel.quantity import Quantity
-from podberth.cel.source import Source, SyntaxIssueError
 from podberth.cel.types import BOOL, DYN, spelled
-from podberth.cel.validate import validate
 from podberth.cel.values import NONE, DefaultMap, DeviceMap, Map, Optional, Value, type_name
 from podberth.cel.version import Version
+
+_DEVICE: Final = re.compile(r"\bdevice\b", re.ASCII)
+_LOOKUP: Final = re.compile(
+    r"""
+    \s*\.\s*
+    (?: (?:driver|capacity|allowMultipleAllocations)\b
+      | attributes\s*\[\s*\??\s*(?:"(?P<domain>[^"\\]+)"|'(?P<domain_>[^'\\]+)')\s*\]\s*
+        (?: \.\s*\??\s*(?P<field>[A-Za-z_]\w*)(?!\w|\s*(?:\(|//))
+          | \[\s*\??\s*(?:"(?P<name>[^"\\]+)"|'(?P<name_>[^'\\]+)')\s*\] ) )
+    """,
+    re.VERBOSE | re.ASCII,
+)
+"""After the name of the device. A name that brackets follow is a function of all attributes of the domain."""
+
+
+def attributes_read(expression: str) -> frozenset[str] | None:
+    """Their names, qualified by a domain; None: it may read any."""
+    found: set[str] = set()
+    for device in _DEVICE.finditer(expression):
+        lookup = _LOOKUP.match(expression, device.end())
+        if lookup is None:
+            return None
+        domain = lookup["domain"] or lookup["domain_"]
+        if domain is not None:
+            found.add(f"{domain}/{lookup['field'] or lookup['name'] or lookup['name_']}")
+    return frozenset(found)
+
 
 _REMEMBERED: Final = 500_000
 """What is kept compiled: characters of expressions and instructions of patterns, some hundred bytes each."""

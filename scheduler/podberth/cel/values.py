@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final, TypeAlias
 
-from podberth.cel.effort import METER
+from podberth.cel.errors import METER
 from podberth.cel.quantity import Quantity
 from podberth.cel.version import Version
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from podberth.cel.goquote import quoted
+from podberth.cel.errors import quoted
 
 _NUMERIC = re.compile(r"[0-9]+")
 _ALLOWED = re.compile(r"[0-9A-Za-z-]+")

@@ -91,7 +91,7 @@ def evictor(
     from podberth.cli.errors import FOUND, InputError, complain
     from podberth.cli.given import unfetched
     from podberth.cli.inputs import profiles, world
-    from podberth.evictor.settings import OWNER_BACKOFF_MOST, Settings
+    from podberth.evictor.gates import OWNER_BACKOFF_MOST, Settings
     from podberth.framework.profiles import annotated
     from podberth.kube.kubeconfig import connect
     from podberth.model.kinds import Decoder

@@ -25,7 +25,7 @@ from podberth.cli.output import PageOutput, as_data, as_table
 from podberth.cli.pods import from_cluster, from_file
 from podberth.cli.subject import Group, Owner, PodName, subject
 from podberth.cli.which import home, waiting, why_none
-from podberth.evictor.settings import Settings
+from podberth.evictor.gates import Settings
 from podberth.explain.doubts import note, running, seen_by, unheld
 from podberth.explain.explain import explain as explained
 from podberth.explain.explanation import FITS, Explanation

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from podberth.app.evictor.history import restored
-from podberth.evictor.settings import Settings
+from podberth.app.evictor.watcher import restored
+from podberth.evictor.gates import Settings
 from podberth.explain.promises import Past
 from podberth.kube.evictions import past_evictions, seconds
 from podberth.kube.wire import MALFORMED

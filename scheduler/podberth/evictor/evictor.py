@@ -9,13 +9,13 @@ when, and the API is read again before the next try. EVICTING until the API has 
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 from podberth.engine.stimuli import Gone, Put
-from podberth.evictor.answers import Meaning, Then, meaning
 from podberth.evictor.conflicted import Conflicted
-from podberth.evictor.followed import PATIENT, Broken, ClosedGate, Gate, Stage
-from podberth.evictor.gates import Gates
+from podberth.evictor.followed import PATIENT, Broken, ClosedGate, Gate, Stage, breach
+from podberth.evictor.gates import Appointments, Gates, Settings
 from podberth.evictor.messages import (
     Answered,
     Evict,
@@ -32,14 +32,63 @@ from podberth.evictor.messages import (
     WasRead,
 )
 from podberth.evictor.notices import Notices, broken_events, event_once, gate_events, has_news
-from podberth.evictor.observed import CONFLICT, Observed, Seen
-from podberth.evictor.promises import size
-from podberth.evictor.settings import Settings
+from podberth.evictor.observed import CONFLICT, Observed, Seen, size
 from podberth.evictor.target import find_target
-from podberth.evictor.tokens import Appointments
-from podberth.evictor.wording import breach
 from podberth.framework.runtime import Framework
 from podberth.model.pod import Pod
+
+_TWO_BUDGETS = "more than one PodDisruptionBudget"
+
+
+class Then(Enum):
+    """What to do next."""
+
+    LEAVE = auto()
+    """Wait until the pod is gone."""
+    RETRY = auto()
+    """Try again, with backoff."""
+    REST = auto()
+    """Trying again soon does not help: somebody has to do something about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """`result`: label of the metric; `event`: reason of the Event about it, empty for none.
+
+    `evicted`: whether the pod was evicted; None: it may have been, or may yet be.
+    """
+
+    result: str
+    then: Then
+    event: str = ""
+    evicted: bool | None = False
+
+
+def meaning(answer: Answered, *, observe: bool) -> Meaning:
+    """One answer. A 409 is a namesake of the pod that is gone, or a budget just written by another: both pass."""
+    match answer.status:
+        case status if 200 <= status < 300:
+            if observe:
+                return Meaning("observed", Then.REST, "WouldEvict")
+            return Meaning("evicted", Then.LEAVE, "Evicted", evicted=True)
+        case 429 if answer.budget:
+            return Meaning("budget", Then.RETRY, "DisruptionBudget")
+        case 429:
+            return Meaning("throttled", Then.RETRY)
+        case 404:
+            return Meaning("gone", Then.RETRY)
+        case 409:
+            return Meaning("conflict", Then.RETRY)
+        case 0:
+            return Meaning("unanswered", Then.RETRY, evicted=None)
+        case 500 if _TWO_BUDGETS in answer.message:
+            return Meaning("two_budgets", Then.REST, "TwoDisruptionBudgets")
+        case 403:
+            return Meaning("forbidden", Then.REST, "EvictionRefused")
+        case status if status >= 500:
+            return Meaning("error", Then.RETRY, "EvictionFailed", evicted=None)
+    return Meaning("refused", Then.REST, "EvictionRefused")
+
 
 PROOFS = 10
 """For how many pods of a node another node is looked for in one turn; the others follow, a second apart."""

@@ -1,4 +1,4 @@
-"""A pod whose promise is followed, and one whose promise is broken."""
+"""A pod whose promise is followed, one whose promise is broken, and the words for either."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,8 @@ from enum import StrEnum
 
 from podberth.engine.placement_conflicts import Conflict
 from podberth.model.pod import Pod
-from podberth.model.promise import NodeRequirement
+from podberth.model.promise import ANNOTATION, NO_TERM, NodeRequirement
+from podberth.model.selectors import Requirement
 
 
 class Stage(StrEnum):
@@ -82,3 +83,60 @@ class Broken:
     """Reasons of the Events that were posted of it."""
     told_until: dict[Gate, float] = field(default_factory=dict)
     """Gates that were told of, and until when (engine time) they were said to be shut."""
+
+
+Labels = Mapping[str, str]
+SYSTEM_CRITICAL = 2_000_000_000
+"""Priority of system-cluster-critical and above (scheduling.SystemCriticalPriority)."""
+_MOST_MISSED, _LENGTH = 5, 300
+"""Requirements that are named, and what one of them may take: a pod may ask for thousands of values."""
+
+
+def breach(wanted: NodeRequirement, node: str, labels: Labels, before: Labels | None = None) -> str:
+    """Return which requirements a node does not meet, with the label's value now, and `before` where that is known."""
+    parts = []
+    broken = wanted.broken(node, labels)
+    for missed in broken[:_MOST_MISSED]:
+        if missed is NO_TERM:
+            parts.append("no term can match a node")
+        elif isinstance(missed, Requirement):
+            parts.append(f"{_cut(str(missed))}: {_change(missed.key, labels, before)}")
+        else:
+            parts.append(_cut(str(missed)))
+    if len(broken) > _MOST_MISSED:
+        parts.append(f"and {len(broken) - _MOST_MISSED} more")
+    return "; ".join(parts)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LENGTH else f"{text[: _LENGTH - 1]}…"
+
+
+def _change(key: str, labels: Labels, before: Labels | None) -> str:
+    now = _value(labels, key)
+    if before is None or before.get(key) == labels.get(key):
+        return f"the label is {now}" if key in labels else "the label is absent"
+    return f"the label was {_value(before, key)}, is {now}"
+
+
+def _value(labels: Labels, key: str) -> str:
+    return f'"{labels[key]}"' if key in labels else "absent"
+
+
+def source(pod: Pod) -> str:
+    """Return where a pod's promise comes from."""
+    promise = pod.shape.promise
+    return ANNOTATION if promise is not None else "the profile's allPods"
+
+
+def left_alone(pod: Pod, *, bare_pods: bool) -> str:
+    """Return why a pod is never evicted, whatever it asks for; empty when it may be."""
+    if pod.belongs_to_node:
+        if pod.owner is not None and pod.owner[0] == "DaemonSet":
+            return "a DaemonSet's pod: it would come back to the same node"
+        return "a mirror pod: its kubelet would bring it back"
+    if pod.priority >= SYSTEM_CRITICAL:
+        return "a system-critical pod"
+    if pod.owner is None and not bare_pods:
+        return "a pod without a controller: nothing would create it again"
+    return ""

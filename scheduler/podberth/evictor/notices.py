@@ -7,9 +7,9 @@ nor what the evictor writes for the few that may go has to wait behind thousands
 from collections import deque
 
 from podberth.evictor.followed import Broken, Gate
+from podberth.evictor.gates import Bucket
 from podberth.evictor.messages import Instruction, RecordPodEvent
 from podberth.evictor.observed import CONFLICT
-from podberth.evictor.tokens import Bucket
 
 RATE, BURST = 10.0, 50
 """Pods that are told of in a second, and at once. A pod takes two Events at most."""

@@ -8,14 +8,11 @@ from msgspec import field
 
 from podberth.cache.cluster import Cluster
 from podberth.engine.placement_conflicts import Conflict, PlacementConflicts, has_requirements
-from podberth.evictor.breaker import Breaker
-from podberth.evictor.claims import Claims
 from podberth.evictor.conflicted import rank, related
+from podberth.evictor.followed import breach, left_alone, source
+from podberth.evictor.gates import Breaker, Owners, Settings
 from podberth.evictor.messages import Restored
-from podberth.evictor.owners import Owners
-from podberth.evictor.settings import Settings
-from podberth.evictor.target import find_target
-from podberth.evictor.wording import breach, left_alone, source, succeeds
+from podberth.evictor.target import Claims, find_target
 from podberth.explain.explanation import API_VERSION, PromiseState, Shown
 from podberth.explain.simulate.drain import Disruptions
 from podberth.framework.decision import Decision
@@ -116,7 +113,7 @@ class Past:
         if spared is None:
             return None
         until = (self._now + timedelta(seconds=spared.seconds + 0.999)).astimezone(UTC)
-        return until.strftime("%Y-%m-%dT%H:%M:%SZ"), succeeds(spared)
+        return until.strftime("%Y-%m-%dT%H:%M:%SZ"), spared.why
 
 
 class Plan(Shown, kw_only=True, frozen=True):

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from podberth.app.evictor.watcher import Watcher
-from podberth.evictor.settings import Settings
+from podberth.evictor.gates import Settings
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.kube.client import Client

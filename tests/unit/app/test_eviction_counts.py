@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from podberth.app.evictor.counts import Counts
-from podberth.app.evictor.vitals import Post
+from podberth.app.evictor.launch import Post
+from podberth.app.evictor.watcher import Counts
 from podberth.service.metrics import page
 
 

@@ -15,10 +15,9 @@ from structlog.testing import capture_logs
 
 from podberth.apiserver import ApiServer
 from podberth.apiserver.given import GIVEN
-from podberth.app.evictor.launch import lead
-from podberth.app.evictor.vitals import Post
+from podberth.app.evictor.launch import Post, lead
 from podberth.cli.main import run
-from podberth.evictor.settings import Settings
+from podberth.evictor.gates import Settings
 from podberth.framework.config import default_configuration
 from podberth.framework.profiles import build
 from podberth.kube.client import Client

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, cast
 
-from podberth.app.evictor.vitals import Post
+from podberth.app.evictor.launch import Post
 from podberth.app.evictor.watcher import Watcher
 from podberth.kube.errors import ApiError
 from podberth.kube.lease import Elector

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from podberth.apiserver import ApiServer
 from podberth.app.candidacy import candidacy, lease_annotations
 from podberth.app.evictor import launch
-from podberth.app.evictor.vitals import Post
+from podberth.app.evictor.launch import Post
 from podberth.app.rivals import Rivals
-from podberth.evictor.settings import Settings
+from podberth.evictor.gates import Settings
 from podberth.framework.config import decode
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection

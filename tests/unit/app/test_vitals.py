@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from podberth.app.evictor.vitals import Post
+from podberth.app.evictor.launch import Post
 from podberth.app.families import KEPT_NODES
 from podberth.app.vitals import endpoints
 from podberth.cache.reservations import ReservedRoom

@@ -6,10 +6,9 @@ import zoneinfo
 
 import pytest
 
-from podberth.cel import effort
+from podberth.cel import errors
 from podberth.cel import program as programs
-from podberth.cel.effort import LIMIT, STEPS
-from podberth.cel.errors import CostLimitError, EffortError, EvaluationError
+from podberth.cel.errors import LIMIT, STEPS, CostLimitError, EffortError, EvaluationError
 from podberth.cel.quantity import Quantity
 from podberth.cel.version import Version
 
@@ -210,7 +209,7 @@ def test_the_most_expensive_expressions_end_at_the_callers_limit(name: str) -> N
     """Also where one operation takes long."""
     with pytest.raises(EvaluationError):
         programs.compile(EXPENSIVE[name]).evaluate(GPU, 5_000)
-    assert effort.METER.spent <= 3 * 5_000 + 60_000  # the operation that went over the limit
+    assert errors.METER.spent <= 3 * 5_000 + 60_000  # the operation that went over the limit
 
 
 def test_time_zones_that_are_not_there_are_looked_for_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:

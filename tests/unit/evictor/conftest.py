@@ -9,6 +9,7 @@ import pytest
 from podberth.cache.validate import validate
 from podberth.engine.stimuli import Gone, Put
 from podberth.evictor.evictor import Evictor
+from podberth.evictor.gates import Settings
 from podberth.evictor.messages import (
     Answered,
     Evict,
@@ -22,7 +23,6 @@ from podberth.evictor.messages import (
     Stimulus,
     WasRead,
 )
-from podberth.evictor.settings import Settings
 from podberth.framework.config import decode
 from podberth.framework.profiles import annotated, build
 from podberth.kit import Plugin, Pod

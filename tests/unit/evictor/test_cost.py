@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podberth.evictor import evictor, notices, promises, tokens
+from podberth.evictor import evictor, gates, notices, observed
+from podberth.evictor.followed import breach
 from podberth.evictor.messages import Read, RecordPodEvent
-from podberth.evictor.wording import breach
 from podberth.model.promise import NodeRequirement
 from podberth.model.selectors import Requirement
 from tests.builders import Object
@@ -41,13 +41,13 @@ def of(namespace: str, pod: Object) -> Object:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The size of each requirement that was put to nodes."""
     sizes: list[int] = []
-    real = promises.meeting
+    real = observed.meeting
 
     def counted(wanted: NodeRequirement, nodes: Any) -> Any:
-        sizes.append(promises.size(wanted))
+        sizes.append(observed.size(wanted))
         return real(wanted, nodes)
 
-    monkeypatch.setattr(promises, "meeting", counted)
+    monkeypatch.setattr(observed, "meeting", counted)
     return sizes
 
 
@@ -72,7 +72,7 @@ def test_a_look_asks_so_much_and_no_more(asked: list[int]) -> None:
         asked.clear()
         harness.look()
         looks += 1
-        assert sum(asked) <= promises.LOOK / 10 + 200
+        assert sum(asked) <= observed.LOOK / 10 + 200
         assert "quiet/quiet" in harness.evictor.broken
     assert looks > 5
     assert len(harness.evictor.broken) == 301
@@ -82,8 +82,8 @@ def test_a_look_asks_so_much_and_no_more(asked: list[int]) -> None:
 def test_a_look_without_anything_due_asks_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most looks are such: the evictor looks after each batch of changes, of whatever they are."""
     harness = crowded(3)
-    rows = Mock(wraps=promises.some_rows)
-    monkeypatch.setattr(promises, "some_rows", rows)
+    rows = Mock(wraps=observed.some_rows)
+    monkeypatch.setattr(observed, "some_rows", rows)
     harness.look()
     assert not rows.called
     harness.put(disk("a", "hdd", cpu="900", pods="2000"))
@@ -94,7 +94,7 @@ def test_a_look_without_anything_due_asks_no_node(monkeypatch: pytest.MonkeyPatc
 def test_the_one_that_waits_longest_has_its_turn(asked: list[int]) -> None:
     """However many cheap promises are due at each look, a costly one is asked in its turn."""
     harness = crowded(3)
-    harness.evictor.observed.promises.look = lambda most=30: promises.Promises.look(  # type: ignore[method-assign]
+    harness.evictor.observed.promises.look = lambda most=30: observed.Promises.look(  # type: ignore[method-assign]
         harness.evictor.observed.promises, most
     )
     kind = "hdd"
@@ -117,7 +117,7 @@ def test_parts_come_to_the_whole(pods: list[tuple[int, str, int]], changes: list
     for limit in (most, 10**9):
         harness = Harness()
         known = harness.evictor.observed.promises
-        known.look = partial(promises.Promises.look, known, limit)  # type: ignore[method-assign]
+        known.look = partial(observed.Promises.look, known, limit)  # type: ignore[method-assign]
         harness.put(disk("a"), disk("b"))
         for i, (kind, node, terms) in enumerate(pods):
             harness.put(keeping(f"p{i}", node, absurd(kind, terms), cpu="1m"))
@@ -262,7 +262,7 @@ def test_what_the_breaker_holds_is_told_in_parts(monkeypatch: pytest.MonkeyPatch
 
 def test_appointments_forget_who_did_not_come() -> None:
     """Whoever has an appointment keeps it; those that were missed take no room for ever, and cost no look at all."""
-    appointments = tokens.Appointments(5.0, 20)
+    appointments = gates.Appointments(5.0, 20)
     assert [appointments.wait(f"n{i}", 0.0) for i in range(20)] == [0.0] * 20
     waits = [appointments.wait(f"late-{i}", 0.0) for i in range(5000)]
     assert waits[:2] == pytest.approx([0.2, 0.4]) and waits == sorted(waits)

@@ -24,12 +24,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from podberth.app.evictor.history import restored
+from podberth.app.evictor.watcher import restored
 from podberth.app.evictor.writer import Writer
 from podberth.engine.stimuli import Gone, Put
 from podberth.evictor.evictor import Evictor
+from podberth.evictor.gates import Settings
 from podberth.evictor.messages import Evict, Instruction, Look, Read, Stimulus
-from podberth.evictor.settings import Settings
 from podberth.framework.config import decode
 from podberth.framework.profiles import annotated, build
 from podberth.kube.client import Client

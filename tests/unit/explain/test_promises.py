@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from podberth.cli.main import run
-from podberth.evictor.settings import Settings
+from podberth.evictor.gates import Settings
 from podberth.explain.objects.world import World
 from podberth.explain.promises import Plan, plan
 from podberth.framework.config import decode

@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from podberth.app.evictor import launch
-from podberth.evictor.settings import Settings
+from podberth.evictor.gates import Settings
 from podberth.kube.connection import Connection
 from podberth.service import loop
 from podberth.service.loop import BEAT, MOST_TEXT, SLOWEST, Blocks

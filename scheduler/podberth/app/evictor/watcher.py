@@ -2,32 +2,57 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
 
 from podberth.app.cluster_watch import LIVE_PODS
-from podberth.app.evictor.counts import Counts
-from podberth.app.evictor.history import restored
 from podberth.app.evictor.writer import Writer
 from podberth.app.freshness import NEEDED, Freshness, Malformed, check_seconds, log_refusal
 from podberth.engine.stimuli import Gone, Put
 from podberth.evictor.evictor import Evictor
-from podberth.evictor.messages import Evict, Instruction, Look, Read, Restored, Stimulus
-from podberth.evictor.settings import Settings
+from podberth.evictor.gates import Settings
+from podberth.evictor.messages import Evict, Instruction, Look, Read, Restored, Stimulus, Turn
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
 from podberth.kube import evictions
 from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client
-from podberth.kube.evictions import Regarding
+from podberth.kube.evictions import PastEviction, Regarding
 from podberth.kube.machine import MACHINE, Machine
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import DEVICES, SCHEDULING, Resource
 from podberth.model.kinds import Decoder
 from podberth.model.limits import LIMITS, Limits
+
+
+@dataclass(slots=True)
+class Counts:
+    """`evictions`: (reason, result) → since this process leads; the rest is as of now."""
+
+    evictions: dict[tuple[str, str], int] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
+    held: dict[str, int] = field(default_factory=dict)
+    breaker_open: bool = False
+    followed: int = 0
+
+
+def restored(past: Iterable[PastEviction], now: float, *, by_settings: bool = True) -> list[Restored]:
+    """`now`: Unix time by the clock that the Events go by, or one that is behind.
+
+    How long successors are left alone goes by the settings of whoever asks, or by what the Events say.
+    """
+    return [
+        Restored(
+            Gone("Pod", one.namespace, one.name, one.uid),
+            Turn(f"{one.namespace}/{one.owner}", one.round, 0.0 if by_settings else one.spared, one.asked_at),
+            one.ago(now),
+        )
+        for one in past
+    ]
+
 
 log = structlog.get_logger("evictor")
 

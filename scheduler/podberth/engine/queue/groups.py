@@ -237,7 +237,7 @@ class QueuedGroups:
         queued.pod = entry.pods[pod.uid].pod = pod
         if asked:
             self._places.unschedulable.put(queued)
-        if pod.uid in entry.held:
+        if pod.uid in entry.held or pod.too_large is not None:
             self._ask_about(entry, queued, now)
             self._settle(entry, now, cause)
         elif helps and not entry.trying:

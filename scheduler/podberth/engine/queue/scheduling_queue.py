@@ -188,7 +188,7 @@ class SchedulingQueue:
             self.unschedulable.put(queued)
             if woken:
                 self._wake(queued, now, _UPDATED)
-        elif queued.place is Place.GATED:
+        elif queued.place is Place.GATED or pod.too_large is not None:
             self._leave(queued)
             queued.pod = pod
             self.places.enter(queued, now, _UPDATED)

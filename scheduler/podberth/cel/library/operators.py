@@ -4,9 +4,8 @@ from collections.abc import Callable
 from math import isnan
 from typing import Final
 
-from podberth.cel import times
-from podberth.cel.effort import METER
-from podberth.cel.errors import AbortError, EvaluationError
+from podberth.cel.errors import METER, AbortError, EvaluationError
+from podberth.cel.library import times
 from podberth.cel.values import (
     INT_MAX,
     INT_MIN,

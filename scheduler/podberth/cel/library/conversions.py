@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable
 
-from podberth.cel import times
 from podberth.cel.errors import EvaluationError
 from podberth.cel.gotext import fixed, number
-from podberth.cel.operators import no_overload
+from podberth.cel.library import times
+from podberth.cel.library.operators import no_overload
 from podberth.cel.values import (
     INT_MAX,
     INT_MIN,

@@ -1,11 +1,96 @@
-"""Durations and timestamps: parsed and written as Go's time package does, and taken apart by time zone."""
+"""Durations and timestamps: parsed and written as Go's time package does, and taken apart by time zone.
 
+Time zones are read by name, and as offsets such as `-07:30`, as cel-go and Go's time package read them.
+"""
+
+import os
 import re
-from datetime import UTC, date, datetime, timedelta
+import zoneinfo
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from errno import ENOENT
+from functools import lru_cache, partial
 
-from podberth.cel import zones
-from podberth.cel.errors import EvaluationError
-from podberth.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
+from podberth.cel.errors import METER, EvaluationError, quoted
+from podberth.cel.values import INT_MAX, INT_MIN, Duration, Timestamp, Value
+
+_MINUTE = 60 * 10**9
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_+\-]+(?:/[A-Za-z0-9_+\-]+)*")
+_LONGEST = 64
+"""No zone has a longer name."""
+_LOOK_UP, _READ = 400, 60
+"""Steps of the meter for a name that is not known yet, and for opening one file."""
+
+
+def zone(name: str) -> tzinfo | int:
+    """The zone of a name, or of an offset the seconds east of UTC, however many. Raises EvaluationError."""
+    if ":" in name:
+        return _offset(name)
+    if name in ("", "UTC", "Local"):
+        return UTC
+    if ".." in name or name[0] in "/\\":
+        raise EvaluationError("time: invalid location name")
+    if "\0" in name:
+        raise EvaluationError("invalid argument")
+    found = _named(name) if len(name) <= _LONGEST else _read(name)
+    if isinstance(found, str):
+        raise EvaluationError(found)
+    return found
+
+
+def _offset(name: str) -> int:
+    """Hours and minutes, which upstream reads as any two numbers and counts in 64 bits."""
+    hours, _, minutes = name.partition(":")
+    one, two = _number(hours), _number(minutes)
+    nanos = _wrapped(_wrapped(one * 60 - two if name[0] == "-" else one * 60 + two) * _MINUTE)
+    seconds, rest = divmod(abs(nanos), 10**9)
+    east = int(seconds + rest / 1e9)
+    return -east if nanos < 0 else east
+
+
+def _number(text: str) -> int:
+    if _NUMBER.fullmatch(text) is None:
+        raise EvaluationError(f"strconv.Atoi: parsing {quoted(text)}: invalid syntax")
+    digits = text.lstrip("+-").lstrip("0")
+    number = int(digits[:20] or "0") * (-1 if text[0] == "-" else 1)
+    if not INT_MIN <= number <= INT_MAX:
+        raise EvaluationError(f"strconv.Atoi: parsing {quoted(text)}: value out of range")
+    return number
+
+
+def _wrapped(number: int) -> int:
+    """As int64 has it."""
+    return (number - INT_MIN) % (1 << 64) + INT_MIN
+
+
+@lru_cache(maxsize=256)
+def _named(name: str) -> tzinfo | str:
+    """The zone, or why there is none."""
+    METER.spend(_LOOK_UP)
+    if _PLAIN.fullmatch(name):
+        try:
+            return zoneinfo.ZoneInfo(name)
+        except (ValueError, OSError, KeyError):
+            pass
+    return _read(name)
+
+
+def _read(name: str) -> tzinfo | str:
+    """Return what comes of opening a file of that name, as Go does: it may be a directory, or no zone's."""
+    METER.spend(_READ)
+    why = ""
+    for root in zoneinfo.TZPATH:
+        try:
+            with open(f"{root}/{name}", "rb") as file:  # noqa: PTH123 (Path reads "UTC/" as "UTC")
+                return zoneinfo.ZoneInfo.from_file(file)
+        except OSError as error:
+            if error.errno != ENOENT:
+                why = why or os.strerror(error.errno or 0).lower()
+        except ValueError:
+            why = why or "malformed time zone information"
+    return why or f"unknown time zone {name}"
+
 
 SECOND = 10**9
 _UNITS = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND}
@@ -113,7 +198,7 @@ def _on_the_calendar(seconds: int) -> tuple[datetime, int]:
 
 def _local(seconds: int, zone_name: str) -> tuple[datetime, int]:
     """Return what clocks in the zone show, and by how many years it was moved. Raises EvaluationError."""
-    there = zones.zone(zone_name)
+    there = zone(zone_name)
     if isinstance(there, int):
         return _on_the_calendar(seconds + there)
     utc = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
@@ -160,3 +245,25 @@ def span_part(span: Duration, function: str) -> int:
 
 def _cut(value: int, size: int) -> int:
     return -(-value // size) if value < 0 else value // size
+
+
+_PARTS = {
+    "getFullYear": "year",
+    "getMonth": "month",
+    "getDayOfYear": "day_of_year",
+    "getDayOfMonth": "day_of_month",
+    "getDate": "day_of_month_1_based",
+    "getDayOfWeek": "day_of_week",
+    "getHours": "hours",
+    "getMinutes": "minutes",
+    "getSeconds": "seconds",
+    "getMilliseconds": "milliseconds",
+}
+
+
+OVERLOADS: dict[str, Callable[..., Value]] = {}
+for _function, _name in _PARTS.items():
+    OVERLOADS[f"timestamp_to_{_name}"] = partial(part, function=_function)
+    OVERLOADS[f"timestamp_to_{_name}_with_tz"] = OVERLOADS[f"timestamp_to_{_name}"]
+    OVERLOADS[f"duration_to_{_name}"] = partial(span_part, function=_function)
+OVERLOADS["timestamp_to_seconds_tz"] = OVERLOADS["timestamp_to_seconds_with_tz"]

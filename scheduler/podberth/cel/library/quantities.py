@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from podberth.cel.effort import METER
-from podberth.cel.errors import EvaluationError, works
+from podberth.cel.errors import METER, EvaluationError, works
 from podberth.cel.quantity import Quantity, QuantityError
 from podberth.cel.values import Value
 from podberth.cel.version import Version, VersionError

@@ -1,0 +1,583 @@
+"""Makes the closures of an expression: of variables and selections, of calls, and of loops.
+
+A closure takes the frame of an evaluation. A call evaluates its arguments first, then the function, and is charged for
+whether it succeeded or not. A loop's value is made when it is first read; an error in it is kept and raised then.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import isinf
+from typing import Final, TypeAlias
+
+from podberth.cel.cost import Price
+from podberth.cel.errors import LIMIT, AbortError, EvaluationError, stopped
+from podberth.cel.gotext import shown
+from podberth.cel.library.operators import check_hashable, no_overload
+from podberth.cel.values import (
+    EMPTY,
+    FAILED,
+    LISTS,
+    MAPS,
+    MISSING,
+    NONE,
+    GrowingList,
+    GrowingMap,
+    Map,
+    Optional,
+    Uint,
+    Value,
+    go_type,
+    type_name,
+)
+
+
+class Frame:
+    """One evaluation. `slots` are the variables of loops and bindings, by an index that the plan knows."""
+
+    __slots__ = ("cost", "device", "most", "slots")
+
+    def __init__(self, device: Map, slots: int, most: int = LIMIT) -> None:
+        self.device = device
+        self.most = most
+        self.slots: list[Value] = [UNSET] * slots
+        self.cost = 0
+
+    def charge(self, cost: int) -> None:
+        """Count the cost of a call; too much of it ends the evaluation."""
+        self.cost += cost
+        if self.cost > self.most:
+            raise stopped(self.cost)
+
+
+class _Unset:
+    __slots__ = ()
+
+
+UNSET: Final = _Unset()
+Code: TypeAlias = Callable[[Frame], Value]
+
+
+KEYS = frozenset({str, int, bool, Uint, float})
+"""The types of which the key of a lookup may be."""
+
+
+@dataclass(slots=True)
+class Qualifier:
+    """One lookup: by a constant, or by what the code gives."""
+
+    key: Value
+    code: Code | None = None
+    optional: bool = False
+    test: bool = False
+
+
+@dataclass(slots=True)
+class Attribute:
+    """A chain: where it begins (`base`) or a choice between two, and the lookups."""
+
+    base: Code
+    qualifiers: list[Qualifier] = field(default_factory=list)
+    branches: "tuple[Attribute, Attribute] | None" = None
+    device: bool = False
+    tested: bool = False
+    """A choice only: the question is whether its value has a field, not what is in it."""
+
+    def add(self, qualifier: Qualifier) -> None:
+        """One more lookup; both branches of a choice get it."""
+        if self.branches is None:
+            self.qualifiers.append(qualifier)
+        else:
+            self.tested = self.tested or qualifier.test
+            for branch in self.branches:
+                branch.add(qualifier)
+
+    def resolved(self) -> Code:
+        """The code of the lookups alone, as where the chain is a branch or a key."""
+        if self.branches is not None:
+            return _choice(self.base, self.branches[0].resolved(), self.branches[1].resolved())
+        if not self.qualifiers:
+            return self.base
+        if self.device:
+            fast = _of_device(self.qualifiers, 0)
+            if fast is not None:
+                return fast
+        return _lookups(self.base, tuple(self.qualifiers))
+
+    def code(self) -> Code:
+        """The code of the chain as a step of its own."""
+        if self.branches is not None:
+            return self._chosen()
+        if self.device:
+            fast = _of_device(self.qualifiers, 1)
+            if fast is not None:
+                return fast
+        resolved = self.resolved()
+        test = bool(self.qualifiers) and self.qualifiers[-1].test
+        if test:
+            return lambda frame: _tested(resolved(frame))
+
+        def run(frame: Frame) -> Value:
+            frame.cost += 1
+            return resolved(frame)
+
+        return run
+
+    def _chosen(self) -> Code:
+        """A choice costs nothing itself; asked whether a field is there, cel-go takes back what the lookup cost."""
+        resolved = self.resolved()
+        if not self.tested:
+            return resolved
+
+        def run(frame: Frame) -> Value:
+            value = resolved(frame)
+            frame.cost -= 1
+            return _tested(value)
+
+        return run
+
+
+def _tested(value: Value) -> bool:
+    return value is not NONE if type(value) is Optional else bool(value)
+
+
+def _choice(condition: Code, then: Code, otherwise: Code) -> Code:
+    def run(frame: Frame) -> Value:
+        chosen = condition(frame)
+        if chosen is True:
+            return then(frame)
+        if chosen is False:
+            return otherwise(frame)
+        raise no_overload()
+
+    return run
+
+
+def no_such_key(key: Value) -> EvaluationError:
+    """For what is not there."""
+    return EvaluationError(f"no such key: {shown(key)}")
+
+
+def _of_device(qualifiers: list[Qualifier], more: int) -> Code | None:
+    """The code of the chains that are usual (the driver; an attribute or a capacity by name), without a loop over their
+    lookups. None for any other chain. `more`: what it costs beyond its lookups.
+    """
+    keys = [part.key for part in qualifiers]
+    if any(part.code or part.optional or part.test or type(part.key) is not str for part in qualifiers):
+        return None
+    cost = len(keys) + more
+    if len(keys) == 1:
+        name = keys[0]
+
+        def run_field(frame: Frame) -> Value:
+            frame.cost += cost
+            return frame.device.items[name]
+
+        return run_field
+    if len(keys) != 3 or keys[0] not in ("attributes", "capacity"):
+        return None
+    which, domain, name = keys
+
+    def run(frame: Frame) -> Value:
+        frame.cost += cost
+        value = frame.device.items[which].items.get(domain, EMPTY).items.get(name, MISSING)
+        if value is MISSING:
+            raise no_such_key(name)
+        return value
+
+    return run
+
+
+def _lookups(base: Code, qualifiers: tuple[Qualifier, ...]) -> Code:
+    def run(frame: Frame) -> Value:
+        value = base(frame)
+        optional = False
+        if type(value) is Optional:
+            if value is NONE:
+                return value
+            value, optional = value.value, True
+        for part in qualifiers:
+            optional = optional or part.optional
+            found = _looked_up(frame, part, value, optional)
+            if found is MISSING:
+                return NONE
+            value = found
+        return Optional(value) if optional else value
+
+    return run
+
+
+def _looked_up(frame: Frame, part: Qualifier, value: Value, optional: bool) -> Value:
+    """Return what one lookup gives, or MISSING; it costs 1 unless it was optional and there is nothing."""
+    key = part.key
+    try:
+        if part.code is not None:
+            key = part.code(frame)
+            if type(key) not in KEYS:
+                raise EvaluationError(f"invalid qualifier type: {go_type(key)}")
+        found = find(value, key, lenient=optional or part.test)
+    except AbortError:
+        raise
+    except EvaluationError:
+        if not optional:
+            frame.cost += 1
+        raise
+    if found is MISSING:
+        if optional:
+            return MISSING
+        if part.test:
+            frame.cost += 1
+            return False
+        frame.cost += 1
+        raise missing(value, key)
+    frame.cost += 1
+    return True if part.test and not optional else found
+
+
+def missing(value: Value, key: Value) -> EvaluationError:
+    """The error for a lookup that found nothing."""
+    if type(value) in LISTS:
+        return EvaluationError(f"index out of bounds: {shown(key)}")
+    return no_such_key(key)
+
+
+def find(value: Value, key: Value, lenient: bool) -> Value:
+    """Return what is at the key or index, or MISSING."""
+    kind = type(value)
+    if kind in MAPS:
+        found: Value = value.find(key)
+        return found
+    if kind in LISTS:
+        index = _index(key)
+        return value[index] if 0 <= index < len(value) else MISSING
+    return MISSING
+
+
+def _index(key: Value) -> int:
+    kind = type(key)
+    if kind is int or kind is Uint:
+        if kind is Uint and key >= 1 << 63:
+            raise EvaluationError(f"unsupported index value {key} in list")
+        return int(key)
+    if kind is float:
+        if not isinf(key) and key.is_integer() and -(2.0**63) <= key < 2.0**63:
+            return int(key)
+        raise EvaluationError(f"unsupported index value {shown(key)} in list")
+    raise EvaluationError(f"unsupported index type '{type_name(key)}' in list")
+
+
+def variable(slot: int) -> Code:
+    """The code that reads a variable of a loop."""
+
+    def run(frame: Frame) -> Value:
+        return frame.slots[slot]
+
+    return run
+
+
+def device_of(frame: Frame) -> Map:
+    """The code that reads `device`."""
+    return frame.device
+
+
+Implementation = Callable[..., Value]
+
+
+class Plan:
+    """How a part of the expression is evaluated: a constant, a chain of lookups, or code."""
+
+    __slots__ = ("_attribute", "_code", "constant", "value")
+
+    def __init__(self, attribute: Attribute | None = None, code: Code | None = None) -> None:
+        self._attribute = attribute
+        self._code = code
+        self.constant = False
+        self.value: Value = None
+
+    @classmethod
+    def constant_of(cls, value: Value) -> "Plan":
+        """A value that is known."""
+        made = cls(code=lambda frame: value)
+        made.constant = True
+        made.value = value
+        return made
+
+    def code(self) -> Code:
+        """The code as a step of its own."""
+        if self._code is None:
+            assert self._attribute is not None
+            self._code = self._attribute.code()
+        return self._code
+
+    def chain(self) -> Attribute:
+        """The chain to which a lookup can be added."""
+        if self._attribute is not None:
+            return self._attribute
+        return Attribute(self.code())
+
+    def resolved(self) -> Code:
+        """The code where it is a key: the lookup costs, the variable does not."""
+        return self.code() if self._attribute is None else self._attribute.resolved()
+
+
+def call(args: Sequence[Code], function: Implementation, price: Price | None) -> Code:
+    """The code of an ordinary function."""
+    if len(args) == 1:
+        return _unary(args[0], function, price)
+    if len(args) == 2:
+        return _binary(args[0], args[1], function, price)
+    return variadic(args, function, price)
+
+
+def _charge(frame: Frame, price: Price | None, args: Sequence[Value], result: Value) -> None:
+    frame.charge(1 if price is None else price(args, result))
+
+
+def _unary(arg: Code, function: Implementation, price: Price | None) -> Code:
+    def run(frame: Frame) -> Value:
+        value: Value = FAILED
+        try:
+            value = arg(frame)
+            result = function(value)
+        except AbortError:
+            raise
+        except EvaluationError:
+            _charge(frame, price, (value,), FAILED)
+            raise
+        if price is None:
+            frame.cost += 1
+        else:
+            frame.charge(price((value,), result))
+        return result
+
+    return run
+
+
+def _binary(left: Code, right: Code, function: Implementation, price: Price | None) -> Code:
+    def run(frame: Frame) -> Value:
+        one: Value = FAILED
+        two: Value = FAILED
+        try:
+            one = left(frame)
+            two = right(frame)
+            result = function(one, two)
+        except AbortError:
+            raise
+        except EvaluationError:
+            if one is FAILED:
+                two = _attempted(right, frame)
+            _charge(frame, price, (one, two), FAILED)
+            raise
+        if price is None:
+            frame.cost += 1
+        else:
+            frame.charge(price((one, two), result))
+        return result
+
+    return run
+
+
+def _attempted(code: Code, frame: Frame) -> Value:
+    """Return what the other argument comes to after one failed: it is evaluated, and paid for."""
+    try:
+        return code(frame)
+    except AbortError:
+        raise
+    except EvaluationError:
+        return FAILED
+
+
+def variadic(args: Sequence[Code], function: Implementation, price: Price | None) -> Code:
+    """The code of a call that ends at the first argument that fails."""
+    count = len(args)
+
+    def run(frame: Frame) -> Value:
+        values: list[Value] = []
+        try:
+            for arg in args:
+                values.append(arg(frame))  # noqa: PERF401  what there was before an error is needed
+            result = function(*values)
+        except AbortError:
+            raise
+        except EvaluationError:
+            if len(values) >= count - 1:
+                _charge(frame, price, [*values, FAILED][:count], FAILED)
+            raise
+        _charge(frame, price, values, result)
+        return result
+
+    return run
+
+
+def bare(error: EvaluationError) -> EvaluationError:
+    """The error without what Python remembers of where it was raised, which would grow each time it is raised again."""
+    error.__traceback__ = error.__context__ = None
+    return error
+
+
+def logical(terms: Sequence[Code], until: bool) -> Code:
+    """`&&` (until false) and `||` (until true): a term that decides makes up for an error in another."""
+
+    def run(frame: Frame) -> Value:
+        failed: EvaluationError | None = None
+        for term in terms:
+            try:
+                value = term(frame)
+            except AbortError:
+                raise
+            except EvaluationError as error:
+                failed = failed or bare(error)
+                continue
+            if value is until:
+                return until
+            if type(value) is not bool:
+                failed = failed or no_overload()
+        if failed is not None:
+            raise failed
+        return not until
+
+    return run
+
+
+def not_strictly_false(arg: Code) -> Code:
+    """Return whether a loop goes on: an error doesn't stop it."""
+
+    def run(frame: Frame) -> Value:
+        try:
+            value = arg(frame)
+        except AbortError:
+            raise
+        except EvaluationError:
+            value = True
+        frame.cost += 1
+        return value if type(value) is bool else True
+
+    return run
+
+
+def optional_or(left: Code, right: Code, unwrap: bool) -> Code:
+    """`or` and `orValue`: the right side is evaluated only when it is needed."""
+
+    def run(frame: Frame) -> Value:
+        value = left(frame)
+        if type(value) is not Optional:
+            raise no_overload()
+        if value is NONE:
+            return right(frame)
+        return value.value if unwrap else value
+
+    return run
+
+
+def among_constants(args: Sequence[Plan]) -> Plan | None:
+    """`x in [1, 2]` where the list is constant: one lookup."""
+    within = args[1]
+    if not within.constant or type(within.value) not in LISTS:
+        return None
+    if not within.value:
+        return Plan.constant_of(False)
+    if any(type(element) not in (bool, int, Uint, float, str) for element in within.value):
+        return None
+    known = Map({})
+    for element in within.value:
+        if element == element:  # NaN is in no set
+            known.put(element, True)
+    return Plan(code=_in_set(args[0].code(), known))
+
+
+def _in_set(arg: Code, known: Map) -> Code:
+    items = known.items
+
+    def run(frame: Frame) -> Value:
+        value = arg(frame)
+        if type(value) is str:
+            return value in items
+        check_hashable(value)
+        return known.find(value) is True
+
+    return run
+
+
+class _Failed:
+    """An error in place of a value."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: EvaluationError) -> None:
+        self.error = error
+
+
+def accumulator(slot: int, initial: Code) -> Code:
+    """The code that reads what a loop keeps."""
+
+    def run(frame: Frame) -> Value:
+        value = frame.slots[slot]
+        if value is UNSET:
+            value = frame.slots[slot] = _begun(initial, frame)
+        if type(value) is _Failed:
+            raise bare(value.error)
+        return value
+
+    return run
+
+
+def _begun(initial: Code, frame: Frame) -> Value:
+    try:
+        value = initial(frame)
+    except AbortError:
+        raise
+    except EvaluationError as error:
+        return _Failed(bare(error))
+    if type(value) in LISTS and not value:
+        return GrowingList()
+    if type(value) in MAPS and not value:
+        return GrowingMap({})
+    return value
+
+
+def loop(over: Code, slots: tuple[int, int, int], parts: tuple[Code, Code, Code], fixed: Value) -> Code:
+    """The code of a loop; `fixed` is its condition when that is constant."""
+    kept, first, second = slots
+    condition, step, result = parts
+
+    def run(frame: Frame) -> Value:
+        ranged = over(frame)
+        variables = frame.slots
+        outer = variables[kept]
+        variables[kept] = UNSET
+        for key, value in _items(ranged, second >= 0):
+            variables[first] = key
+            if second >= 0:
+                variables[second] = value
+            if fixed is None:
+                if condition(frame) is not True:
+                    break
+            elif fixed is not True:
+                break
+            try:
+                variables[kept] = step(frame)
+            except AbortError:
+                raise
+            except EvaluationError as error:
+                variables[kept] = _Failed(bare(error))
+            if frame.cost > frame.most:
+                raise stopped(frame.cost)
+        value = result(frame)
+        variables[kept] = outer
+        if type(value) is GrowingList:
+            return list(value)
+        if type(value) is GrowingMap:
+            return Map(value.items, value.names)
+        return value
+
+    return run
+
+
+def _items(ranged: Value, pairs: bool) -> Iterable[tuple[Value, Value]]:
+    kind = type(ranged)
+    if kind in LISTS:
+        return enumerate(list(ranged)) if pairs else ((item, None) for item in list(ranged))
+    if kind in MAPS:
+        return list(ranged.pairs()) if pairs else [(key, None) for key in ranged]
+    if pairs:
+        raise EvaluationError(f"unsupported comprehension range type: {go_type(ranged)}")
+    raise EvaluationError(f"got '{go_type(ranged)}', expected iterable type")
