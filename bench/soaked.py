@@ -52,7 +52,7 @@ def sizes(scheduler: Scheduler) -> dict[str, int]:
         "pending": len(engine.queue),
         "queue": engine.queue.entries(),
         "binding": engine.binding.entries(),
-        "stories": engine.queue.stories.entries,
+        "stories": engine.history.stories.entries,
         "fairShare": engine.queue.fair_share.entries(),
         "conflictLooks": engine.placement_conflicts.entries(),
         "podClasses": len(cluster.affinity.pods),

@@ -22,7 +22,7 @@ import structlog
 
 from podberth.cache import kept_results, row_counts
 from podberth.cli.main import run
-from podberth.engine import story
+from podberth.engine import history
 from podberth.kube import known_objects
 from podberth.kube.http1 import ConnectionPool
 
@@ -84,7 +84,7 @@ def close_idle() -> int:
 
 def divide_bounds(by: int) -> None:
     """Of all that fills for longest: entries of stories, keys of deleted objects, and logs of what changed."""
-    story.MOST //= by
+    history.MOST //= by
     known_objects.TOMBSTONES //= by
     kept_results.KEPT //= by
     row_counts.REMEMBERED //= by

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from podberth.app.scheduler import Scheduler
-from podberth.engine.timeline import Timeline
+from podberth.engine.story import Timeline
 from podberth.kube.errors import one_line
 from podberth.kube.lease import Elector
 from podberth.kube.writes import micro_time
@@ -43,7 +43,7 @@ class Storyteller:
         namespace, slash, name = pod.partition("/")
         if bool(pod) == bool(uid) or (pod and not (namespace and slash and name)) or "/" in name:
             return 400, WANTED
-        timeline = engine.story(uid) if uid else engine.story_of(namespace, name)
+        timeline = engine.history.story(uid) if uid else engine.history.story_of(namespace, name)
         if timeline is None:
             asked = one_line(uid or pod)[:512]
             return 404, (
