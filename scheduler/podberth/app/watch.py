@@ -22,15 +22,13 @@ from podberth.cache.devices import Devices
 from podberth.engine.stimuli import Follows, Gone, Put, Stimulus
 from podberth.framework.profiles import annotated
 from podberth.framework.runtime import Framework
-from podberth.kube.beside import beside
-from podberth.kube.changes import Added, Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.listwatch import Phase
 from podberth.kube.machine import MACHINE, Machine
-from podberth.kube.reflector import IDLE_SECONDS, Reflector
+from podberth.kube.objects import MALFORMED, Added, Change, Deleted
+from podberth.kube.reflector import IDLE_SECONDS, Reflector, beside
 from podberth.kube.resources import BY_KIND, DEVICES, GROUPS, NODES, PODS, SCHEDULING, Resource
-from podberth.kube.wire import MALFORMED
 from podberth.model.devices import CLAIM, ClaimKey
 from podberth.model.kinds import Decoder, Modelled
 from podberth.model.limits import LIMITS, Limits

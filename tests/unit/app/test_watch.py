@@ -18,10 +18,10 @@ from podberth.engine.queue.queued import Place
 from podberth.engine.stimuli import Gone, Put, Stimulus
 from podberth.framework.config import decode
 from podberth.framework.profiles import build
-from podberth.kube.changes import Counts, Deleted
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
-from podberth.kube.known_objects import KnownObjects
+from podberth.kube.listwatch import Counts, KnownObjects
+from podberth.kube.objects import Deleted
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import NAMESPACES, NODES, PODS, Resource
 from podberth.model import wire
