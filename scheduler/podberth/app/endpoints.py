@@ -169,7 +169,7 @@ class _Vitals:
         return {(why,): float(failures[why]) for why in FAILURES}
 
     def _kept_nodes(self) -> Values:
-        kept = self._scheduler.engine.cluster.kept_room.by_profile
+        kept = self._scheduler.engine.cluster.reservations.by_profile
         return {(name,): float(len(kept[name].rows) if name in kept else 0) for name in self._reserving()}
 
     def _reserving(self) -> Iterator[str]:
