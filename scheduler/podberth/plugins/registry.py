@@ -21,8 +21,7 @@ from podberth.plugins.node_affinity import NodeAffinity
 from podberth.plugins.node_declared_features import NodeDeclaredFeatures
 from podberth.plugins.node_name import NodeName
 from podberth.plugins.node_ports import NodePorts
-from podberth.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
-from podberth.plugins.node_resources.fit import NodeResourcesFit
+from podberth.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from podberth.plugins.node_unschedulable import NodeUnschedulable
 from podberth.plugins.node_volume_limits import NodeVolumeLimits
 from podberth.plugins.pod_group_pods_count import PodGroupPodsCount
