@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from podberth.cache.cluster import Cluster, Placement
 from podberth.cache.column import Bools
+from podberth.cache.groups import GroupState
 from podberth.cache.nodes import Nodes
-from podberth.cache.pod_groups import GroupState
 from podberth.framework.decision import Rejected, Rows
 from podberth.model.pod import Pod
 from podberth.model.pod_group import GroupKey

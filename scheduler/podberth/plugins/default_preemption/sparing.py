@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from podberth.cache.cluster import Cluster
-from podberth.cache.pod_groups import PodGroups
+from podberth.cache.groups import PodGroups
 from podberth.framework.filters import FilterPlugins
 from podberth.framework.spare import Spare
 from podberth.model.pod import Pod

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from podberth.cache.claim_users import MOST
 from podberth.cache.cluster import Cluster
-from podberth.cache.devices import Devices
+from podberth.cache.devices import MOST, Devices
 from podberth.framework.binding import Patch
 from podberth.model.devices import (
     CLAIM,

@@ -10,8 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from podberth.cache.allocated_devices import AllocatedDevices
-from podberth.cache.devices import Devices
+from podberth.cache.devices import AllocatedDevices, Devices
 from podberth.model.devices import Device, DeviceID, DeviceTaint, DeviceTaintRule, Place, PoolID, ResourceSlice
 from podberth.model.node import Node
 from podberth.plugins.dynamic_resources.requested import Alternative

@@ -12,9 +12,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from podberth.cache.allocated_devices import AllocatedDevices
 from podberth.cache.cluster import Cluster
-from podberth.cache.devices import Devices
+from podberth.cache.devices import AllocatedDevices, Devices
 from podberth.cache.kept_results import FEW, ChangeLog
 from podberth.cache.nodes import Nodes
 from podberth.model.devices import Device, DeviceID, DeviceTraits, PoolID, ResourceSlice

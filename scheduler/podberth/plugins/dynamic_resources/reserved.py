@@ -13,9 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from podberth.cache.allocated_devices import held
-from podberth.cache.claim_users import MOST, ClaimUser
-from podberth.cache.devices import Devices
+from podberth.cache.devices import MOST, ClaimUser, Devices, held
 from podberth.framework.binding import AssumedPod, ObjectKey, Patch, Wait, Write
 from podberth.model.devices import CLAIM, AllocatedDevice, Allocation, ClaimKey, ResourceClaim
 from podberth.model.pod import Pod

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
-from podberth.cache.allocated_devices import NOTHING_USED, AllocatedDevices
+from podberth.cache.devices import NOTHING_USED, AllocatedDevices
 from podberth.cache.search_steps import CappedSearch
 from podberth.model.devices import MOST_DEVICES, Attribute, Constraint, Device, DeviceID, DeviceTraits, PoolID
 from podberth.model.notation import Quantity
