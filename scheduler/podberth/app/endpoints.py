@@ -117,6 +117,7 @@ class _Vitals:
             Asked(metrics.REFUSALS, lambda: {(why,): float(n) for why, n in scheduler.watch.refusals.counted.items()}),
             Asked(metrics.CONFLICTS, lambda: {(what,): float(writer.conflicts[what]) for what in CONSTRAINTS}),
             Asked(metrics.DEVICES_TWICE, lambda: {(): float(writer.devices_given_twice)}),
+            scheduler.watch.too_large,
             Asked(metrics.STATUSES_WAITING, lambda: {(): float(len(writer.statuses))}),
             Asked(metrics.STATUSES_DROPPED, lambda: {(): float(writer.statuses.dropped)}),
             Asked(metrics.EVENTS_DROPPED, lambda: {(): float(writer.events.dropped)}),
