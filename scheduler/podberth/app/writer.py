@@ -125,6 +125,11 @@ class Writer:
         log.error("a device was given twice", **about(instruction.pod), message=instruction.note)
         self._warn(instruction.pod, "DeviceGivenTwice", instruction.note)
 
+    def placed_too_large(self, pod: Pod, profile: str) -> None:
+        """Post a Warning about a pod that has its node and is beyond a limit."""
+        note = f"{pod.too_large}; what it requests counts in full, and of its terms those that are within the limits"
+        self._record(pod, controller=profile, kind="Warning", reason="TooLarge", action="Scheduling", note=note)
+
     def record_failure(self, instruction: RecordFailure) -> None:
         """Post a FailedScheduling event."""
         self._warn(instruction.pod, "FailedScheduling", instruction.message)
