@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools, Codes, Ints, at
 from podberth.cache.kept_results import Bounded, ChangeLog, KeptResult
-from podberth.cache.nodes import Nodes
+from podberth.cache.nodes import HOSTNAME, Nodes
 from podberth.cache.selected_pods import OnRows
 from podberth.framework import feature_gates
-from podberth.framework.changes import HOSTNAME
 from podberth.framework.events import ClusterEvent
 from podberth.framework.feature_gates import FeatureGates
 from podberth.framework.normalize import MAX_SCORE
