@@ -35,9 +35,9 @@ from podberth.kube.connection import Connection, Tls
 from podberth.kube.http1 import ConnectionPool
 from podberth.kube.kubeconfig import from_kubeconfig
 from podberth.kube.machine import loop_factory
+from podberth.kube.objects import list_page, partial
 from podberth.kube.protobuf import MEDIA_TYPE as PROTOBUF
 from podberth.kube.resources import EVENTS, NAMESPACES, NODES, PODS
-from podberth.kube.wire import list_page, partial
 from podberth.kube.writes import PodRef
 from podberth.model.kinds import Decoder
 from podberth.testing.workloads.writes import create_all, delete_labelled

@@ -16,20 +16,18 @@ from unittest.mock import patch
 
 import msgspec
 
-from podberth.app.bindings import GONE, LOST, Bindings, _Failure, _Unknown
-from podberth.app.freshness import Freshness
 from podberth.app.scheduler import Scheduler
-from podberth.app.writer import Writer
+from podberth.app.watch import Freshness
+from podberth.app.writer import GONE, LOST, Bindings, Writer, _Failure, _Unknown
 from podberth.engine.instructions import Bind
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.stimuli import BindFailed, Gone, Put, Stimulus
-from podberth.kube import known_objects, writes
+from podberth.kube import listwatch, writes
 from podberth.kube.client import Client
 from podberth.kube.cross_check import CrossCheck
 from podberth.kube.errors import Unreachable
-from podberth.kube.known_objects import KnownObjects
 from podberth.kube.lease import Elector, Term
-from podberth.kube.listwatch import ListWatch, Pause, Phase
+from podberth.kube.listwatch import KnownObjects, ListWatch, Pause, Phase
 from podberth.kube.reflector import Reflector
 from podberth.model.node import Node
 from podberth.plugins.node_unschedulable import NodeUnschedulable
@@ -81,7 +79,7 @@ def no_uid() -> Iterator[None]:
     async def careless(client: Client, pod: writes.PodRef, node: str, **how: Any) -> Any:
         return await bind(client, msgspec.structs.replace(pod, uid=""), node, **how)
 
-    with patch("podberth.app.bindings.bind", careless):
+    with patch("podberth.app.writer.bind", careless):
         yield
 
 
@@ -108,7 +106,7 @@ def hopes_on_timeout() -> Iterator[None]:
 
 @mutant("one look at a pod that is not bound settles what became of its Binding")
 def settles_at_once() -> Iterator[None]:
-    with patch("podberth.app.bindings.SETTLED", 0.0), patch("podberth.app.bindings.MOST_SENT", 0):
+    with patch("podberth.app.writer.SETTLED", 0.0), patch("podberth.app.writer.MOST_SENT", 0):
         yield
 
 
@@ -273,7 +271,7 @@ def decides_blindly() -> Iterator[None]:
 
 @mutant("an older state of an object replaces a newer one")
 def takes_older_events() -> Iterator[None]:
-    with patch.object(known_objects, "older", lambda *_: False):
+    with patch.object(listwatch, "older", lambda *_: False):
         yield
 
 

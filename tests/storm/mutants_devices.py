@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from podberth.app import objects
-from podberth.cache.allocated_devices import AllocatedDevices
+from podberth.cache.devices import AllocatedDevices
 from podberth.engine.engine import Engine
 from podberth.engine.queue import queueing_hints
 from podberth.framework.binding import Patch

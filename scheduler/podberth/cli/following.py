@@ -11,13 +11,12 @@ from msgspec import Raw
 from podberth.cli import live
 from podberth.cli.errors import InputError, complain
 from podberth.explain.shadow.record import Change as Seen
-from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError
+from podberth.kube.objects import Change, Deleted, Partial, partial
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import DEVICES, GROUPS, NODES, PODS, SCHEDULING, Resource
-from podberth.kube.wire import Partial, partial
 
 FOLLOWED = (*SCHEDULING, *DEVICES, *GROUPS)
 """The kinds that are listed and watched."""

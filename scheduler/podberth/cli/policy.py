@@ -30,10 +30,9 @@ from podberth.cli.policy_inputs import (
 from podberth.explain.report.wording import printable
 from podberth.model.mistakes import misfit
 from podberth.model.selectors import Requirement
-from podberth.policy import cases, impact, options, withheld
+from podberth.policy import cases, impact, options, owners, withheld
 from podberth.policy.analyse import analyse
 from podberth.policy.findings import Finding
-from podberth.policy.guard import Known
 from podberth.policy.objects import namespace as namespace_in
 from podberth.policy.parse import PolicyError, parse
 from podberth.policy.spec import Policies, Policy
@@ -189,7 +188,7 @@ def preview(
     """Show what policies would do to the objects of a cluster if each were created again: reject, change, reroute.
 
     A live cluster is only read. Kinds that can't be listed there are named on stderr and left out. Exit code 1 when an
-    object would be rejected.
+    object would be rejected, or an owner would not find what it makes.
     """
     settings = shared.chosen(namespace, own_namespace, scheduler, owner, allow_prefix, reserve_prefix, reserve_known)
     allowed = settings.allowed_prefixes
@@ -200,7 +199,9 @@ def preview(
         found = all_objects(cluster, namespace, faults)
         held = [policy for _, policy in accepted(policies, faults, allowed)]
         faults.tell()
-        result = impact.impact(Policies(held).of(namespace or ""), found, settings, Known(found))
+        result = impact.impact(
+            Policies(held).of(namespace or ""), found, settings, filter(None, map(owners.read, found))
+        )
     else:
         from podberth.cli.policy_live import cluster_impact
 
@@ -214,7 +215,7 @@ def preview(
             seconds(timeout),
         )
     as_data(result, output) if output is not Output.TABLE else out.impact(result)
-    return FOUND if result.total.rejected else 0
+    return FOUND if result.total.rejected or result.losses else 0
 
 
 @app.command()

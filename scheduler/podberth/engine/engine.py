@@ -247,7 +247,7 @@ class Engine:
                 self._look_for_late_bindings(now)
                 for observer in self._observers.all:
                     observer.tick(now)
-        if self.cluster.kept_room.by_profile:
+        if self.cluster.reservations.by_profile:
             self.groups.reservations.look(now, self.queue.groups.entry)
         if self.cluster.devices.users.released:
             self.binding.go_on_sharing(now)

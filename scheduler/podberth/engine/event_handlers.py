@@ -162,7 +162,7 @@ class EventHandlers:
         if queued is not None and queued.pod.scheduling_group != pod.scheduling_group:
             self._leave(queued.pod, now)
             queued = None
-        if pod.scheduling_group is not None or pod.uid in self._cluster.pod_groups:
+        if pod.scheduling_group is not None or pod.uid in self._cluster.pod_groups.members:
             self._cluster.pod_groups.waits(pod)
         if tried is not None:
             tried.pod = pod
@@ -191,7 +191,7 @@ class EventHandlers:
 
     def _pod_gone(self, uid: str, now: float, why: str) -> None:
         """A pod is gone, or finished."""
-        group = self._cluster.pod_groups.group_of(uid)
+        group = self._cluster.pod_groups.members.get(uid)
         waiting = self._take_out(uid)
         self._binding.happens(uid, Event.GONE, None, now)
         self._left(uid, why, now)

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from podberth.cache.storage import Storage
+from podberth.cache.volumes import Storage
 from podberth.framework.small_change import SmallChange
 from podberth.model.quantity import exact, parse_nano
 from podberth.model.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim, StorageClass, StorageKind

@@ -18,8 +18,8 @@ import msgspec
 
 from podberth.kube import resources
 from podberth.kube.errors import Unreachable, one_line
+from podberth.kube.objects import MALFORMED
 from podberth.kube.resources import Resource
-from podberth.kube.wire import MALFORMED
 
 T = TypeVar("T")
 

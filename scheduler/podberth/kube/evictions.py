@@ -20,8 +20,8 @@ from podberth.kube.answers import read_answer
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable
 from podberth.kube.flow import EVENT, EVICT
+from podberth.kube.objects import MALFORMED, list_page
 from podberth.kube.resources import EVENTS, NODES, PODS
-from podberth.kube.wire import MALFORMED, list_page
 from podberth.kube.writes import NOTE_BYTES, PodRef, event_name, eviction, micro_time, pod_path, shorten
 
 CONTROLLER = "podberth.dev/evictor"

@@ -13,6 +13,7 @@ from podberth.framework.config import decode
 from podberth.framework.profiles import build
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError
+from podberth.kube.lease import Elector
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import COSCHEDULING_POD_GROUPS, POD_GROUPS, Resource
 from podberth.model.pod_group import COSCHEDULING, NATIVE, GroupKey
@@ -51,10 +52,10 @@ class Server:
 class Followed:
     """A scheduler whose reflectors list when they are told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, elector: Elector | None = None) -> None:
         config = decode(configuration())
         self.server = Server()
-        self.scheduler = Scheduler(cast(Client, self.server), build(config, registry()), config)
+        self.scheduler = Scheduler(cast(Client, self.server), build(config, registry()), config, elector=elector)
 
     async def lists(self, resource: Resource, answer: Answer) -> set[str]:
         """The kind is listed, with this answer; which APIs count then."""
@@ -120,10 +121,11 @@ async def test_a_kind_that_is_forbidden_does_not_count_unless_it_did() -> None:
 
 async def test_both_kinds_are_two_in_metrics_and_the_readiness() -> None:
     world = Followed()
-    called = [reflector.resource.called for reflector in world.scheduler.watch.reflectors]
+    freshness = world.scheduler.freshness
+    called = [reflector.resource.called for reflector in freshness.reflectors]
     assert len(set(called)) == len(called)
     assert set(called) >= {"PodGroup", "PodGroup.scheduling.x-k8s.io"}
-    assert set(world.scheduler.watch.awaited()) >= {"PodGroup", "PodGroup.scheduling.x-k8s.io"}
+    assert {one.resource.called for one in freshness.awaited()} >= {"PodGroup", "PodGroup.scheduling.x-k8s.io"}
     await world.lists(POD_GROUPS, ABSENT)
     await world.lists(COSCHEDULING_POD_GROUPS, [])
-    assert not {"PodGroup", "PodGroup.scheduling.x-k8s.io"} & set(world.scheduler.watch.awaited())
+    assert not {"PodGroup", "PodGroup.scheduling.x-k8s.io"} & {one.resource.called for one in freshness.awaited()}

@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from podberth.app.endpoints import PATH, Storyteller
 from podberth.app.scheduler import Scheduler
-from podberth.app.storyteller import PATH, Storyteller
 from podberth.cli import story as story_module
 from podberth.engine.history import LONGEST
 from podberth.engine.story import Failed

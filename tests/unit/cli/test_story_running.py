@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 
 from podberth.apiserver import ApiServer, StatusError
 from podberth.apiserver import server as embedded
+from podberth.app.endpoints import PATH, Storyteller
 from podberth.app.scheduler import Scheduler
-from podberth.app.storyteller import PATH, Storyteller
 from podberth.engine.story import Entry
 from podberth.framework.binding import BindResult, Hold
 from podberth.framework.config import decode

@@ -11,7 +11,7 @@ import numpy as np
 
 from podberth.cache.cluster import Cluster
 from podberth.cache.column import Bools
-from podberth.cache.supposed_devices import SupposedDevices
+from podberth.cache.devices import SupposedDevices
 from podberth.engine.pod_groups.consulting import Consulting
 from podberth.engine.pod_groups.domains import fill_order, rank
 from podberth.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Member, running, unsatisfied
@@ -156,7 +156,7 @@ class Trial:
         first, group = self._attempt.pods[0].queued.pod, self._attempt.entry.key
         kept = [
             room.rows
-            for room in self._cluster.kept_room.by_profile.values()
+            for room in self._cluster.reservations.by_profile.values()
             if room.group != group and room.priority >= first.priority
         ]
         if not kept and (only is None or len(only) == nodes.count):

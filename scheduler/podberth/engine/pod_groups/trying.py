@@ -125,7 +125,7 @@ class Tries:
     def _planned(self, attempt: GroupAttempt, queued: QueuedPod) -> int | None:
         """The row on which room should be free by now for a pod of the group."""
         cluster = self._cluster
-        room = cluster.kept_room.of(attempt.entry.key) if cluster.kept_room else None
+        room = cluster.reservations.of(attempt.entry.key) if cluster.reservations else None
         if room is None or room.until is None or room.until > cluster.devices.wall:
             return None
         name = room.planned.get(queued.pod.uid)

@@ -145,7 +145,7 @@ class Places:
     def tell_limit(self, queued: QueuedPod) -> None:
         """Tell a pod that it is beyond a limit. It is no error of Berth's, but no node that is added would help."""
         if queued.pod.too_large is not None:
-            self.outbox.failed(queued, SCHEDULER_ERROR, queued.pod.too_large, queued.plugins)
+            self.outbox.failed(queued, SCHEDULER_ERROR, queued.pod.too_large.text, queued.plugins)
 
     def to_active(self, queued: QueuedPod, queued_at: float, now: float, cause: Cause) -> None:
         """Have a pod wait for its attempt. It has left its old place."""

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from podberth.cache.allocated_devices import AllocatedDevices
 from podberth.cache.cluster import Cluster
-from podberth.cache.devices import Devices
+from podberth.cache.devices import AllocatedDevices, Devices
 from podberth.framework.changes import Change, Fix, Request
 from podberth.framework.device_changes import (
     DropConstraint,

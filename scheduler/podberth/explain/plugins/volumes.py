@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice, product
 from typing import NamedTuple
 
-from podberth.cache.storage import Storage
+from podberth.cache.volumes import Storage
 from podberth.explain.plugins.node_affinity import missed_requirements
 from podberth.framework.changes import HOSTNAME, Change, Fix, FreeClaim, MovePod
 from podberth.framework.explaining import Detail, Explainer, Inquiry, domain

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
-from podberth.kube.changes import Change, Deleted
 from podberth.kube.client import Client
+from podberth.kube.objects import Change, Deleted
 from podberth.kube.reflector import Reflector
 from podberth.kube.resources import NODES, PODS
 from podberth.model.kinds import Decoder

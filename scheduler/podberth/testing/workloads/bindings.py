@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError, Unreachable, read_status
-from podberth.kube.lines import LineSplitter
+from podberth.kube.listwatch import LineSplitter
+from podberth.kube.objects import list_page, partial, watch_event
 from podberth.kube.resources import PODS
-from podberth.kube.wire import list_page, partial, watch_event
 from podberth.testing.workloads.objects import LABEL
 
 Key = tuple[str, str]

@@ -12,7 +12,7 @@ import msgspec
 
 from podberth.kube.client import Client
 from podberth.kube.errors import ApiError
-from podberth.kube.wire import list_page, partial
+from podberth.kube.objects import list_page, partial
 
 _AT_ONCE = 16
 _PAGE = "500"
