@@ -27,12 +27,11 @@ from podberth.engine.instructions import (
     VictimsChosen,
 )
 from podberth.engine.no_fits import NoFit, NoFits
-from podberth.engine.nominator import Nominator
 from podberth.engine.observers import Observers
+from podberth.engine.preemption import Nominator, Victims
 from podberth.engine.queue.fair_share import FREE, IN_VAIN, ROWS_PER_STEP
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
-from podberth.engine.victims import Victims
 from podberth.framework.attempt_record import AttemptRecord
 from podberth.framework.binding_plugins import Refusal
 from podberth.framework.decision import Decision, Rejected

@@ -17,8 +17,7 @@ from podberth.engine.pod_groups.draining import Drained, Draining
 from podberth.engine.pod_groups.results import GroupAttempt
 from podberth.engine.pod_groups.room import plain
 from podberth.engine.pod_groups.turns import Turns
-from podberth.engine.queue import queueing_hints
-from podberth.engine.queue.group_entry import Ended, Entry
+from podberth.engine.queue.groups import Ended, Entry
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import SchedulingCycle
 from podberth.framework.events import ClusterEvent
@@ -229,7 +228,7 @@ class Reservations:
         waiting = () if entry is None else entry.trying or tuple(entry.pods.values())
         if note and waiting:
             self._outbox.add(RecordEvent(waiting[0].pod, "Warning", "RoomNotKept", note))
-        queueing_hints.everyone(self._queue, ClusterEvent.KEPT_ROOM_GONE, now)
+        self._queue.wake_everyone(ClusterEvent.KEPT_ROOM_GONE, now)
 
 
 def _sooner(room: ReservedRoom | None, before: ReservedRoom) -> bool:

@@ -17,7 +17,7 @@ from podberth.engine.pod_groups.domains import fill_order, rank
 from podberth.engine.pod_groups.results import GROUP_UNSCHEDULABLE, GroupAttempt, Member, running, unsatisfied
 from podberth.engine.pod_groups.room import room_of_all
 from podberth.engine.pod_groups.turns import A_TRY
-from podberth.engine.queue.group_entry import Ended
+from podberth.engine.queue.groups import Ended
 from podberth.framework.binding import AssumedPod
 from podberth.framework.decision import Rows
 from podberth.framework.placement import Assignment, Placement

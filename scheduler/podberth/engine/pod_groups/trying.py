@@ -13,7 +13,7 @@ from podberth.engine.instructions import SCHEDULER_ERROR, UNSCHEDULABLE, AskExte
 from podberth.engine.pod_groups.results import GroupAttempt, Member, unsatisfied
 from podberth.engine.pod_groups.turns import A_TRY, Turns
 from podberth.engine.queue.fair_share import FREE
-from podberth.engine.queue.group_entry import Ended
+from podberth.engine.queue.groups import Ended
 from podberth.engine.queue.queued import QueuedPod
 from podberth.engine.queue.scheduling_queue import SchedulingQueue
 from podberth.engine.schedule_one import CallAnswer, SchedulingCycle
