@@ -23,11 +23,11 @@ __all__ = ["ApiServer", "AuditEntry", "Connection", "DropConnectionError", "Stat
 
 _MODULES = {
     "ApiServer": "server",
-    "AuditEntry": "audit",
+    "AuditEntry": "users",
     "Connection": "server",
     "DropConnectionError": "server",
     "StatusError": "status",
-    "User": "audit",
+    "User": "users",
 }
 
 

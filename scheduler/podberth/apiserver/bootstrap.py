@@ -6,22 +6,11 @@ from typing import Any
 
 from podberth.apiserver import defaults, strategy
 from podberth.apiserver.given import GIVEN
+from podberth.apiserver.priority_classes import PRIORITY_CLASSES
 from podberth.apiserver.resources import Registry
 from podberth.apiserver.storage import Store
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-PRIORITY_CLASSES = {
-    "system-cluster-critical": (
-        2_000_000_000,
-        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
-    ),
-    "system-node-critical": (
-        2_000_001_000,
-        "Used for system critical pods that must not be moved from their current node.",
-    ),
-}
-
-
 def bootstrap(store: Store, registry: Registry) -> None:
     """Store what clients expect to be there."""
     for name in NAMESPACES:

@@ -6,6 +6,18 @@ from collections.abc import Mapping
 
 from podberth.apiserver.status import JsonObject
 
+PRIORITY_CLASSES = {
+    "system-cluster-critical": (
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    "system-node-critical": (
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+}
+"""The classes that a real server has from the start: name → value, description."""
+
 
 def priority_class(spec: JsonObject, classes: Mapping[str, JsonObject]) -> JsonObject | None:
     """The class that a spec names, or else the lowest default one, which it names from now on.

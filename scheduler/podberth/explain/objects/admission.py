@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from podberth.apiserver import defaults, podvalidation, quotas
-from podberth.apiserver.bootstrap import PRIORITY_CLASSES
+from podberth.apiserver.priority_classes import PRIORITY_CLASSES
 from podberth.apiserver.plugins import Surroundings, created
 from podberth.apiserver.status import StatusError, decoding
 from podberth.explain.objects.documents import Document, ObjectError, plain
