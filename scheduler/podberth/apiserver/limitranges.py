@@ -110,5 +110,5 @@ def _text(amounts: JsonObject, name: str) -> str:
     return canonical(text_of(amounts[name]))
 
 
-def _refused(pod: JsonObject, why: str) -> StatusError:
-    return forbidden("", "pods", pod["metadata"].get("name", ""), why)
+def _refused(obj: JsonObject, why: str) -> StatusError:
+    return forbidden("", "pods", obj["metadata"].get("name", ""), why)

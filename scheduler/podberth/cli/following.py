@@ -10,8 +10,9 @@ from msgspec import Raw
 
 from podberth.cli import live
 from podberth.cli.errors import InputError, complain
-from podberth.explain.shadow.record import Change as Seen
-from podberth.kube.changes import Change, Deleted
+from podberth.explain.shadow.record import Change
+from podberth.kube.changes import Change as Changed
+from podberth.kube.changes import Deleted
 from podberth.kube.client import Client
 from podberth.kube.connection import Connection
 from podberth.kube.errors import ApiError
@@ -42,7 +43,7 @@ class Following:
     """Follows a cluster until told to stop. `receive` gets each change, `tick` the time now and then."""
 
     def __init__(
-        self, connection: Connection, receive: Callable[[Seen], None], tick: Callable[[float], None], *, timeout: float
+        self, connection: Connection, receive: Callable[[Change], None], tick: Callable[[float], None], *, timeout: float
     ) -> None:
         """`timeout`: seconds until nodes and pods have to be listed."""
         self._connection = connection
@@ -93,16 +94,16 @@ class Following:
             on_refused=self._refused,
         )
 
-    def _deliver(self, resource: Resource, changes: list[Change[_Item]], *, listed: bool) -> None:
+    def _deliver(self, resource: Resource, changes: list[Changed[_Item]], *, listed: bool) -> None:
         at = time.monotonic() - self._started
         for change in changes:
             if self._stopping.is_set():
                 return
             if isinstance(change, Deleted):
                 gone = (change.namespace, change.name, change.uid)
-                self._receive(Seen(at=at, kind=resource.called, gone=gone, listed=listed))
+                self._receive(Change(at=at, kind=resource.called, gone=gone, listed=listed))
             else:
-                self._receive(Seen(at=at, kind=resource.called, object=change.object.raw, listed=listed))
+                self._receive(Change(at=at, kind=resource.called, object=change.object.raw, listed=listed))
 
     def _refused(self, resource: Resource, error: ApiError | None) -> None:
         absent = error is not None and error.status == _NO_SUCH_KIND and resource in _OFTEN_ABSENT
@@ -120,7 +121,7 @@ class Following:
                 return f"can't follow {refused.resource.plural} of {host}: {refused.refused}"
             left = [each for each in missing if each.refused is None]
             if not left:
-                self._receive(Seen(at=time.monotonic() - self._started, synced=True))
+                self._receive(Change(at=time.monotonic() - self._started, synced=True))
                 return None
             if silent is not None and time.monotonic() > silent and len(left) == len(self._reflectors):
                 silent = None

@@ -30,7 +30,8 @@ from podberth.cli.policy_inputs import (
 from podberth.explain.report.wording import printable
 from podberth.model.mistakes import misfit
 from podberth.model.selectors import Requirement
-from podberth.policy import cases, impact, options, withheld
+from podberth.policy import cases, impact, withheld
+from podberth.policy.options import parse as options_of
 from podberth.policy.analyse import analyse
 from podberth.policy.findings import Finding
 from podberth.policy.guard import Known
@@ -88,7 +89,7 @@ def evaluate(
     }
     given = given_options(more, flags) | ({} if reserve_known else {"reserveKnown": False})
     faults = Faults()
-    held = accepted(policies, faults, options.parse(given).allowed_prefixes)
+    held = accepted(policies, faults, options_of(given).allowed_prefixes)
     objects: list[Any] = []
     for path in (file,) if old is None else (file, old):
         with faults.noting():
