@@ -28,7 +28,7 @@ from podberth.model.pod import Pod
 from podberth.model.pod_group import NATIVE, NATIVE_KIND
 from podberth.plugins.registry import registry
 from podberth.testing.workloads import objects
-from podberth.testing.workloads.template import merged
+from podberth.testing.workloads.objects import merged
 from podberth.testing.workloads.workload import (
     Barrier,
     Churn,

@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from podberth.apiserver.audit import AuditEntry, User
     from podberth.apiserver.server import ApiServer, Connection, DropConnectionError
     from podberth.apiserver.status import StatusError
+    from podberth.apiserver.users import AuditEntry, User
 
 __all__ = ["ApiServer", "AuditEntry", "Connection", "DropConnectionError", "StatusError", "User"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
-from podberth.apiserver import eventview, podgroups, quantity
-from podberth.apiserver.podresources import containers
+from podberth.apiserver import podgroups, quantity, storage
+from podberth.apiserver.quantity import containers
 from podberth.apiserver.status import JsonObject, bad_request
 
 
@@ -225,7 +225,7 @@ _DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
     "ValidatingWebhookConfiguration": _webhooks,
     "CustomResourceDefinition": _crd,
     "Secret": _secret,
-    "Event": eventview.set_defaults,
+    "Event": storage.set_defaults,
     "PodGroup": podgroups.set_defaults,
 }
 

@@ -1,22 +1,309 @@
 """The admission plugins that are part of the server: they change or refuse pods before any webhook is asked.
 
-Upstream: plugin/pkg/admission/{limitranger,priority,defaulttolerationseconds,runtimeclass,podtopologylabels} and
-k8s.io/apiserver pkg/admission/plugin/resourcequota, in the order of pkg/kubeapiserver/options/plugins.go. What they
-read of a cluster is in `Surroundings`, so that `created` says of a pod that nobody sends what a server would store.
+LimitRanges say what containers ask for that say nothing, and the bounds that pods and containers have to keep;
+ResourceQuotas, what a pod counts for in them, and when there is too little left for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from podberth.apiserver import defaults, limitranges, podgroups, podresources, podvalidation, quotas, strategy
-from podberth.apiserver.priority_classes import priority_class
+from podberth.apiserver import defaults, podgroups, quantity, strategy, validation
+from podberth.apiserver.podgroups import priority_class
+from podberth.apiserver.quantity import (
+    HUGE_PAGES,
+    MILLI,
+    aggregated,
+    at_pod_level,
+    canonical,
+    containers,
+    is_set,
+    nano,
+    overcommitted,
+    text_of,
+)
 from podberth.apiserver.resources import BUILT_IN, Registry, Resource
 from podberth.apiserver.status import JsonObject, StatusError, decoding, forbidden, invalid
 from podberth.apiserver.storage import Store
+
+_ANNOTATION = "kubernetes.io/limit-ranger"
+_OVERRIDING = ("cpu", "memory")
+"""What a pod asks for as a whole counts in place of what its containers ask for."""
+
+
+def fill(pod: JsonObject, limit_ranges: Sequence[JsonObject]) -> None:
+    """Set the defaults of a namespace's LimitRanges in a new pod, in place."""
+    for limit_range in limit_ranges:
+        requests, limits = _defaults(limit_range)
+        said: list[str] = []
+        for field, called in (("containers", "container"), ("initContainers", "init container")):
+            for container in pod["spec"].get(field) or []:
+                resources = container.setdefault("resources", {})
+                for part, one, amounts in (("requests", "request", requests), ("limits", "limit", limits)):
+                    found = dict(resources.get(part) or {})
+                    added = sorted(amounts.keys() - found.keys())
+                    if added:
+                        resources[part] = {**amounts, **found}
+                        said.append(f"{', '.join(added)} {one} for {called} {container.get('name', '')}")
+        if said:
+            annotations = pod["metadata"].get("annotations") or {}
+            annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(said)}"
+            pod["metadata"]["annotations"] = annotations
+
+
+def check(pod: JsonObject, limit_ranges: Sequence[JsonObject]) -> None:
+    """Refuse a pod that is out of the bounds of one of its namespace's LimitRanges."""
+    for limit_range in limit_ranges:
+        wrong = list(dict.fromkeys(_out_of_bounds(pod["spec"], limit_range)))
+        if wrong:
+            said = wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]"
+            raise _refused(pod, said)
+
+
+def _limits(limit_range: JsonObject) -> list[JsonObject]:
+    return (limit_range.get("spec") or {}).get("limits") or []
+
+
+def _defaults(limit_range: JsonObject) -> tuple[JsonObject, JsonObject]:
+    requests: JsonObject = {}
+    limits: JsonObject = {}
+    for limit in _limits(limit_range):
+        if limit.get("type") == "Container":
+            requests |= limit.get("defaultRequest") or {}
+            limits |= limit.get("default") or {}
+    return requests, limits
+
+
+def _out_of_bounds(spec: JsonObject, limit_range: JsonObject) -> Iterator[str]:
+    for limit in _limits(limit_range):
+        kind = limit.get("type", "")
+        if kind == "Container":
+            for container in (*(spec.get("containers") or []), *(spec.get("initContainers") or [])):
+                resources = container.get("resources") or {}
+                yield from _checked(limit, kind, resources.get("requests") or {}, resources.get("limits") or {})
+        elif kind == "Pod":
+            yield from _checked(limit, kind, _of_pod(spec, "requests"), _of_pod(spec, "limits"))
+
+
+def _of_pod(spec: JsonObject, part: str) -> JsonObject:
+    whole = (spec.get("resources") or {}).get(part) or {}
+    return aggregated(spec, part) | {name: whole[name] for name in _OVERRIDING if name in whole}
+
+
+def _checked(limit: JsonObject, kind: str, requests: JsonObject, limits: JsonObject) -> Iterator[str]:
+    bounds = limit.get("min") or {}
+    for name in sorted(bounds):
+        said, bound = f"minimum {name} usage per {kind} is {_text(bounds, name)}", nano(bounds, name)
+        if name not in requests:
+            yield f"{said}.  No request is specified"
+        elif nano(requests, name) < bound:
+            yield f"{said}, but request is {_text(requests, name)}"
+        elif name in limits and nano(limits, name) < bound:
+            yield f"{said}, but limit is {_text(limits, name)}"
+    bounds = limit.get("max") or {}
+    for name in sorted(bounds):
+        said, bound = f"maximum {name} usage per {kind} is {_text(bounds, name)}", nano(bounds, name)
+        if name not in limits:
+            yield f"{said}.  No limit is specified"
+        elif nano(limits, name) > bound:
+            yield f"{said}, but limit is {_text(limits, name)}"
+        elif name in requests and nano(requests, name) > bound:
+            yield f"{said}, but request is {_text(requests, name)}"
+    bounds = limit.get("maxLimitRequestRatio") or {}
+    for name in sorted(bounds):
+        said = f"{name} max limit to request ratio per {kind} is {_text(bounds, name)}"
+        request, most = nano(requests, name) // MILLI, nano(limits, name) // MILLI
+        if not request:
+            yield f"{said}, but no request is specified or request is 0"
+        elif not most:
+            yield f"{said}, but no limit is specified or limit is 0"
+        elif most / request * 1000 > nano(bounds, name) // MILLI:
+            yield f"{said}, but provided ratio is {most / request:f}"
+
+
+def _text(amounts: JsonObject, name: str) -> str:
+    return canonical(text_of(amounts[name]))
+
+
+def _refused(obj: JsonObject, why: str) -> StatusError:
+    return forbidden("", "pods", obj["metadata"].get("name", ""), why)
+
+
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+_PODS = frozenset(
+    (
+        "count/pods",
+        "pods",
+        *_COMPUTE,
+        *(f"{part}.{name}" for part in ("requests", "limits") for name in _COMPUTE),
+    )
+)
+_ASKED_OF_CONTAINERS = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"))
+"""Where a quota bounds one of these, each container has to say it."""
+
+
+class Verdict(NamedTuple):
+    """How many pods like one a quota lets be created, at most as many as asked for, and why it refuses the next."""
+
+    quota: str
+    allowed: int
+    why: str
+
+
+def counted(pod: JsonObject) -> JsonObject:
+    """Return what a pod that has not ended counts for."""
+    spec = pod["spec"]
+    requests, limits = (_charged(spec, part) for part in ("requests", "limits"))
+    return {"count/pods": "1", **_usage(requests, limits)}
+
+
+def allowed(pod: JsonObject, number: int, quotas: Iterable[JsonObject]) -> Verdict | None:
+    """The verdict of the quota of the pod's namespace that lets the fewest of `number` pods be created.
+
+    None where all of them are let. A quota's `status.hard` counts, as it does upstream. What a pod has to say is asked
+    by all quotas before any of them counts.
+    """
+    usage = counted(pod)
+    matching = [quota for quota in quotas if _matches(quota, pod)]
+    for quota in matching:
+        missing = _unsaid(pod["spec"], quota["status"].get("hard") or {})
+        if missing:
+            name = quota["metadata"]["name"]
+            return Verdict(name, 0, f"failed quota: {name}: must specify {missing}")
+    verdicts = [verdict for quota in matching if (verdict := _verdict(usage, number, quota)) is not None]
+    return min(verdicts, key=lambda each: each.allowed, default=None)
+
+
+def charge(pod: JsonObject, number: int, quotas: Iterable[JsonObject]) -> None:
+    """Count `number` pods in the quotas that match them, in place."""
+    usage = counted(pod)
+    for quota in quotas:
+        if _matches(quota, pod):
+            used = quota["status"].setdefault("used", {})
+            for name in quota["status"].get("hard") or {}:
+                if name in usage:
+                    used[name] = quantity.add(used.get(name, "0"), quantity.times(usage[name], number))
+
+
+def _verdict(usage: JsonObject, number: int, quota: JsonObject) -> Verdict | None:
+    name, status = quota["metadata"]["name"], quota["status"]
+    hard, used = status.get("hard") or {}, status.get("used") or {}
+    asked = {resource: amount for resource, amount in usage.items() if resource in hard and nano(usage, resource)}
+    room = {
+        resource: max(0, nano(hard, resource) - nano(used, resource)) // nano(usage, resource) for resource in asked
+    }
+    least = min(room.values(), default=number)
+    if least >= number:
+        return None
+    tight = sorted(resource for resource in asked if room[resource] == least)
+    so_far = {
+        resource: quantity.add(used.get(resource, "0"), quantity.times(usage[resource], least)) for resource in tight
+    }
+    why = (
+        f"exceeded quota: {name}, requested: {_listed(asked, tight)}, used: {_listed(so_far, tight)}, "
+        f"limited: {_listed(hard, tight)}"
+    )
+    return Verdict(name, least, why)
+
+
+def _listed(amounts: Mapping[str, str], names: Iterable[str]) -> str:
+    return ",".join(f"{name}={quantity.canonical(quantity.text_of(amounts[name]))}" for name in names)
+
+
+def _matches(quota: JsonObject, pod: JsonObject) -> bool:
+    hard = (quota.get("status") or {}).get("hard") or {}
+    spec = quota.get("spec") or {}
+    scopes = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or []]
+    scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
+    return any(_of_pods(name) for name in hard) and all(_in_scope(scope, pod) for scope in scopes)
+
+
+def _of_pods(resource: str) -> bool:
+    """Return whether a quota's entry is about pods."""
+    if resource in _PODS or resource.startswith((HUGE_PAGES, f"requests.{HUGE_PAGES}")):
+        return True
+    return resource.startswith("requests.") and "/" in resource and "kubernetes.io/" not in resource
+
+
+def _in_scope(scope: JsonObject, pod: JsonObject) -> bool:
+    spec = pod["spec"]
+    deadline = spec.get("activeDeadlineSeconds")
+    match scope.get("scopeName"):
+        case "Terminating":
+            return deadline is not None and deadline >= 0
+        case "NotTerminating":
+            return deadline is None or deadline < 0
+        case "BestEffort":
+            return strategy.qos_class(spec) == "BestEffort"
+        case "NotBestEffort":
+            return strategy.qos_class(spec) != "BestEffort"
+        case "PriorityClass":
+            return _of_class(scope, spec.get("priorityClassName") or "")
+        case "CrossNamespacePodAffinity":
+            return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in _terms(spec))
+    return False
+
+
+def _of_class(scope: JsonObject, name: str) -> bool:
+    values = scope.get("values") or []
+    match scope.get("operator"):
+        case "In":
+            return name in values if name else False
+        case "NotIn":
+            return name not in values
+        case "DoesNotExist":
+            return not name
+    return bool(name)
+
+
+def _terms(spec: JsonObject) -> Iterable[JsonObject]:
+    for side in ("podAffinity", "podAntiAffinity"):
+        rules = (spec.get("affinity") or {}).get(side) or {}
+        yield from rules.get("requiredDuringSchedulingIgnoredDuringExecution") or []
+        for weighted in rules.get("preferredDuringSchedulingIgnoredDuringExecution") or []:
+            yield weighted.get("podAffinityTerm") or {}
+
+
+def _unsaid(spec: JsonObject, hard: JsonObject) -> str:
+    """Return what containers have to say and do not; empty where nothing is missing."""
+    if is_set(spec):
+        return ""
+    missing: dict[str, set[str]] = {}
+    for container in containers(spec):
+        resources = container.get("resources") or {}
+        said = _usage(resources.get("requests") or {}, resources.get("limits") or {})
+        for name in (_ASKED_OF_CONTAINERS & hard.keys()) - said.keys():
+            missing.setdefault(name, set()).add(container.get("name", ""))
+    return "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
+
+
+def _charged(spec: JsonObject, part: str) -> JsonObject:
+    """Return what a pod asks for, with what its RuntimeClass adds (PodRequests, PodLimits)."""
+    whole = (spec.get("resources") or {}).get(part) or {}
+    found = aggregated(spec, part) | {name: amount for name, amount in whole.items() if at_pod_level(name)}
+    for name, amount in (spec.get("overhead") or {}).items():
+        if part == "requests" or nano(found, name):
+            found[name] = quantity.add(found[name], amount) if name in found else amount
+    return found
+
+
+def _usage(requests: JsonObject, limits: JsonObject) -> JsonObject:
+    found: JsonObject = {"pods": "1"}
+    for name in _COMPUTE:
+        if name in requests:
+            found[name] = found[f"requests.{name}"] = requests[name]
+        if name in limits:
+            found[f"limits.{name}"] = limits[name]
+    for name, amount in requests.items():
+        if name.startswith(HUGE_PAGES):
+            found[name] = amount
+        if name.startswith(HUGE_PAGES) or not overcommitted(name):
+            found[f"requests.{name}"] = amount
+    return found
+
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -44,10 +331,10 @@ def created(pod: JsonObject, around: Surroundings) -> JsonObject:
         defaults.apply("Pod", made)
         admit_pod(made, around)
         strategy.prepare_create(_POD, made)
-        checked = around.limit_ranges or podresources.is_set(made["spec"])
-        if checked and (wrong := podvalidation.amounts(made["spec"])):
+        checked = around.limit_ranges or quantity.is_set(made["spec"])
+        if checked and (wrong := validation.amounts(made["spec"])):
             raise invalid("", "Pod", made["metadata"].get("name", ""), wrong)
-        limitranges.check(made, around.limit_ranges)
+        check(made, around.limit_ranges)
     return made
 
 
@@ -62,7 +349,7 @@ def without_nulls(value: Any) -> Any:
 
 def admit_pod(pod: JsonObject, around: Surroundings) -> None:
     """All that mutating plugins do to a new pod, in place."""
-    limitranges.fill(pod, around.limit_ranges)
+    fill(pod, around.limit_ranges)
     priority(pod, around.priority_classes)
     if not around.pod_groups:
         pod["spec"].pop("schedulingGroup", None)
@@ -97,16 +384,16 @@ class Plugins:
 
     def check_pod(self, pod: JsonObject, *, dry_run: bool) -> None:
         """Refuse a new pod that is out of bounds, once it is as it would be stored; else count it in its quotas."""
-        limitranges.check(pod, self._in_namespace(self._ranges, pod))
+        check(pod, self._in_namespace(self._ranges, pod))
         known = [
             {**quota, "status": {**(quota.get("status") or {})}} for quota in self._in_namespace(self._quotas, pod)
         ]
         for quota in known:
             quota["status"]["used"] = dict(quota["status"].get("used") or {})
-        verdict = quotas.allowed(pod, 1, known)
+        verdict = allowed(pod, 1, known)
         if verdict is not None:
             raise _refused(pod, verdict.why)
-        quotas.charge(pod, 1, known)
+        charge(pod, 1, known)
         for quota in known if not dry_run else ():
             key = self._quotas.key(quota["metadata"]["namespace"], quota["metadata"]["name"])
             old = self._store.get(self._quotas, key)
@@ -222,7 +509,3 @@ def priority(obj: JsonObject, classes: Mapping[str, JsonObject]) -> None:
             f"priority admission controller computed {policy} from the given PriorityClass name",
         )
     spec["priority"], spec["preemptionPolicy"] = value, policy
-
-
-def _refused(obj: JsonObject, why: str) -> StatusError:
-    return forbidden("", "pods", obj["metadata"].get("name", ""), why)

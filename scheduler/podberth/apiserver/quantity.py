@@ -1,14 +1,16 @@
-"""Quantities: exact parsing and the canonical text that a real API server gives back.
-
-Upstream: k8s.io/apimachinery pkg/api/resource/quantity.go (ParseQuantity, CanonicalizeBytes).
+"""Quantities: exact parsing, the canonical text that a real API server gives back, and what the containers of a pod
+ask for together.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
+
+from podberth.apiserver.status import JsonObject
 
 GRAMMAR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 SUFFIX = "unable to parse quantity's suffix"
@@ -116,3 +118,88 @@ def nano(amounts: dict[str, Any] | None, name: str) -> int:
     """One entry of a resource list in 10⁻⁹ units; absent is zero."""
     value = (amounts or {}).get(name)
     return 0 if value is None else parse(text_of(value))[0]
+
+
+HUGE_PAGES = "hugepages-"
+
+
+def containers(spec: JsonObject) -> Iterator[JsonObject]:
+    """All containers that are not ephemeral, init containers first."""
+    yield from spec.get("initContainers") or []
+    yield from spec.get("containers") or []
+
+
+def overcommitted(name: str) -> bool:
+    """Return whether more of a resource may be allowed than is asked for (helper.IsOvercommitAllowed)."""
+    return ("/" not in name or "kubernetes.io/" in name) and not name.startswith(HUGE_PAGES)
+
+
+def at_pod_level(name: str) -> bool:
+    """Return whether a resource may be asked for by the pod as a whole (IsSupportedPodLevelResource)."""
+    return name in ("cpu", "memory") or name.startswith(HUGE_PAGES)
+
+
+def is_set(spec: JsonObject) -> bool:
+    """Return whether the pod asks for anything as a whole (IsPodLevelResourcesSet)."""
+    resources = spec.get("resources") or {}
+    return bool(resources.get("requests") or resources.get("limits"))
+
+
+def aggregated(spec: JsonObject, part: str) -> JsonObject:
+    """The `requests` or `limits` of all containers: those that run side by side, or a larger init container's."""
+    total = _sum([_of(each, part) for each in spec.get("containers") or []])
+    sidecars: JsonObject = {}
+    most: JsonObject = {}
+    for each in spec.get("initContainers") or []:
+        sidecar = each.get("restartPolicy") == "Always"
+        here = _sum([_of(each, part), sidecars])
+        if sidecar:
+            total, sidecars = _sum([total, _of(each, part)]), here
+        most = _larger(most, here)
+    return _larger(total, most)
+
+
+def default_pod_level(spec: JsonObject) -> None:
+    """Complete pod-level resources by what containers ask for, and by each other."""
+    if not is_set(spec):
+        return
+    resources = spec["resources"]
+    limits, requests = dict(resources.get("limits") or {}), dict(resources.get("requests") or {})
+    of_containers = aggregated(spec, "limits")
+    for name, amount in of_containers.items():
+        if name.startswith(HUGE_PAGES) and name not in requests:
+            limits.setdefault(name, amount)
+    for name, amount in aggregated(spec, "requests").items():
+        if at_pod_level(name) and overcommitted(name):
+            requests.setdefault(name, amount)
+    for name, amount in limits.items():
+        if at_pod_level(name):
+            requests.setdefault(name, amount)
+    everywhere = set.intersection(*(set(_of(each, "limits")) for each in containers(spec)), set(requests))
+    for name in sorted(everywhere - limits.keys()):
+        if at_pod_level(name):
+            limits[name] = _larger({name: of_containers[name]}, {name: requests[name]})[name]
+    for part, amounts in (("limits", limits), ("requests", requests)):
+        if amounts:
+            resources[part] = amounts
+
+
+def _of(container: JsonObject, part: str) -> JsonObject:
+    found: JsonObject = (container.get("resources") or {}).get(part) or {}
+    return found
+
+
+def _sum(lists: list[JsonObject]) -> JsonObject:
+    found: JsonObject = {}
+    for amounts in lists:
+        for name, amount in amounts.items():
+            found[name] = add(found[name], amount) if name in found else amount
+    return found
+
+
+def _larger(first: JsonObject, second: JsonObject) -> JsonObject:
+    found = dict(first)
+    for name, amount in second.items():
+        if name not in found or nano(second, name) > nano(found, name):
+            found[name] = amount
+    return found

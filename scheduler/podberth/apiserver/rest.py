@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from podberth.apiserver import crd, defaults, eventview, strategy, validation
+from podberth.apiserver import crd, defaults, storage, strategy, validation
 from podberth.apiserver.admission import Admission, AdmissionRequest
-from podberth.apiserver.audit import Trail
 from podberth.apiserver.binding import check_preconditions
 from podberth.apiserver.deletion import lets_go
-from podberth.apiserver.given import GIVEN
 from podberth.apiserver.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, apply_patch
 from podberth.apiserver.plugins import Plugins, default_tolerations, without_nulls
 from podberth.apiserver.resources import Registry, Resource
@@ -38,6 +36,8 @@ from podberth.apiserver.status import (
     wrong_namespace,
 )
 from podberth.apiserver.storage import Store, Stored, with_revision
+from podberth.apiserver.strategy import GIVEN
+from podberth.apiserver.users import Trail
 
 Query = Mapping[str, str]
 
@@ -127,7 +127,7 @@ def _check_texts(resource: Resource, metadata: JsonObject, part: str) -> None:
 def to_stored(resource: Resource, obj: JsonObject) -> JsonObject:
     """An object with its metadata first and, for events, in the core form."""
     if resource.view:
-        obj = eventview.to_core(obj)
+        obj = storage.to_core(obj)
     metadata = obj.pop("metadata", None) or {}
     if not isinstance(metadata, dict):
         raise bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}')

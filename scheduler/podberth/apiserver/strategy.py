@@ -1,18 +1,43 @@
-"""What a write may not decide: status on create, spec on a status write, generation, QoS class, merged label keys.
+"""Decides what a write may not: status on create, spec on a status write, generation, QoS class, merged label keys.
 
-Upstream: pkg/registry/*/strategy.go (PrepareForCreate, PrepareForUpdate) and pkg/apis/core/v1/helper/qos/qos.go.
+What the server gives to objects out of nothing is given here: the time, uids and generated names.
 """
 
 from __future__ import annotations
 
+import random
 import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from podberth.apiserver import podgroups
-from podberth.apiserver.given import GIVEN
-from podberth.apiserver.podresources import containers, default_pod_level, is_set
-from podberth.apiserver.quantity import nano
+from podberth.apiserver.quantity import containers, default_pod_level, is_set, nano
 from podberth.apiserver.resources import Resource
 from podberth.apiserver.status import JsonObject
+
+SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def _uid() -> str:
+    return str(uuid.uuid4())
+
+
+def _suffix() -> str:
+    return "".join(random.choices(SUFFIX_LETTERS, k=5))
+
+
+@dataclass(slots=True)
+class Given:
+    """`wall` is seconds since the epoch, `suffix` what follows a generateName."""
+
+    wall: Callable[[], float] = time.time
+    uid: Callable[[], str] = _uid
+    suffix: Callable[[], str] = _suffix
+
+
+GIVEN = Given()
+"""For all servers of this process."""
 
 
 def timestamp(at: float | None = None) -> str:

@@ -5,20 +5,428 @@ Upstream: pkg/apis/core/validation/validation.go, events.go; k8s.io/apimachinery
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from podberth.apiserver import claims, names, podgroups, podvalidation
-from podberth.apiserver.quantity import nano, text_of
+from podberth.apiserver import names, podgroups, quantity
+from podberth.apiserver.quantity import canonical, nano, text_of
 from podberth.apiserver.resources import Resource
 from podberth.apiserver.status import (
     FieldError,
     JsonObject,
+    duplicate,
     forbidden_field,
     invalid,
     invalid_value,
     not_supported,
     required,
 )
+
+MOST_USERS = 256
+_FIELD = "status.reservedFor"
+
+
+def status_rules(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    """Return what a new status breaks."""
+    status, before = new.get("status") or {}, old.get("status") or {}
+    users = status.get("reservedFor") or []
+    errors = _users(users)
+    if users and status.get("allocation") is None:
+        errors.append(forbidden_field(_FIELD, "may not be specified when `allocated` is not set"))
+    elif old["metadata"].get("deletionTimestamp"):
+        were = before.get("reservedFor") or []
+        if any(user not in were for user in users):
+            why = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+            errors.append(forbidden_field(_FIELD, why))
+    if before.get("allocation") is not None and status.get("allocation") not in (None, before["allocation"]):
+        errors.append(invalid_value("status.allocation", None, "field cannot be modified once set"))
+    return errors
+
+
+def _users(users: list[JsonObject]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if len(users) > MOST_USERS:
+        errors.append(FieldError("TooMany", _FIELD, len(users), f"must have at most {MOST_USERS} items"))
+    seen: set[str] = set()
+    for index, user in enumerate(users):
+        field = f"{_FIELD}[{index}]"
+        errors += [required(f"{field}.{name}") for name in ("resource", "name", "uid") if not user.get(name)]
+        uid = user.get("uid", "")
+        if uid in seen:
+            errors.append(duplicate(field, user))
+        seen.add(uid)
+    return errors
+
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+COMPARISONS = ("Lt", "Gt")
+UPDATABLE = (
+    "`spec.containers[*].image`",
+    "`spec.initContainers[*].image`",
+    "`spec.activeDeadlineSeconds`",
+    "`spec.tolerations` (only additions to existing tolerations)",
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+)
+
+
+def labels(found: JsonObject | None, field: str) -> list[FieldError]:
+    """Keys and values of a label map."""
+    errors: list[FieldError] = []
+    for key, value in (found or {}).items():
+        errors.extend(invalid_value(field, key, text) for text in names.qualified_name_errors(key))
+        errors.extend(invalid_value(field, value, text) for text in names.label_value_errors(value))
+    return errors
+
+
+def _key(key: str, field: str) -> list[FieldError]:
+    return [invalid_value(field, key, text) for text in names.qualified_name_errors(key)]
+
+
+def _requirement(requirement: JsonObject, field: str, *, compares: bool = True) -> list[FieldError]:
+    """One expression of a selector. `compares`: whether it may compare numbers, as expressions on nodes may."""
+    errors = []
+    operator, values = requirement.get("operator", ""), requirement.get("values") or []
+    if operator in {"In", "NotIn"}:
+        if not values:
+            errors.append(required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+    elif operator in {"Exists", "DoesNotExist"}:
+        if values:
+            errors.append(
+                forbidden_field(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+            )
+    elif compares and operator in {"Gt", "Lt"}:
+        if len(values) != 1:
+            errors.append(required(f"{field}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+    else:
+        errors.append(invalid_value(f"{field}.operator", operator, "not a valid selector operator"))
+    errors.extend(_key(requirement.get("key", ""), f"{field}.key"))
+    return errors
+
+
+def _values(requirement: JsonObject, field: str) -> Iterable[FieldError]:
+    for index, value in enumerate(requirement.get("values") or []):
+        for text in names.label_value_errors(value):
+            yield invalid_value(f"{field}.values[{index}]", value, text)
+
+
+def _match_field(requirement: JsonObject, field: str) -> list[FieldError]:
+    errors = []
+    operator, values = requirement.get("operator", ""), requirement.get("values") or []
+    if operator not in {"In", "NotIn"}:
+        errors.append(invalid_value(f"{field}.operator", operator, "not a valid selector operator"))
+    elif len(values) != 1:
+        errors.append(
+            required(
+                f"{field}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+            )
+        )
+    if requirement.get("key") != "metadata.name":
+        errors.append(invalid_value(f"{field}.key", requirement.get("key", ""), "not a valid field selector key"))
+    else:
+        for index, value in enumerate(values):
+            errors.extend(
+                invalid_value(f"{field}.values[{index}]", value, text) for text in names.node_name_errors(value)
+            )
+    return errors
+
+
+def _node_term(term: JsonObject, field: str, checks_values: bool) -> list[FieldError]:
+    errors = []
+    for index, requirement in enumerate(term.get("matchExpressions") or []):
+        at = f"{field}.matchExpressions[{index}]"
+        errors.extend(_requirement(requirement, at))
+        if checks_values:
+            errors.extend(_values(requirement, at))
+    for index, requirement in enumerate(term.get("matchFields") or []):
+        errors.extend(_match_field(requirement, f"{field}.matchFields[{index}]"))
+    return errors
+
+
+def _weight(weighted: JsonObject, field: str) -> list[FieldError]:
+    weight = weighted.get("weight", 0)
+    return [] if 1 <= weight <= 100 else [invalid_value(f"{field}.weight", weight, "must be in the range 1-100")]
+
+
+def _node_affinity(affinity: JsonObject, field: str) -> list[FieldError]:
+    errors = []
+    hard = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if hard is not None:
+        at = f"{field}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+        terms = hard.get("nodeSelectorTerms") or []
+        if not terms:
+            errors.append(required(at, "must have at least one node selector term"))
+        for index, term in enumerate(terms):
+            errors.extend(_node_term(term, f"{at}[{index}]", checks_values=True))
+    for index, weighted in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []):
+        at = f"{field}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+        errors.extend(_weight(weighted, at))
+        # A preferred term may hold values that are no label values; it just never matches on them.
+        errors.extend(_node_term(weighted.get("preference") or {}, f"{at}.preference", checks_values=False))
+    return errors
+
+
+def label_selector(selector: JsonObject | None, field: str) -> list[FieldError]:
+    """A LabelSelector object (unversionedvalidation.ValidateLabelSelector)."""
+    errors = []
+    if selector is None:
+        return []
+    errors.extend(labels(selector.get("matchLabels"), f"{field}.matchLabels"))
+    for index, expression in enumerate(selector.get("matchExpressions") or []):
+        at = f"{field}.matchExpressions[{index}]"
+        errors.extend(_requirement(expression, at, compares=False))
+        errors.extend(_values(expression, at))
+    return errors
+
+
+def _pod_term(term: JsonObject, field: str) -> list[FieldError]:
+    errors = label_selector(term.get("labelSelector"), f"{field}.labelSelector")
+    errors.extend(label_selector(term.get("namespaceSelector"), f"{field}.namespaceSelector"))
+    for name in term.get("namespaces") or []:
+        errors.extend(invalid_value(f"{field}.namespace", name, text) for text in names.dns_label_errors(name))
+    topology = term.get("topologyKey", "")
+    if not topology:
+        errors.append(required(f"{field}.topologyKey", "can not be empty"))
+    errors.extend(_key(topology, f"{field}.topologyKey"))
+    return errors
+
+
+def _pod_affinity(affinity: JsonObject, field: str) -> list[FieldError]:
+    errors = []
+    for index, term in enumerate(affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or []):
+        errors.extend(_pod_term(term, f"{field}.requiredDuringSchedulingIgnoredDuringExecution[{index}]"))
+    for index, weighted in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []):
+        at = f"{field}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+        errors.extend(_weight(weighted, at))
+        errors.extend(_pod_term(weighted.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm"))
+    return errors
+
+
+def _toleration(toleration: JsonObject, field: str) -> list[FieldError]:
+    errors = []
+    key, operator = toleration.get("key", ""), toleration.get("operator", "")
+    value, effect = toleration.get("value", ""), toleration.get("effect", "")
+    if key:
+        errors.extend(_key(key, f"{field}.key"))
+    elif operator != "Exists":
+        errors.append(
+            invalid_value(
+                f"{field}.operator",
+                operator,
+                'operator must be Exists when `key` is empty, which means "match all values and all keys"',
+            )
+        )
+    if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+        errors.append(
+            invalid_value(f"{field}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
+        )
+    if operator in {"", "Equal"}:
+        problems = names.label_value_errors(value)
+        if problems:
+            errors.append(invalid_value(f"{field}.operator", value, ";".join(problems)))
+    elif operator == "Exists":
+        if value:
+            errors.append(invalid_value(f"{field}.operator", value, "value must be empty when `operator` is 'Exists'"))
+    elif operator in COMPARISONS:  # known, and refused without the gate TaintTolerationComparisonOperators
+        errors.append(not_supported(f"{field}.operator", operator, ["Equal", "Exists", *COMPARISONS]))
+    else:
+        errors.append(not_supported(f"{field}.operator", operator, ["Equal", "Exists"]))
+    if effect and effect not in EFFECTS:
+        errors.append(not_supported(f"{field}.effect", effect, EFFECTS))
+    return errors
+
+
+def _spread(constraint: JsonObject, field: str) -> list[FieldError]:
+    errors = []
+    skew = constraint.get("maxSkew", 0)
+    if skew <= 0:
+        errors.append(invalid_value(f"{field}.maxSkew", skew, "must be greater than zero"))
+    if not constraint.get("topologyKey"):
+        errors.append(required(f"{field}.topologyKey", "can not be empty"))
+    action = constraint.get("whenUnsatisfiable", "")
+    if action not in {"DoNotSchedule", "ScheduleAnyway"}:
+        errors.append(not_supported(f"{field}.whenUnsatisfiable", action, ["DoNotSchedule", "ScheduleAnyway"]))
+    errors.extend(label_selector(constraint.get("labelSelector"), f"{field}.labelSelector"))
+    return errors
+
+
+def _container(container: JsonObject, field: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    name = container.get("name", "")
+    if not name:
+        errors.append(required(f"{field}.name"))
+    else:
+        errors.extend(invalid_value(f"{field}.name", name, text) for text in names.dns_label_errors(name))
+    if not container.get("image"):
+        errors.append(required(f"{field}.image"))
+    errors.extend(_amounts(container.get("resources") or {}, f"{field}.resources"))
+    return errors
+
+
+def _amounts(resources: JsonObject, field: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for part in ("limits", "requests"):
+        amounts = resources.get(part) or {}
+        errors.extend(
+            invalid_value(f"{field}.{part}[{key}]", text_of(value), "must be greater than or equal to 0")
+            for key, value in amounts.items()
+            if nano(amounts, key) < 0
+        )
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for key, value in requests.items():
+        if key in limits and nano(requests, key) > nano(limits, key):
+            limit = canonical(text_of(limits[key]))
+            why = f"must be less than or equal to {key} limit of {limit}"
+            errors.append(invalid_value(f"{field}.requests", canonical(text_of(value)), why))
+    return errors
+
+
+def amounts(spec: JsonObject) -> list[FieldError]:
+    """Return what is wrong with the amounts that a pod and its containers ask for."""
+    errors: list[FieldError] = []
+    for part in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(part) or []):
+            errors.extend(_amounts(container.get("resources") or {}, f"spec.{part}[{index}].resources"))
+    return [*errors, *_whole_amounts(spec)]
+
+
+def _whole_amounts(spec: JsonObject) -> list[FieldError]:
+    """Return what is wrong with what a pod asks for as a whole, also beside its containers (validatePodResources)."""
+    whole = spec.get("resources") or {}
+    errors = _amounts(whole, "spec.resources")
+    if not whole:
+        return errors
+    for part, kept in (("requests", ""), ("limits", quantity.HUGE_PAGES)):
+        most, together = whole.get(part) or {}, quantity.aggregated(spec, part)
+        for key in sorted(together):
+            if key.startswith(kept) and key in most and nano(together, key) > nano(most, key):
+                amount = canonical(text_of(together[key]))
+                why = f"must be greater than or equal to aggregate container {part} of {amount}"
+                errors.append(invalid_value(f"spec.resources.{part}[{key}]", canonical(text_of(most[key])), why))
+    most = whole.get("limits") or {}
+    for index, container in enumerate(spec.get("containers") or []):
+        limits = (container.get("resources") or {}).get("limits") or {}
+        for key in sorted(limits):
+            if key in most and nano(limits, key) > nano(most, key):
+                why = f"must be less than or equal to pod limits of {canonical(text_of(most[key]))}"
+                field = f"spec.resources.containers[{index}][{key}].limits"
+                errors.append(invalid_value(field, canonical(text_of(limits[key])), why))
+    return errors
+
+
+def pod(obj: JsonObject) -> list[FieldError]:
+    """The rules of a pod's spec."""
+    spec = obj.get("spec") or {}
+    errors: list[FieldError] = []
+    if not spec.get("containers"):
+        errors.append(required("spec.containers"))
+    for part in ("containers", "initContainers"):
+        seen = set()
+        for index, container in enumerate(spec.get(part) or []):
+            errors.extend(_container(container, f"spec.{part}[{index}]"))
+            if container.get("name") in seen:
+                errors.append(duplicate(f"spec.{part}[{index}].name", container["name"]))
+            seen.add(container.get("name"))
+    errors.extend(labels(spec.get("nodeSelector"), "spec.nodeSelector"))
+    affinity = spec.get("affinity") or {}
+    if node := affinity.get("nodeAffinity"):
+        errors.extend(_node_affinity(node, "spec.affinity.nodeAffinity"))
+    for side in ("podAffinity", "podAntiAffinity"):
+        if affinity.get(side):
+            errors.extend(_pod_affinity(affinity[side], f"spec.affinity.{side}"))
+    gates = [gate.get("name", "") for gate in spec.get("schedulingGates") or []]
+    for index, gate in enumerate(gates):
+        errors.extend(_key(gate, f"spec.schedulingGates[{index}]"))
+        if gate in gates[:index]:
+            errors.append(duplicate(f"spec.schedulingGates[{index}]", gate))
+    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or []):
+        errors.extend(_spread(constraint, f"spec.topologySpreadConstraints[{index}]"))
+    if node_name := spec.get("nodeName"):
+        errors.extend(invalid_value("spec.nodeName", node_name, text) for text in names.node_name_errors(node_name))
+    if gates and spec.get("nodeName"):
+        errors.append(forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    for index, toleration in enumerate(spec.get("tolerations") or []):
+        errors.extend(_toleration(toleration, f"spec.tolerations[{index}]"))
+    errors.extend(podgroups.member_rules(spec))
+    errors.extend(_whole_amounts(spec))
+    policy = spec.get("restartPolicy")
+    if policy not in {None, "Always", "OnFailure", "Never"}:
+        errors.append(not_supported("spec.restartPolicy", policy, ["Always", "OnFailure", "Never"]))
+    return errors
+
+
+def pod_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    """Return what an update may change of a pod's spec: images, deadlines, added tolerations, removed gates."""
+    new_spec, old_spec = new["spec"], old["spec"]
+    errors: list[FieldError] = []
+    for part in ("containers", "initContainers"):
+        if len(new_spec.get(part) or []) != len(old_spec.get(part) or []):
+            return [forbidden_field(f"spec.{part}", "pod updates may not add or remove containers")]
+    tolerations = [_untimed(toleration) for toleration in new_spec.get("tolerations") or []]
+    if any(_untimed(toleration) not in tolerations for toleration in old_spec.get("tolerations") or []):
+        errors.append(
+            forbidden_field("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+        )
+    before = [gate.get("name") for gate in old_spec.get("schedulingGates") or []]
+    after = [gate.get("name") for gate in new_spec.get("schedulingGates") or []]
+    errors.extend(
+        forbidden_field(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate}'",
+        )
+        for index, gate in enumerate(after)
+        if gate not in before
+    )
+    munged, original = _munged(new_spec, bool(before)), _munged(old_spec, bool(before))
+    if munged != original:
+        changed = sorted(name for name in munged.keys() | original.keys() if munged.get(name) != original.get(name))
+        errors.append(
+            forbidden_field(
+                "spec",
+                f"pod updates may not change fields other than {','.join(UPDATABLE)}\nchanged: {', '.join(changed)}",
+            )
+        )
+    return errors
+
+
+def _untimed(toleration: JsonObject) -> JsonObject:
+    return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+
+
+_FREE = ("tolerations", "schedulingGates", "activeDeadlineSeconds")
+
+
+def _munged(spec: JsonObject, gated: bool) -> JsonObject:
+    """A spec without the parts that may change; a gated pod's node selection may still be narrowed."""
+    munged = {name: value for name, value in spec.items() if name not in _FREE}
+    for part in ("containers", "initContainers"):
+        munged[part] = [
+            {name: value for name, value in container.items() if name != "image"} for container in spec.get(part) or []
+        ]
+    if gated:
+        munged.pop("nodeSelector", None)
+        affinity = {name: value for name, value in (spec.get("affinity") or {}).items() if name != "nodeAffinity"}
+        munged["affinity"] = affinity
+    return munged
+
+
+def pod_status_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    """Rules of a pod's status."""
+    errors: list[FieldError] = []
+    after, before = new.get("status") or {}, old.get("status") or {}
+    for index, condition in enumerate(after.get("conditions") or []):
+        errors.extend(_key(condition.get("type", ""), f"status.conditions[{index}].Type"))
+    nominated = after.get("nominatedNodeName") or ""
+    if nominated and nominated != before.get("nominatedNodeName"):
+        errors.extend(
+            invalid_value("status.nominatedNodeName", nominated, text) for text in names.node_name_errors(nominated)
+        )
+        if old["spec"].get("nodeName"):
+            errors.append(
+                forbidden_field("status.nominatedNodeName", "may not be set on pods that are already bound to a node")
+            )
+    if after.get("qosClass") != before.get("qosClass"):
+        errors.append(invalid_value("status.qosClass", after.get("qosClass"), "field is immutable"))
+    return errors
+
 
 STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 ANNOTATIONS_LIMIT = 256 * 1024
@@ -46,7 +454,7 @@ def _metadata(resource: Resource, metadata: JsonObject) -> list[FieldError]:
         errors.append(required("metadata.name", "name or generateName is required"))
     else:
         errors.extend(invalid_value("metadata.name", name, text) for text in rule(name))
-    errors.extend(podvalidation.labels(metadata.get("labels"), "metadata.labels"))
+    errors.extend(labels(metadata.get("labels"), "metadata.labels"))
     errors.extend(_annotations(metadata.get("annotations")))
     for index, finalizer in enumerate(metadata.get("finalizers") or []):
         field = f"metadata.finalizers[{index}]"
@@ -85,8 +493,8 @@ def _node(obj: JsonObject) -> list[FieldError]:
             errors.append(invalid_value(f"{field}.value", value, ";".join(problems)))
         if not effect:
             errors.append(required(f"{field}.effect"))
-        elif effect not in podvalidation.EFFECTS:
-            errors.append(not_supported(f"{field}.effect", effect, podvalidation.EFFECTS))
+        elif effect not in EFFECTS:
+            errors.append(not_supported(f"{field}.effect", effect, EFFECTS))
         if (key, effect) in seen:
             shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": None}
             errors.append(FieldError("Duplicate", field, shown, "taints must be unique by key and effect pair"))
@@ -170,7 +578,7 @@ def _rules_of(resource: Resource, obj: JsonObject) -> list[FieldError]:
     if resource.custom:
         return []
     if resource.kind == "Pod":
-        return podvalidation.pod(obj)
+        return pod(obj)
     if resource.kind == "Node":
         return _node(obj)
     if resource.kind == "Event":
@@ -199,7 +607,7 @@ def update(resource: Resource, new: JsonObject, old: JsonObject) -> None:
     """Refuse an update that breaks a rule or changes what is immutable."""
     errors = [*_metadata(resource, new["metadata"]), *_rules_of(resource, new)]
     if resource.is_a("Pod"):
-        errors.extend(podvalidation.pod_update(new, old))
+        errors.extend(pod_update(new, old))
     elif resource.is_a("PodGroup"):
         errors.extend(podgroups.changes(new, old))
     if old["metadata"].get("deletionTimestamp"):
@@ -225,11 +633,11 @@ def status_update(resource: Resource, new: JsonObject, old: JsonObject) -> None:
     """Refuse a status write that breaks a rule."""
     errors = _metadata(resource, new["metadata"])
     if resource.is_a("Pod"):
-        errors.extend(podvalidation.pod_status_update(new, old))
+        errors.extend(pod_status_update(new, old))
     elif resource.kind == "Node":
         errors.extend(_node(new))
     elif resource.is_a("PodGroup"):
         errors.extend(podgroups.status_rules(new))
     elif resource.is_a("ResourceClaim"):
-        errors.extend(claims.status_rules(new, old))
+        errors.extend(status_rules(new, old))
     _raise(resource, new, errors)

@@ -1,15 +1,64 @@
-"""The cluster on a terminal: zones side by side, a bar of pods a node, and the points of the latest decision."""
+"""Shows the demo on a terminal: its text scrolls by above, and the picture of the cluster below is drawn again.
 
-from collections.abc import Iterable
+The picture has the zones side by side, a bar of pods a node, and the points of the latest decision. For pipes and logs
+the story is plain lines, one after the other.
+"""
 
-from rich.console import Group, RenderableType
+from collections.abc import Callable, Iterable
+from textwrap import wrap
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from podberth.testing.demo import words
-from podberth.testing.demo.recording import NodeCard, PodCard, Step
+from podberth.testing.demo import witness
+from podberth.testing.demo.recording import Act, NodeCard, PodCard, Recording, Step
 from podberth.testing.demo.witness import SeenDecision
+
+MARKS = {"scene": "·", "bound": "✓", "pending": "…", "gated": "…", "rejected": "✗", "change": "▸"}
+
+
+class Lines:
+    """Tells the story through `say`, a line and its style a call, in lines of at most `width` characters.
+
+    `brief`: of a bound pod only why the winner won, where a picture shows the rest.
+    """
+
+    def __init__(self, say: Callable[[str, str], None], width: int, *, brief: bool = False) -> None:
+        self._say = say
+        self._brief = brief
+        self._width = max(width, 40)
+        self._act = 0
+
+    def __call__(self, told: Step | Act) -> None:
+        if isinstance(told, Act):
+            self._act += 1
+            self._say("", "")
+            self._wrapped(f"{self._act}. {told.title}", "act", "", "   ")
+            self._wrapped(told.text, "text", "   ", "   ")
+        else:
+            self._wrapped(told.title, told.kind, f"   {MARKS[told.kind]} ", "     ")
+            for line in told.lines[-1:] if self._brief and told.kind == "bound" else told.lines:
+                hang = " " * (len(line) - len(line.lstrip()))
+                self._wrapped(line.lstrip(), "why", f"     {hang}", f"     {hang}  ")
+
+    def summary(self, recording: Recording) -> None:
+        """The numbers at the end."""
+        self._say("", "")
+        self._say("In numbers", "act")
+        wide = max((len(number) for number, _, _ in recording.summary), default=0)
+        for number, what, note in recording.summary:
+            text = f"{what} ({note})" if note else what
+            self._wrapped(text, "number", f"   {number:>{wide}}  ", " " * (wide + 5))
+
+    def _wrapped(self, text: str, style: str, first: str, rest: str) -> None:
+        for line in wrap(text, self._width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False):
+            self._say(line, style)
+
 
 OTHERS = "bright_black"
 APPS = ("blue", "magenta", "cyan", "yellow", "green", "bright_blue", "red")
@@ -89,7 +138,7 @@ class Picture:
         here = [self.pods[pod] for pod, where in self.where.items() if where == node.name and pod in self.pods]
         used = sum(pod.cpu for pod in here)
         mark = " ⊘" if self.cordons.get(node.name, node.cordoned) else " ◆" if node.taints else ""
-        tail = f" {words.cores(used)}/{words.cores(node.cpu)}"
+        tail = f" {witness.cores(used)}/{witness.cores(node.cpu)}"
         name_width = max(6, min(max(len(other.name) for other in self.nodes.values()), width // 3)) + 2
         head = Text(f"{node.name}{mark}"[:name_width].ljust(name_width), style="bold")
         bar = self._bar(here, node.cpu, max(width - name_width - len(tail), 4))
@@ -132,7 +181,7 @@ def _points(verdict: SeenDecision, width: int) -> RenderableType:
     shown = verdict.candidates[:BEST]
     deciding = [name for name in verdict.weights if len(verdict.points(name)) > 1]
     flat = [(name, min(verdict.points(name))) for name in verdict.weights if name not in deciding]
-    same = ", ".join(f"{words.plugin_words(name)} {points}" for name, points in flat if points)
+    same = ", ".join(f"{witness.plugin_words(name)} {points}" for name, points in flat if points)
     colours = {name: PLUGINS[i % len(PLUGINS)] for i, name in enumerate(deciding)}
     scale = max(sum(max(0, candidate.scores[name][1]) for name in deciding) for candidate in verdict.candidates) or 1
     name_width = min(max(len(candidate.node) for candidate in shown), 20)
@@ -151,10 +200,64 @@ def _points(verdict: SeenDecision, width: int) -> RenderableType:
         lines.append(line.append(f" {candidate.total}", style="bold" if won else "dim"))
     legend = Text(" " * (name_width + 4))
     for name in deciding:
-        legend.append("■ ", style=colours[name]).append(f"{words.plugin_words(name)}  ", style="dim")
+        legend.append("■ ", style=colours[name]).append(f"{witness.plugin_words(name)}  ", style="dim")
     lines.append(legend)
     if same:
         lines.append(Text(f"{' ' * (name_width + 4)}not drawn, as all got the same: {same}", style="dim"))
     pod = verdict.pod.rpartition("/")[2]
     title = f" points for {pod}: the best {len(shown)} of {len(verdict.candidates)}"
     return Group(Text(title, style="bold"), *lines)
+
+
+STYLES = {
+    "act": "bold cyan",
+    "text": "italic",
+    "scene": "bold",
+    "bound": "bold green",
+    "pending": "bold yellow",
+    "gated": "bold yellow",
+    "rejected": "bold red",
+    "change": "bold magenta",
+    "why": "",
+    "number": "",
+}
+
+
+class Terminal:
+    """Prints each step of the demo, with a live picture where the console can draw one."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._picture = Picture()
+        self._lines = Lines(self.say, min(console.width, 110), brief=console.is_terminal)
+        self._live: Live | None = None
+        if console.is_terminal:
+            self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, told: Step | Act, recording: Recording) -> None:
+        """Print the next step, and draw the cluster as it is after it."""
+        self._lines(told)
+        self._picture.nodes, self._picture.pods = recording.nodes, recording.pods
+        if isinstance(told, Step):
+            self._picture.show(told)
+        if self._live is not None and recording.nodes:
+            self._live.update(self._picture.draw(self._console.width), refresh=True)
+
+    def summary(self, recording: Recording) -> None:
+        """Print the numbers."""
+        self._lines.summary(recording)
+
+    def say(self, line: str, style: str = "") -> None:
+        """Print one line without wrapping it. `style`: a key of STYLES."""
+        self._console.print(Text(line, style=STYLES.get(style, "")), soft_wrap=True)
