@@ -20,7 +20,7 @@ IMMORTAL = frozenset({"default", "kube-system", "kube-public"})
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """What a client asks of a delete."""
+    """The options that a client gives with a delete."""
 
     grace: int | None = None
     uid: str = ""
@@ -47,7 +47,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True)
 class Deleted:
-    """How a delete ended: the object's last or marked state, and whether it is gone."""
+    """The end of a delete: the object's last or marked state, and whether it is gone."""
 
     stored: Stored
     gone: bool
@@ -169,7 +169,7 @@ _NO = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 class Evicted(NamedTuple):
-    """What counts of the pod: its phase, and whether it is being deleted and ready."""
+    """The facts of a pod that count: its phase, and whether it is being deleted and ready."""
 
     phase: str
     terminating: bool
@@ -184,7 +184,8 @@ class Evicted(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What counts of a budget that selects the pod. `seen`: its controller has seen the spec as it is now.
+    """The facts of a budget that count, one that selects the pod. `seen`: its controller has seen the spec as it is
+    now.
 
     `told`: reason and message of the condition by which nothing is allowed.
     """

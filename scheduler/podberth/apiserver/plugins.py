@@ -31,7 +31,7 @@ from podberth.apiserver.storage import Store
 
 _ANNOTATION = "kubernetes.io/limit-ranger"
 _OVERRIDING = ("cpu", "memory")
-"""What a pod asks for as a whole counts in place of what its containers ask for."""
+"""Resources of which a pod's own request counts in place of what its containers ask for."""
 
 
 def fill(pod: JsonObject, limit_ranges: Sequence[JsonObject]) -> None:
@@ -142,11 +142,12 @@ _PODS = frozenset(
     )
 )
 _ASKED_OF_CONTAINERS = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"))
-"""Where a quota bounds one of these, each container has to say it."""
+"""A quota that bounds one of these needs it said: each container has to say it."""
 
 
 class Verdict(NamedTuple):
-    """How many pods like one a quota lets be created, at most as many as asked for, and why it refuses the next."""
+    """The number of pods like one that a quota lets be created, at most as many as asked for, and why it refuses the
+    next."""
 
     quota: str
     allowed: int
@@ -312,7 +313,8 @@ _POD = next(resource for resource in BUILT_IN if resource.kind == "Pod")
 
 
 class Surroundings(NamedTuple):
-    """What the plugins read when a pod is created: classes by name, and the LimitRanges of its namespace."""
+    """The objects that the plugins read when a pod is created: classes by name, and the LimitRanges of its
+    namespace."""
 
     priority_classes: Mapping[str, JsonObject] = {}
     runtime_classes: Mapping[str, JsonObject] = {}

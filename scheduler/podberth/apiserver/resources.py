@@ -230,7 +230,7 @@ BUILT_IN: tuple[Resource, ...] = (
     _rbac("clusterrolebindings", "ClusterRoleBinding", False),
 )
 _BY_PLURAL = {resource.plural: resource for resource in reversed(BUILT_IN)}
-"""Where two kinds share a plural: the first of the table."""
+"""Of two kinds that share a plural, the first of the table counts."""
 
 
 class Registry:
@@ -403,7 +403,7 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 @dataclass(frozen=True)
 class RequestInfo:
-    """What a request is about; `plural` is empty for paths that are no resource's."""
+    """The resource, object and verb that a request is about; `plural` is empty for paths that are no resource's."""
 
     verb: str
     path: str

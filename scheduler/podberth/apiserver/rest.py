@@ -45,7 +45,7 @@ CONFLICT_RETRIES = 5
 
 
 class Target(NamedTuple):
-    """What a write is about."""
+    """The resource and the object that a write is about."""
 
     resource: Resource
     namespace: str

@@ -55,7 +55,7 @@ BODY_LIMIT = 3 * 1024 * 1024
 AUDITED = 500_000
 """Entries of the audit log that are kept."""
 WATCH_SECONDS = 3600.0
-"""How long a watch lasts that names no time."""
+"""The seconds that a watch lasts which names no time."""
 JSON_HEADERS = {"Content-Type": "application/json"}
 _HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 # system:public-info-viewer: readable without credentials.
@@ -73,7 +73,7 @@ class DropConnectionError(Exception):
 
 
 class Connection:
-    """What a fault hook learns about a request."""
+    """The facts about a request that a fault hook gets."""
 
     def __init__(self, request: web.BaseRequest, info: resources.RequestInfo) -> None:
         self.request = request

@@ -1,5 +1,6 @@
-"""Who asks, and what that user may: users behind bearer tokens, reviews, which are answered and not stored, and the
-in-memory audit log that tests read their invariants from.
+"""Says who asks, and what that user may: users behind bearer tokens, and reviews, which are answered and not stored.
+
+The audit log is in memory; tests read their invariants from it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class AuditEntry(NamedTuple):
 
 @dataclass
 class Trail:
-    """What one request leaves behind besides its answer: warnings for the client, annotations for the audit log."""
+    """The things that a request leaves behind besides its answer: warnings for the client, annotations for the audit
+    log."""
 
     user: User
     warnings: list[str] = field(default_factory=list)

@@ -56,7 +56,7 @@ _LITERAL = {
 
 
 class Checked(NamedTuple):
-    """What was found in a tree: what is wrong, and what parameters of types stand for."""
+    """The findings in a tree: what is wrong, and what parameters of types stand for."""
 
     issues: list[Issue]
     types: Substitutions

@@ -54,7 +54,8 @@ def attributes_read(expression: str) -> frozenset[str] | None:
 
 
 _REMEMBERED: Final = 500_000
-"""What is kept compiled: characters of expressions and instructions of patterns, some hundred bytes each."""
+"""The bound of what is kept compiled: characters of expressions and instructions of patterns, some hundred bytes
+each."""
 _LEAST: Final = 64
 _STEPS_PER_CHARACTER: Final = 8
 
@@ -72,7 +73,7 @@ class Evaluation(NamedTuple):
 
 
 class DeviceView:
-    """What an expression can ask of a device.
+    """A device as an expression can ask about it.
 
     Names of attributes and capacities are qualified by a domain (`example.com/model`) or belong to the driver's.
     An attribute is a str, bool, int or Version. The mappings are read once, when the first expression is evaluated.
@@ -135,9 +136,9 @@ class Program:
         else:
             self._code, self._slots = made
         self.steps = 1 + _STEPS_PER_CHARACTER * len(expression) + instructions
-        """What compiling took, in steps of about a microsecond."""
+        """The steps that compiling took, each of about a microsecond."""
         self.weight = _LEAST + len(expression) + instructions
-        """What keeping it takes."""
+        """The room that it takes to keep it."""
 
     def matches(self, device: DeviceView) -> bool:
         """Return whether the device is selected. Raises EvaluationError, of which CostLimitError is one."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 GZIP = b"\x1f\x8b"
-"""What packed files begin with."""
+"""The bytes that packed files begin with."""
 _ELSEWHERE = ("http://", "https://")
 _taken: list[TextIO] = []
 """The standard input that somebody has read."""

@@ -14,7 +14,7 @@ def entry() -> None:
 
 
 def complete() -> None:
-    """What kubectl runs to complete `kubectl berth`."""
+    """The program that kubectl runs to complete `kubectl berth`."""
     sys.exit(run(["__complete", *sys.argv[1:]]))
 
 

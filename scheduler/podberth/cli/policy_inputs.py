@@ -199,7 +199,7 @@ _READ = ("apiVersion", "kind", "metadata")
 
 
 class _Listed(NamedTuple):
-    """What a cluster has; `problems` are kinds and objects that were left out."""
+    """The objects of a cluster; `problems` are kinds and objects that were left out."""
 
     objects: list[JsonObject]
     policies: list[JsonObject]

@@ -83,7 +83,7 @@ _PROBLEMS = 8
 
 
 class Asked:
-    """What the files ask for: pods to create, and objects to add."""
+    """The things that files ask for: pods to create, and objects to add."""
 
     def __init__(self, there: World, framework: Framework, namespace: str | None, usual: str) -> None:
         self.batches: list[Batch] = []

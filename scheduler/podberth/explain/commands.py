@@ -37,13 +37,13 @@ from podberth.model.pod import Pod
 _NUMBER = re.compile(r"\d+")
 _TEMPLATE = "/spec/template/spec"
 _OF_PODS = changes.Tolerate | changes.Ungate
-"""What may be changed of a pod that is there."""
+"""The fields that may be changed of a pod that is there."""
 _LEAVING_PODS = ("StatefulSet", "ReplicationController")
 """Kinds whose pod stays when the template changes, or may: a StatefulSet replaces no pod before others are ready."""
 
 
 class Commands(NamedTuple):
-    """What to run, and the pods that come of it: one for each template that may be the pod's; none if it stays.
+    """The commands to run, and the pods that come of it: one for each template that may be the pod's; none if it stays.
 
     `full`: what a quota says against the pod that would be created beside the one that is there; without commands then.
     """

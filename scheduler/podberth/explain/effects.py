@@ -1,4 +1,4 @@
-"""What a change would do besides freeing the pod: who else gets a node by it, who has to move, and who loses.
+"""Finds what a change would do besides freeing the pod: who else gets a node by it, who has to move, and who loses.
 
 Each is simulated: the change is made, the pod is placed, those who have to leave are placed again, then those who wait.
 """
@@ -39,7 +39,7 @@ class SideEffects:
         ordered = sorted(groups.values(), key=lambda group: (-len(group), group[0].key))[:_KINDS]
         self._groups = sorted(ordered, key=lambda group: (-group[0].priority, group[0].created, group[0].key))
         self._fit: list[bool] | None = None
-        """Which of the groups fit as things are."""
+        """The groups that fit as things are."""
 
     def of(self, changes: Sequence[Change]) -> shown.SideEffects | None:
         """Return what these changes do; None: a plugin failed, and a note says so. The cluster is

@@ -1,4 +1,4 @@
-"""What would free a pending pod: small changes, each tried with the whole pipeline before it is offered.
+"""Finds what would free a pending pod: small changes, each tried with the whole pipeline before it is offered.
 
 For every rejected node the plugins' fixes (`Explainer.fixes`) are put together to plans that would open it;
 the cheapest plans are tried first. A plan that the pipeline does not confirm is not shown.
@@ -95,7 +95,7 @@ _SCHEDULERS = 2
 
 Plan = tuple[Change, ...]
 _OWN = OnPod | OnClaim
-"""What the pod itself, or its claim, gives up."""
+"""Changes by which the pod itself, or its claim, gives something up."""
 
 
 def remedies(

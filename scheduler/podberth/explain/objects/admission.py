@@ -1,4 +1,4 @@
-"""What the API server does to a pod that is created, on the classes, limits and quotas of a cluster.
+"""Does what the API server does to a pod that is created, on the classes, limits and quotas of a cluster.
 
 The doing is that of the embedded API server (`podberth.apiserver.plugins.created`), which tests hold to the real one.
 A class that is not among the objects refuses nothing here: dumps seldom have it.

@@ -41,7 +41,7 @@ _NAMESPACED = frozenset(
     )
 )
 DUMP = "Dump"
-"""What `berth dump` writes beside the objects: the kinds of which it holds all."""
+"""The annotation that `berth dump` writes beside the objects: the kinds of which it holds all."""
 MADE_WITH = (*admission.KINDS, resource_claims.TEMPLATE_KIND)
 """Kinds that API server and controllers read when they make pods."""
 TEMPLATED = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationController")

@@ -1,4 +1,4 @@
-"""What plugins say of the nodes and pods that they reject: one file per plugin, named like the plugin's own.
+"""Explains why plugins reject nodes and pods: one file per plugin, named like the plugin's own.
 
 A plugin from outside names its explainer itself (`Plugin.explainer`).
 """

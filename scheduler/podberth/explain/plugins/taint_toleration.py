@@ -1,4 +1,4 @@
-"""What TaintToleration says of a node that it rejects, and what would help."""
+"""Explains TaintToleration's rejections, and what would help."""
 
 from collections.abc import Sequence
 

@@ -1,1 +1,1 @@
-"""What a person reads: tables for a terminal, pages for a browser. Draws what `podberth.explain` found."""
+"""Draws tables for a terminal, and pages for a browser, of what `podberth.explain` found."""

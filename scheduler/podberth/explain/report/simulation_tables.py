@@ -19,7 +19,7 @@ _FEW = 4
 
 @dataclass
 class OutcomeTable:
-    """Where the pods go, which pods wait and why, and how the cluster changes."""
+    """The nodes where pods go, the pods that wait and why, and how the cluster changes."""
 
     outcome: Outcome
     only_mine: bool = True

@@ -50,9 +50,9 @@ class Batch:
         self.waits_as: str | None = None
         """UID of the pod that waits for all that were not made, as they are its equals."""
         self.preempted = 0
-        """How many pods were removed for its pods."""
+        """The number of pods that were removed for its pods."""
         self.singly = 0
-        """How many of its pods were decided one by one."""
+        """The number of its pods that were decided one by one."""
         self.stopped = False
         """The rest of its pods is not tried."""
         self._world = world

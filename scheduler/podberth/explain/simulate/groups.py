@@ -13,7 +13,7 @@ MEMBERS = 10_000
 
 
 class GroupOutcome(Struct, rename="camel", frozen=True):
-    """What became of a pod group. `bound`: so many of its pods have a node, and as many as it needs, or none, do.
+    """The outcome for a pod group. `bound`: so many of its pods have a node, and as many as it needs, or none, do.
 
     `starts`: whether enough do. `message`: of its condition, or what its pods wait for; empty when it starts.
     """

@@ -153,7 +153,7 @@ class Blocked(msgspec.Struct, rename="camel", frozen=True):
 
 
 class WorkloadOutcome(msgspec.Struct, rename="camel", frozen=True):
-    """How many pods of a workload got a node, and on which nodes they are."""
+    """The number of a workload's pods that got a node, and the nodes where they are."""
 
     workload: str
     wanted: int
@@ -175,7 +175,7 @@ class Others(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Outcome(msgspec.Struct, rename="camel", frozen=True):
-    """What would happen. `placed`, `waiting` and `workloads` are about the files and the drains only."""
+    """The outcome of a simulation. `placed`, `waiting` and `workloads` are about the files and the drains only."""
 
     profile: str
     placed: list[Placed]

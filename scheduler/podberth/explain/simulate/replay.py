@@ -39,7 +39,8 @@ class Point(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Waits(msgspec.Struct, rename="camel", frozen=True):
-    """How long pods that got a node have waited for it, in seconds of the trace; `waited`: how many did at all."""
+    """The time for which pods that got a node have waited for it, in seconds of the trace; `waited`: how many did at
+    all."""
 
     waited: int
     median: float
@@ -60,7 +61,7 @@ class Run(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Regret(msgspec.Struct, rename="camel", frozen=True):
-    """What decisions gave away against the best total over all nodes, in points of the profile's scores."""
+    """The points that decisions gave away against the best total over all nodes, in points of the profile's scores."""
 
     decisions: int
     total: int
@@ -318,9 +319,9 @@ class Study(msgspec.Struct, rename="camel", frozen=True):
     together: int
     """Pods that are there at the trace's fullest moment, as it was published."""
     load: float
-    """Where the saturation ended: what was asked for of `measure`, over what is there."""
+    """The end of the saturation: what was asked for of `measure`, over what is there."""
     stretch: float
-    """What lifetimes were multiplied by for arrivals and departures, and for the compaction."""
+    """The factor by which lifetimes were multiplied for arrivals and departures, and for the compaction."""
     profiles: list[ProfileStudy]
     measure: str = GPU
     """The resource by which the load is measured; empty where pods ask for nothing that nodes have."""

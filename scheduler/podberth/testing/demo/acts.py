@@ -303,7 +303,7 @@ async def _explained(play: Play, pod: Object, kind: type[Wanted]) -> tuple[SeenD
 
 
 async def _stays(play: Play, verdict: SeenDecision) -> None:
-    """What the story may change here would not free the pod; or it found a node after all."""
+    """The changes that the story may make here would not free the pod; or it found a node after all."""
     if verdict.node is None:
         name = verdict.pod.rpartition("/")[2]
         await play.show("pending", f"{name} stays pending: the demo may not change any of these here", pod=name)

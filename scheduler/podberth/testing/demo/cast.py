@@ -15,7 +15,7 @@ HOSTNAME = "kubernetes.io/hostname"
 GPU = "nvidia.com/gpu"
 APP = "app"
 PAUSE = "registry.k8s.io/pause:3.10"
-"""What the story's pods run where a kubelet starts them: nothing, and every cluster has it already."""
+"""The image of the story's pods, where a kubelet starts them: it does nothing, and every cluster has it already."""
 GATE = "podberth.dev/demo-approval"
 
 Object = dict[str, Any]
@@ -146,7 +146,7 @@ HOLDER = ("notebook-0", "gpu-a", "gpu-0")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where the story takes place. `prefix` starts the names of its nodes; `scale` divides what its pods ask for.
+    """The place of the story. `prefix` starts the names of its nodes; `scale` divides what its pods ask for.
 
     `own_nodes`, `own_server`: nodes, or the API server itself, are there for the story only.
     """

@@ -139,7 +139,7 @@ class Play:
         has_devices: bool = False,
     ) -> None:
         self.has_devices = has_devices
-        """Whether the cluster serves devices, and the story's are published."""
+        """True if the cluster serves devices, and the story's are published."""
         self.client = client
         self.mirror = mirror
         self.witness = witness
@@ -148,7 +148,7 @@ class Play:
         self.created: dict[str, float] = {}
         self._audience = audience
         self.explain_group = explain_group
-        """What `berth explain podgroup/NAME` says of a group of ours, asked of the running scheduler's cache."""
+        """The answer of `berth explain podgroup/NAME` of a group of ours, asked of the running scheduler's cache."""
         self._explain = explain
         self._pace = pace
 

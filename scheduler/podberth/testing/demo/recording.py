@@ -1,4 +1,4 @@
-"""What happened, step by step: written by `play`, read by the terminal and by the page, which both only repeat it."""
+"""The story, step by step: written by `play`, read by the terminal and by the page, which both only repeat it."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -35,7 +35,7 @@ class NodeCard:
 
 @dataclass(slots=True)
 class Explained:
-    """What `berth explain` said of a pending pod. `nodes`: (node, what stands in its way), the closest first.
+    """The answer of `berth explain` about a pending pod. `nodes`: (node, what stands in its way), the closest first.
 
     `remedies`: (change, where the pod would fit then); `taken` is the one that the story carries out.
     """

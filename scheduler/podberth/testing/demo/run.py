@@ -1,4 +1,4 @@
-"""Where the story takes place: an embedded API server, or a namespace of its own on a real cluster.
+"""Runs the story where it takes place: an embedded API server, or a namespace of its own on a real cluster.
 
 A real cluster is left as it was found: also after an error, and on Ctrl-C.
 """
@@ -204,7 +204,7 @@ REAL_SCALE = 40
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to tell it. `pace`: seconds for the eye a step; `seed` decides between equally good nodes."""
+    """The way to tell it. `pace`: seconds for the eye a step; `seed` decides between equally good nodes."""
 
     pace: float = 0.0
     seed: int = 0

@@ -70,7 +70,7 @@ BEST = 4
 
 
 class Picture:
-    """Where everything is, step by step. Feed it with `show`, draw it with `draw`."""
+    """The picture of where everything is, step by step. Feed it with `show`, draw it with `draw`."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeCard] = {}

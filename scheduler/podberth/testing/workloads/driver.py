@@ -53,7 +53,7 @@ _LOOKS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a run showed. Moments are time.monotonic() seconds."""
+    """The times that a run showed. Moments are time.monotonic() seconds."""
 
     pods: int
     started: float

@@ -34,7 +34,7 @@ class Mode(StrEnum):
 
 
 class Stage(StrEnum):
-    """How far a pod is: bound (Scheduled), or bound or told why not (Attempted)."""
+    """The stage of a pod: bound (Scheduled), or bound or told why not (Attempted)."""
 
     SCHEDULED = "Scheduled"
     ATTEMPTED = "Attempted"
