@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from podberth.cel.checker import check, resolve, validate
+from podberth.cel.checker import check
 from podberth.cel.code import Code, Frame
 from podberth.cel.errors import (
     LIMIT,
@@ -243,7 +243,7 @@ def _compiled(expression: str) -> tuple[Code, int]:
     source = Source(expression)
     try:
         root = parsed(*tokens_of(expression))
-        issues = resolve(root, check(root)) or validate(root)
+        issues = check(root)
         if issues:
             raise CompileError(f"compilation failed: {source.shown(issues)}")
         if root.type not in (BOOL, DYN):

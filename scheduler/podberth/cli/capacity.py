@@ -1,6 +1,5 @@
 """`berth capacity`: how many more pods fit, and what limits them."""
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -22,8 +21,9 @@ from podberth.cli.options import (
     SchedulerName,
     Validate,
 )
-from podberth.cli.output import PageOutput, as_data, as_table
+from podberth.cli.output import PageOutput, as_asked
 from podberth.cli.subject import Group, Owner, PodName, called, chosen, in_file, namespace_of
+from podberth.explain import report
 from podberth.explain.doubts import note
 from podberth.explain.gangs.capacity import GangCapacity, gang_capacity
 from podberth.explain.objects import manifest
@@ -94,21 +94,6 @@ def _together(workloads: Sequence[Workload]) -> list[Workload]:
 _OWN = ("name", "uid", "creationTimestamp", "resourceVersion", "generation", "managedFields")
 
 
-def print_gangs(answer: GangCapacity, output: PageOutput, *, everything: bool) -> None:
-    """Print how many more gangs fit."""
-    match output:
-        case PageOutput.JSON | PageOutput.YAML:
-            as_data(answer, output)
-        case PageOutput.HTML:
-            from podberth.explain.report.pages import gang_capacity_page
-
-            sys.stdout.write(gang_capacity_page(answer))
-        case PageOutput.TABLE:
-            from podberth.explain.report.capacity import GangCapacityTable
-
-            as_table(GangCapacityTable(answer, everything))
-
-
 app = typer.Typer(add_completion=False)
 _LISTED = 8
 
@@ -162,7 +147,12 @@ def _capacity(
     with about(named(file)):
         if about_gangs(held, asked):
             gangs = capacity_of_gangs(held, asked, there, framework, namespace, usual)
-            print_gangs(gangs, output, everything=everything)
+            as_asked(
+                gangs,
+                output,
+                lambda: report.gang_capacity_page(gangs),
+                lambda: report.GangCapacityTable(gangs, everything),
+            )
             return 0 if gangs.gangs >= at_least else FOUND
         there.add_what_pods_are_made_with(held)
         workload = _chosen(manifest.workloads(held), asked)
@@ -170,17 +160,7 @@ def _capacity(
         complain(list(note([batch.pod(0)], there)))
         answer = capacity(there.cluster, framework, batch, most=MOST)
         answer.notes.extend(quota_notes([batch], there, answer.fits))
-    match output:
-        case PageOutput.JSON | PageOutput.YAML:
-            as_data(answer, output)
-        case PageOutput.HTML:
-            from podberth.explain.report.pages import capacity_page
-
-            sys.stdout.write(capacity_page(answer))
-        case PageOutput.TABLE:
-            from podberth.explain.report.capacity import CapacityTable
-
-            as_table(CapacityTable(answer, everything))
+    as_asked(answer, output, lambda: report.capacity_page(answer), lambda: report.CapacityTable(answer, everything))
     return 0 if answer.fits >= at_least else FOUND
 
 

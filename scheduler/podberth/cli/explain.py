@@ -1,6 +1,5 @@
 """`berth explain`: why a pod goes where it goes, or nowhere."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import chain
@@ -26,20 +25,21 @@ from podberth.cli.options import (
     Validate,
     labels,
 )
-from podberth.cli.output import PageOutput, as_data, as_json, as_table
+from podberth.cli.output import PageOutput, as_asked, as_json
 from podberth.cli.subject import Group, Owner, PodName, called, chosen, namespace_of, place_of, subject, unknown
 from podberth.evictor.gates import Settings
+from podberth.explain import report
 from podberth.explain.cases import answer
 from podberth.explain.doubts import note, running, seen_by, unheld
 from podberth.explain.explain import explain as explained
-from podberth.explain.explanation import FITS, Explanation
+from podberth.explain.explanation import FITS
 from podberth.explain.gangs.gang import kept_from
 from podberth.explain.objects import manifest
 from podberth.explain.objects.controllers import KINDS, path_of
 from podberth.explain.objects.documents import Document, ObjectError, parse
 from podberth.explain.objects.manifest import Workload
 from podberth.explain.objects.world import World
-from podberth.explain.pending import Pending, pending
+from podberth.explain.pending import pending
 from podberth.explain.promises import Races, wanted_by
 from podberth.explain.report.wording import some
 from podberth.explain.simulate.arrivals import Batch, quota_notes
@@ -376,7 +376,7 @@ def explain(
         notes += note(pods, there)
         found = pending(pods, there, frameworks, running(there.placed.values()), notes=notes)
         found.notes.extend([] if pods else why_none(there, inside, of, selector))
-        print_pending(found, output, everything=everything)
+        as_asked(found, output, lambda: report.pending_page(found), lambda: report.PendingTable(found, everything))
         return FOUND if pods else 0
     if group is not None or (file is not None and pod is None and holds_group(held)):
         if file is not None:
@@ -435,7 +435,9 @@ def explain(
         written=written,
         unheld=unheld(asked, there),
     )
-    _print(answer, output, everything=everything)
+    as_asked(
+        answer, output, lambda: report.explanation_page(answer), lambda: report.ExplanationTable(answer, everything)
+    )
     return 0 if answer.outcome == FITS else FOUND
 
 
@@ -458,32 +460,3 @@ def _view(
         meant = f"; did you mean {near}{too}?" if near else f": known are {', '.join(sorted(instead))}"
         notes.append(f"no pod here was placed by {name}, which is no profile of this configuration{meant}")
     return framework, instead
-
-
-def _print(answer: Explanation, output: PageOutput, *, everything: bool) -> None:
-    match output:
-        case PageOutput.JSON | PageOutput.YAML:
-            as_data(answer, output)
-        case PageOutput.HTML:
-            from podberth.explain.report.pages import explanation_page
-
-            sys.stdout.write(explanation_page(answer))
-        case PageOutput.TABLE:
-            from podberth.explain.report.tables import ExplanationTable
-
-            as_table(ExplanationTable(answer, everything))
-
-
-def print_pending(answer: Pending, output: PageOutput, *, everything: bool) -> None:
-    """Print why several pods wait."""
-    match output:
-        case PageOutput.JSON | PageOutput.YAML:
-            as_data(answer, output)
-        case PageOutput.HTML:
-            from podberth.explain.report.pages import pending_page
-
-            sys.stdout.write(pending_page(answer))
-        case PageOutput.TABLE:
-            from podberth.explain.report.cluster import PendingTable
-
-            as_table(PendingTable(answer, everything))

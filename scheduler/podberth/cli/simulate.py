@@ -1,6 +1,5 @@
 """`berth simulate`: what would happen, on a cluster or a trace."""
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +23,8 @@ from podberth.cli.options import (
     Validate,
     labels,
 )
-from podberth.cli.output import PageOutput, as_data, as_table, progress
+from podberth.cli.output import PageOutput, as_asked, progress
+from podberth.explain import report
 from podberth.explain.doubts import note
 from podberth.explain.judging.schema import shown
 from podberth.explain.objects import manifest
@@ -34,10 +34,9 @@ from podberth.explain.objects.manifest import Workload, groups_made, in_groups
 from podberth.explain.objects.world import World
 from podberth.explain.report.wording import count
 from podberth.explain.simulate.arrivals import Batch, batches, refuse_twins, rolled_out, still_to_come
-from podberth.explain.simulate.outcome import Outcome
 from podberth.explain.simulate.plan import plan, settled
 from podberth.explain.simulate.removable import removals
-from podberth.explain.simulate.replay import Recorded, Study, study
+from podberth.explain.simulate.replay import Recorded, study
 from podberth.explain.simulate.replay import beside as recorded
 from podberth.explain.simulate.trace import NODES_FILE, PODS_FILE, TRACE_PROFILES, read
 from podberth.framework.runtime import Framework
@@ -65,17 +64,7 @@ def print_removable(
         raise InputError(f"--selector: no node of {where} has these labels")
     simulation, waiting = settled(world, framework)
     found = removals(simulation.cluster, framework, chosen, only_wait={pod.uid for pod in waiting})
-    match output:
-        case PageOutput.JSON | PageOutput.YAML:
-            as_data(found, output)
-        case PageOutput.HTML:
-            from podberth.explain.report.pages import removable_page
-
-            sys.stdout.write(removable_page(found))
-        case PageOutput.TABLE:
-            from podberth.explain.report.cluster import RemovableTable
-
-            as_table(RemovableTable(found))
+    as_asked(found, output, lambda: report.removable_page(found), lambda: report.RemovableTable(found))
     return 0 if found.removable else FOUND
 
 
@@ -114,7 +103,7 @@ class Asked:
                 self.notes.append(f"{count(left_out, 'object')} of {named(file)} left out: others there make them")
             found = self._batches(in_groups(manifest.workloads(held), made.jobs))
             for batch in found:
-                if batch.kind not in KINDS and not batch.workload.note:
+                if batch.workload.kind not in KINDS and not batch.workload.note:
                     self.notes.append(f"{batch.owner}: counted as {count(batch.count, 'pod')}")
             new: list[Batch] = []
             for batch in found:
@@ -269,7 +258,12 @@ def simulate(
         not_simulated=asked.not_simulated,
         notes=[*asked.notes, *note(_meant_pods(asked, there, drain or ()), there)],
     )
-    _print(answer, output, only_mine=only_mine)
+    as_asked(
+        answer,
+        output,
+        lambda: report.outcome_page(answer, only_mine=only_mine),
+        lambda: report.OutcomeTable(answer, only_mine),
+    )
     return 0 if answer.good else FOUND
 
 
@@ -308,20 +302,6 @@ def _trace(
     with progress("reading the trace") as tell:
         answer = study(found, frameworks, load, fill, tell)
         more = recorded(found, others, next(iter(frameworks.values())), tell)
-    _print(replace(answer, profiles=[*more, *answer.profiles]), output)
+    answer = replace(answer, profiles=[*more, *answer.profiles])
+    as_asked(answer, output, lambda: report.study_page(answer), lambda: report.StudyTable(answer))
     return 0
-
-
-def _print(answer: Outcome | Study, output: PageOutput, *, only_mine: bool = True) -> None:
-    match output:
-        case PageOutput.JSON | PageOutput.YAML:
-            as_data(answer, output)
-        case PageOutput.HTML:
-            from podberth.explain.report.simulation_page import outcome_page, study_page
-
-            page = study_page(answer) if isinstance(answer, Study) else outcome_page(answer, only_mine=only_mine)
-            sys.stdout.write(page)
-        case PageOutput.TABLE:
-            from podberth.explain.report.simulation_tables import OutcomeTable, StudyTable
-
-            as_table(StudyTable(answer) if isinstance(answer, Study) else OutcomeTable(answer, only_mine))
