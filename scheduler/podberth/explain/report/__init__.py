@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from podberth.explain.report.capacity import CapacityTable as CapacityTable, GangCapacityTable as GangCapacityTable
-    from podberth.explain.report.cluster import PendingTable as PendingTable, PlanTable as PlanTable, RemovableTable as RemovableTable
-    from podberth.explain.report.group import GroupTable as GroupTable
-    from podberth.explain.report.pages import 
+    from podberth.explain.report.capacity import CapacityTable, GangCapacityTable
+    from podberth.explain.report.cluster import PendingTable, RemovableTable
+    from podberth.explain.report.group import GroupTable
+    from podberth.explain.report.pages import (
         capacity_page,
         explanation_page,
         gang_capacity_page,
@@ -18,15 +18,32 @@ if TYPE_CHECKING:
         pending_page,
         removable_page,
     )
-    from podberth.explain.report.simulation_page import outcome_page as outcome_page, study_page as study_page
-    from podberth.explain.report.simulation_tables import OutcomeTable as OutcomeTable, StudyTable as StudyTable
-    from podberth.explain.report.tables import ExplanationTable as ExplanationTable
+    from podberth.explain.report.simulation_page import outcome_page, study_page
+    from podberth.explain.report.simulation_tables import OutcomeTable, StudyTable
+    from podberth.explain.report.tables import ExplanationTable
 
+__all__ = [
+    "CapacityTable",
+    "ExplanationTable",
+    "GangCapacityTable",
+    "GroupTable",
+    "OutcomeTable",
+    "PendingTable",
+    "RemovableTable",
+    "StudyTable",
+    "capacity_page",
+    "explanation_page",
+    "gang_capacity_page",
+    "group_page",
+    "outcome_page",
+    "pending_page",
+    "removable_page",
+    "study_page",
+]
 _MODULES = {
     "CapacityTable": "capacity",
     "GangCapacityTable": "capacity",
     "PendingTable": "cluster",
-    "PlanTable": "cluster",
     "RemovableTable": "cluster",
     "GroupTable": "group",
     "capacity_page": "pages",
